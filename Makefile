@@ -1,0 +1,74 @@
+# The front door. `make demo` and `make test` are the two commands to know; both install what is missing.
+#
+#   make           build the libraries and the command, in release mode, into build/
+#   make demo      a real program under the system allocator and under Freehold, side by side
+#   make test      lint, then every test
+#   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
+#   make soak      the long forms of the stress tests
+#   make lint      formatting and static analysis only;   make format   mend the formatting
+#   make install   into PREFIX (default /usr/local), DESTDIR is honoured
+#   make deps      install what is missing, and nothing else
+SHELL := /bin/bash
+BUILD ?= build
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+BENCH_ARGS ?= --quick
+
+# A tool chain that the install step put in place may not be on this shell's path yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export CARGO_TARGET_DIR := $(abspath $(BUILD))/cargo
+CARGO := cargo
+MANIFEST := --manifest-path tools/Cargo.toml --locked
+
+.PHONY: all libs tool demo test bench soak lint format clean install deps
+
+all: libs tool
+
+# The cache is what is looked at, because a configure step that failed leaves other files behind.
+$(BUILD)/CMakeCache.txt:
+	@command -v cmake >/dev/null || { echo "cmake is missing: run 'make deps' first" >&2; exit 1; }
+	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+
+libs: $(BUILD)/CMakeCache.txt
+	cmake --build $(BUILD) -j $(JOBS)
+
+tool:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: run 'make deps' first" >&2; exit 1; }
+	$(CARGO) build --release -j $(JOBS) $(MANIFEST) -p freehold
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/freehold $(BUILD)/freehold
+
+deps:
+	scripts/install-deps.sh build demo test bench
+
+demo:
+	scripts/install-deps.sh build demo
+	$(MAKE) all
+	$(BUILD)/freehold demo $(DEMO_ARGS)
+
+test:
+	scripts/install-deps.sh build test
+	$(MAKE) all
+	scripts/test.sh $(BUILD)
+
+bench:
+	scripts/install-deps.sh build bench
+	$(MAKE) all
+	$(BUILD)/freehold bench $(BENCH_ARGS)
+
+soak:
+	scripts/install-deps.sh build test
+	$(MAKE) all
+	scripts/soak.sh $(BUILD)
+
+lint: $(BUILD)/CMakeCache.txt
+	scripts/lint.sh $(BUILD)
+
+format:
+	git ls-files -z -- '*.c' '*.h' '*.cc' '*.hpp' | xargs -0r clang-format -i
+	$(CARGO) fmt --all --manifest-path tools/Cargo.toml
+
+install: all
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,66 @@
+# The sources and the four libraries.
+
+# Everything but the kernel's layer is the same on each system. A folder's new file is picked up by the
+# next build without an edit here.
+file(
+    GLOB core_sources CONFIGURE_DEPENDS
+    src/base/*.c
+    src/store/*.c
+    src/cache/*.c
+    src/heap/*.c
+    src/see/*.c
+    src/api/*.c)
+
+# The files that take over names of the C library. They are the only difference between the two libraries.
+set(override_sources src/api/override.c)
+if(FREEHOLD_CXX)
+    list(APPEND override_sources src/api/new.cc)
+endif()
+list(FILTER core_sources EXCLUDE REGEX "/src/api/override\\.c$")
+
+# The platform is chosen by file: whatever has the name of a system is only built on it.
+file(GLOB system_sources CONFIGURE_DEPENDS src/system/*.c)
+string(TOLOWER "${CMAKE_SYSTEM_NAME}" system_name)
+foreach(other IN ITEMS linux windows darwin)
+    if(NOT other STREQUAL system_name)
+        list(FILTER system_sources EXCLUDE REGEX "/${other}[^/]*\\.c$")
+    endif()
+endforeach()
+
+add_library(freehold_core OBJECT ${core_sources} ${system_sources})
+target_link_libraries(freehold_core PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
+set_target_properties(freehold_core PROPERTIES POSITION_INDEPENDENT_CODE ON)
+
+add_library(freehold_override OBJECT ${override_sources})
+target_link_libraries(freehold_override PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
+# Only exceptions are wanted of C++, and only as a way through our frames.
+target_compile_options(freehold_override PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti;-fexceptions>)
+set_target_properties(freehold_override PROPERTIES POSITION_INDEPENDENT_CODE ON)
+
+# The C compiler links, and CMake must not add the C++ library because one of the objects came from C++.
+set(CMAKE_CXX_IMPLICIT_LINK_LIBRARIES "")
+
+# A library `target` of the given kind and file name, made of the objects that follow.
+function(freehold_library target kind output)
+    add_library(${target} ${kind} ${ARGN})
+    add_library(Freehold::${target} ALIAS ${target})
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output} LINKER_LANGUAGE C VERSION ${PROJECT_VERSION}
+                                               SOVERSION ${PROJECT_VERSION_MAJOR})
+    target_include_directories(
+        ${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    if(kind STREQUAL SHARED)
+        target_link_options(${target} PRIVATE ${FREEHOLD_LINK_OPTIONS})
+        target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:freehold_sanitizer>)
+    else()
+        # A static library leaves the link of threads to the program. On today's glibc that is nothing.
+        target_link_libraries(${target} INTERFACE Threads::Threads $<BUILD_INTERFACE:freehold_sanitizer>)
+    endif()
+endfunction()
+
+set(core $<TARGET_OBJECTS:freehold_core>)
+set(override $<TARGET_OBJECTS:freehold_override>)
+freehold_library(freehold SHARED freehold ${core} ${override})
+freehold_library(freehold_static STATIC freehold ${core} ${override})
+freehold_library(embed SHARED freehold-embed ${core})
+freehold_library(embed_static STATIC freehold-embed ${core})
