@@ -1,0 +1,72 @@
+/* Bits of a 64-bit word: the only data structure of this library. Pure functions, no memory. */
+#ifndef FH_BASE_BITS_H
+#define FH_BASE_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline unsigned fh_lowest_bit(uint64_t w) {
+    return (unsigned)__builtin_ctzll(w);
+}
+
+static inline unsigned fh_highest_bit(uint64_t w) {
+    return 63u - (unsigned)__builtin_clzll(w);
+}
+
+static inline unsigned fh_count_bits(uint64_t w) {
+    return (unsigned)__builtin_popcountll(w);
+}
+
+/* The lowest n bits set, 0 <= n <= 64. */
+static inline uint64_t fh_low_mask(unsigned n) {
+    return n >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+}
+
+/* n bits set from bit i on, i + n <= 64. */
+static inline uint64_t fh_run_mask(unsigned i, unsigned n) {
+    return fh_low_mask(n) << i;
+}
+
+/* The lowest `want` set bits of w (all of them if there are fewer). */
+static inline uint64_t fh_lowest_bits(uint64_t w, unsigned want) {
+    if (fh_count_bits(w) <= want) return w;
+    uint64_t rest = w;
+    for (; want > 0; want--) rest &= rest - 1;
+    return w ^ rest;
+}
+
+/* Bit i of the result is set where bits i … i+n-1 of w all are: the places where a run of n can begin. O(log n). */
+static inline uint64_t fh_run_starts(uint64_t w, unsigned n) {
+    unsigned have = 1;
+    while (have < n && w) {
+        unsigned step = have < n - have ? have : n - have;
+        w &= w >> step;
+        have += step;
+    }
+    return w;
+}
+
+/* Length of the longest run of set bits. */
+static inline unsigned fh_longest_run(uint64_t w) {
+    unsigned n = 0;
+    if (w == ~UINT64_C(0)) return 64;
+    while (w) {
+        w &= w << 1;
+        n++;
+    }
+    return n;
+}
+
+static inline bool fh_is_power_of_two(size_t n) {
+    return n != 0 && (n & (n - 1)) == 0;
+}
+
+static inline size_t fh_round_up(size_t n, size_t unit) {
+    return (n + unit - 1) & ~(unit - 1);
+}
+
+#define FH_LIKELY(x) __builtin_expect(!!(x), 1)
+#define FH_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#endif

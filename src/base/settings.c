@@ -1,0 +1,9 @@
+#include "base/settings.h"
+
+fh_settings_values fh_settings = {
+    .verbose = false,
+    .stats = false,
+    .on_error = FH_ON_ERROR_ABORT,
+    .purge = FH_PURGE_BUDGET,
+    .thp = FH_THP_AUTO,
+};

@@ -1,0 +1,242 @@
+/* Every structure and every constant of the allocator, with the equation that each keeps.
+ *
+ * The one idea: everything free is a bit. A free block is a bit of its slab, a free slot a bit of its chunk, a slab with
+ * free blocks a bit of the marks above it. Freeing sets bits, allocating claims bits; nothing is linked, nothing is
+ * owned, and a free block is never written to.
+ *
+ *     window   1 TiB of address space                               64 units
+ *     unit     16 GiB                                               64 regions     (only marks)
+ *     region   256 MiB; has its own metadata mapping (fh_region)    64 chunks
+ *     chunk    4 MiB, taken from the system at once (fh_chunk)      64 slots
+ *     slot     64 KiB; 1, 2, 4 or 8 of them are a slab (fh_slab),
+ *              2 to 32 of them a large block ("run")                blocks
+ *
+ * Every level is 64 of the level below, so that one word says for each part of it "there is something here". */
+#ifndef FH_BASE_TYPES_H
+#define FH_BASE_TYPES_H
+
+#include "base/atomic.h"
+#include "base/bits.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ── Sizes of the house ──────────────────────────────────────────────────────────────────────────────────────────── */
+
+#define FH_KIB ((size_t)1024)
+#define FH_MIB (1024 * FH_KIB)
+#define FH_GIB (1024 * FH_MIB)
+
+#define FH_SLOT_SHIFT 16
+#define FH_SLOT_SIZE ((size_t)1 << FH_SLOT_SHIFT) /* 64 KiB */
+#define FH_CHUNK_SLOTS 64u
+#define FH_CHUNK_SIZE (FH_CHUNK_SLOTS * FH_SLOT_SIZE) /* 4 MiB */
+#define FH_REGION_CHUNKS 64u
+#define FH_REGION_SLOTS (FH_REGION_CHUNKS * FH_CHUNK_SLOTS)
+#define FH_UNIT_REGIONS 64u
+#define FH_WINDOW_UNITS 64u
+#define FH_WINDOW_REGIONS (FH_WINDOW_UNITS * FH_UNIT_REGIONS)
+#define FH_WINDOW_CHUNKS (FH_WINDOW_REGIONS * FH_REGION_CHUNKS)
+#define FH_WINDOW_SLOTS ((size_t)FH_WINDOW_CHUNKS * FH_CHUNK_SLOTS)
+#define FH_WINDOW_SIZE (FH_WINDOW_SLOTS * FH_SLOT_SIZE) /* 1 TiB */
+
+/* The class map, one byte a slot, lies just below the window: the byte of slot s is at base - FH_CLASS_MAP_SIZE + s. */
+#define FH_CLASS_MAP_SIZE FH_WINDOW_SLOTS
+
+#define FH_MIN_ALIGN 16u /* what malloc promises: max_align_t, and SSE */
+
+/* ── Size classes (classes.h has the arithmetic, classes.c the table) ────────────────────────────────────────────── */
+
+/* A class is a number below FH_CLASSES.
+ *       0          special: nothing, a large or a huge block, metadata. Its bins are empty and full at once, for ever.
+ *       1 …  64    16 · c bytes, to 1 KiB
+ *      65 … 112    eight a doubling, to 64 KiB: at most 1/9 of a block is rounding
+ *     113 … 127    runs of 2 … 16 slots (128 KiB … 1 MiB), cached in magazines like blocks
+ *     128 … 135    the allocator's own: magazines of 64 · 2^k bytes, and thread caches. Never in the class map. */
+#define FH_CLASS_SPECIAL 0u
+#define FH_FINE_CLASSES 64u
+#define FH_FINE_MAX ((size_t)1024)
+#define FH_SMALL_LAST 112u
+#define FH_SMALL_MAX ((size_t)64 * FH_KIB)
+#define FH_RUN_FIRST 113u
+#define FH_RUN_LAST 127u
+#define FH_RUN_CACHED_MAX ((size_t)16 * FH_SLOT_SIZE) /* the largest block that a magazine may hold */
+#define FH_BINS 128u
+#define FH_CLASS_MAGAZINE 128u /* 128 + k: magazines of 64 << k bytes */
+#define FH_MAGAZINE_SIZES 7u
+#define FH_CLASS_THREAD 135u
+#define FH_CLASSES 136u
+#define FH_KIND_RUN 136u /* a slab state only: this slot is the head of a run */
+
+/* Runs of up to 2 MiB lie in the window; what is bigger gets a mapping of its own (store/huge.h). */
+#define FH_RUN_MAX_SLOTS 32u
+#define FH_RUN_MAX (FH_RUN_MAX_SLOTS * FH_SLOT_SIZE)
+
+typedef struct {
+    uint32_t size;       /* bytes of a block */
+    uint16_t blocks;     /* blocks of a slab = slots · FH_SLOT_SIZE / size */
+    uint8_t slots;       /* slots of a slab, a power of two; the slab begins at a multiple of it */
+    uint8_t mark_at;     /* a slab is marked when this many of its blocks are free */
+    uint64_t reciprocal; /* ceil(2^40 / size): index of a block = offset · reciprocal >> 40, exact below 2^19 */
+} fh_class_info;
+
+/* ── Marks: "there is something here" ────────────────────────────────────────────────────────────────────────────── */
+
+/* A mark index is a class ("a slab of this class with free blocks") or, behind the classes, a room ("a chunk whose
+ * longest free run is about that long"). For each index there is a tree of bits: window → unit → region → chunk; class
+ * marks end in the chunk (one bit a slot), room marks in the region (one bit a chunk).
+ *
+ *     equation, whenever nobody is in the middle of a change:
+ *         bit i of a node is set  ⇔  word i of the level below is not 0
+ *     and for class marks at the lowest level:
+ *         a slab has mark_at free blocks, or blocks never handed out, or is all free  ⇒  its bit is set
+ *
+ * While somebody is, a bit may be set too many (whoever follows it finds nothing and clears it) and, between a clear
+ * and the second look that follows every clear, one too few. See store/marks.h. */
+#define FH_ROOMS 20u
+#define FH_MARK_ROOM FH_CLASSES              /* + room: chunks by their longest free run */
+#define FH_MARK_DIRTY (FH_CLASSES + FH_ROOMS) /* chunks with free slots that have memory behind them */
+#define FH_MARKS (FH_CLASSES + FH_ROOMS + 1)
+
+typedef struct {
+    fh_word mark[FH_MARKS];
+} fh_marks;
+
+/* ── Slab: equal blocks, one bit each ────────────────────────────────────────────────────────────────────────────── */
+
+/* state:  63          41   40    39      32 31      16 15       0
+ *         │  0          │ clean │ kind      │ bump      │ count  │
+ *
+ *   kind   class + 1 of a slab, FH_KIND_RUN + 1 of a run, 0 of a free slot
+ *   bump   blocks handed out at least once; those beyond were never touched. Of a run: its length in slots.
+ *   count  ≥ number of set bits; equal when nobody is between adding and setting, or between claiming and subtracting
+ *   clean  the memory beyond bump reads as zero
+ *
+ *     equation:  live + in magazines  =  bump − set bits,   bump ≤ blocks
+ *     a free slot has state 0 and all words 0, so that a stale mark finds nothing there.
+ *
+ * 65 words, padded to an odd number of cache lines (9), so that the states of neighbours fall into different cache sets. */
+#define FH_SLAB_WORDS 64u
+
+typedef struct {
+    fh_word state;
+    fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free */
+    uint64_t pad[7];
+} fh_slab;
+
+#define FH_STATE_COUNT_MASK UINT64_C(0xFFFF)
+#define FH_STATE_BUMP_SHIFT 16
+#define FH_STATE_KIND_SHIFT 32
+#define FH_STATE_CLEAN (UINT64_C(1) << 40)
+
+static inline unsigned fh_state_count(uint64_t s) {
+    return (unsigned)(s & FH_STATE_COUNT_MASK);
+}
+static inline unsigned fh_state_bump(uint64_t s) {
+    return (unsigned)(s >> FH_STATE_BUMP_SHIFT) & 0xFFFF;
+}
+/* The class, or FH_KIND_RUN; ~0u of a free slot. */
+static inline unsigned fh_state_kind(uint64_t s) {
+    return ((unsigned)(s >> FH_STATE_KIND_SHIFT) & 0xFF) - 1;
+}
+static inline uint64_t fh_state_make(unsigned kind, unsigned bump, uint64_t clean) {
+    return clean | (uint64_t)(kind + 1) << FH_STATE_KIND_SHIFT | (uint64_t)bump << FH_STATE_BUMP_SHIFT;
+}
+
+/* ── Chunk: 64 slots ─────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/*     equation, for each slot:  free, or part of exactly one slab or run, or claimed by a thread that is about to make
+ *     it one of these or to give it back.
+ *     dirty says of a free slot that it has memory of the system behind it; of a used slot it says nothing that counts. */
+typedef struct {
+    fh_word free;             /* 1 = free. Claimed by compare-and-swap, given back by fetch_or: neighbours are one run again */
+    fh_word dirty;            /* 1 = written since it came from the system */
+    fh_word used;             /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
+    fh_word mark[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
+    uint64_t pad[13];         /* to an odd number of lines: see the assertion */
+} fh_chunk;
+
+/* ── Region: the metadata of 256 MiB, one mapping ────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    fh_marks marks; /* one bit a chunk */
+    fh_word lost;   /* chunks of this region that the system had no memory for: to be tried again */
+    fh_chunk chunk[FH_REGION_CHUNKS];
+    fh_slab slab[FH_REGION_SLOTS];
+} fh_region;
+
+/* ── Depot: full magazines, a few a class ────────────────────────────────────────────────────────────────────────── */
+
+/* A magazine is an array of block pointers that changes hands as a whole.
+ *
+ *     ┌──────────┬──────┬─────────┬─────────┬── ─ ─ ──┬───────────┐
+ *     │ capacity │ NULL │ block 0 │ block 1 │         │ block n-1 │       64 << k bytes: n = 6, 14, 30, 62, 126, 254, 510
+ *     │ count    │      │         │         │         │           │
+ *     └──────────┴──────┴─────────┴─────────┴── ─ ─ ──┴───────────┘
+ *                  ↑ top[-1] of an empty magazine: the sentinel that sends malloc to the slow path
+ *
+ * count is only valid while the magazine is not loaded (the loaded one is described by its bin). */
+typedef struct {
+    uint32_t capacity;
+    uint32_t count;
+    void *bottom; /* always NULL */
+    void *block[];
+} fh_magazine;
+
+/* A slot of the depot holds 0, a full magazine, or an empty one with bit 0 set (FH_DEPOT_EMPTY packs them).
+ *     put:  0 → full  or  empty|1 → full (and the empty one is the putter's)
+ *     get:  full → 0  or  full → empty|1 (the getter's empty one)
+ * Any magazine of a class is as good as any other, so a slot that was changed and changed back does no harm. */
+#define FH_DEPOT_SLOTS 8u
+#define FH_DEPOT_EMPTY UINT64_C(1)
+
+typedef struct {
+    fh_word slot[FH_DEPOT_SLOTS];
+} fh_depot;
+
+/* ── Thread cache ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A bin is all that the hot path touches: 16 bytes a class.
+ *     equation:  loaded->block ≤ top ≤ end ≤ loaded->block + capacity;  blocks in hand = top − loaded->block */
+typedef struct {
+    void **top;
+    void **end;
+} fh_bin;
+
+/* What the slow path needs of a bin. Two magazines (Bonwick): `previous` is the older one; it is either full enough to
+ * be handed over as a whole, or empty. */
+typedef struct {
+    fh_magazine *loaded;
+    fh_magazine *previous;
+    uint16_t limit;  /* blocks that each of the two may hold now: grows with use, shrinks when idle */
+    uint8_t used;    /* refilled or flushed since the last tick */
+    uint8_t unused_ticks;
+} fh_rack;
+
+typedef struct fh_thread {
+    fh_bin bin[FH_BINS];
+    fh_rack rack[FH_BINS];
+    size_t budget_used;  /* Σ limit · size over the bins, bytes */
+    uint32_t generation; /* fh_process.generation when it was made: an older one after a fork belongs to nobody */
+    uint32_t number;     /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
+    fh_word state;       /* FH_THREAD_… */
+    uint32_t ticks;      /* slow paths taken */
+    uint32_t next_idle;  /* the bin that the next tick looks at */
+    uint64_t refills, flushes, from_depot, to_depot; /* statistics, plain: only the owner writes */
+} fh_thread;
+
+/* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs. */
+#define FH_THREAD_DEAD UINT64_C(0)
+#define FH_THREAD_LIVE UINT64_C(0x66682D6C69766521)
+#define FH_THREAD_BUSY UINT64_C(0x66682D6275737921) /* inside a slow path: its magazines may be half way to somewhere */
+
+/* ── The assertions that the above relies on ─────────────────────────────────────────────────────────────────────── */
+
+_Static_assert(sizeof(fh_word) == 8, "a shared word is 64 bits");
+_Static_assert(sizeof(fh_slab) == 9 * FH_CACHE_LINE, "slab metadata: an odd number of lines");
+_Static_assert(sizeof(fh_chunk) % 128 == FH_CACHE_LINE, "chunk metadata: an odd number of lines");
+_Static_assert(FH_SLOT_SIZE / FH_MIN_ALIGN == FH_SLAB_WORDS * 64, "a slot of the smallest blocks fills the words");
+_Static_assert(sizeof(fh_bin) == FH_MIN_ALIGN, "malloc computes the bin's address from the size without a shift");
+_Static_assert(FH_RUN_LAST + 1 == FH_BINS, "a bin for each class that a thread caches");
+
+#endif

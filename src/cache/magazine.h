@@ -1,0 +1,26 @@
+/* Refill and flush: a bin's two magazines, and the way to the depot and the slabs. */
+#ifndef FH_CACHE_MAGAZINE_H
+#define FH_CACHE_MAGAZINE_H
+
+#include "base/types.h"
+
+/* A block of class c (1 … FH_RUN_LAST) for thread t whose bin is empty; NULL when there is no memory. */
+void *fh_refill(fh_thread *t, unsigned c);
+
+/* Takes p, of class c, whose bin is full. */
+void fh_flush(fh_thread *t, unsigned c, void *p);
+
+/* One block straight from the store and back, for threads that have no cache (any more). */
+void *fh_take_one(unsigned c);
+void fh_give_one(unsigned c, void *p);
+
+/* Gives back all blocks and magazines of a bin. */
+void fh_bin_empty(fh_thread *t, unsigned c);
+
+/* Points a bin at the magazine that is full and empty at once. */
+void fh_bin_reset(fh_bin *bin);
+
+/* That magazine's first block: the top and end of every bin that has no magazine. */
+extern void *const fh_empty_magazine[2];
+
+#endif

@@ -1,0 +1,18 @@
+/* The life of a thread's cache: none → live → none again. */
+#ifndef FH_CACHE_THREAD_H
+#define FH_CACHE_THREAD_H
+
+#include "base/types.h"
+
+/* The caches of threads that have none: before their first slow path, and after their end (late destructors). Read-only,
+ * all bins empty and full. */
+extern const fh_thread fh_thread_none, fh_thread_over;
+
+/* The calling thread's cache, made now if it has none. NULL: the thread is over, or there is no memory for a cache; the
+ * caller then goes to the store block by block. Also takes in, after a fork, what the parent's other threads had. */
+fh_thread *fh_thread_enter(void);
+
+/* The slow path is over. */
+void fh_thread_leave(fh_thread *t);
+
+#endif

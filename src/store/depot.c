@@ -1,0 +1,100 @@
+#include "store/depot.h"
+
+#include "base/classes.h"
+#include "store/run.h"
+#include "store/slab.h"
+
+static fh_depot depot[FH_BINS];
+
+/* The depot of a class holds about this many bytes at most. */
+#define DEPOT_BYTES FH_MIB
+
+static unsigned slots_of(unsigned c, const fh_magazine *m) {
+    size_t bytes = (size_t)m->capacity * fh_class_size(c);
+    size_t slots = DEPOT_BYTES / (bytes + 1);
+    return slots < FH_DEPOT_SLOTS ? (unsigned)slots + 1 : FH_DEPOT_SLOTS;
+}
+
+/* The one place that packs and unpacks. */
+static uint64_t pack(const fh_magazine *m, uint64_t empty) {
+    return (uint64_t)(uintptr_t)m | (m ? empty : 0);
+}
+static fh_magazine *unpack(uint64_t word) {
+    return (fh_magazine *)(uintptr_t)(word & ~FH_DEPOT_EMPTY);
+}
+static bool is_full(uint64_t word) {
+    return word != 0 && !(word & FH_DEPOT_EMPTY);
+}
+
+bool fh_depot_put(unsigned c, fh_magazine *full, fh_magazine **empty) {
+    unsigned slots = slots_of(c, full);
+    for (unsigned i = 0; i < slots; i++) {
+        fh_word *slot = &depot[c].slot[i];
+        uint64_t seen = fh_load(slot);
+        if (is_full(seen)) continue;
+        /* release: the magazine's entries before it is seen; acquire: the empty one's header. */
+        if (fh_cas_acq_rel(slot, &seen, pack(full, 0))) {
+            *empty = unpack(seen);
+            return true;
+        }
+    }
+    return false;
+}
+
+fh_magazine *fh_depot_get(unsigned c, fh_magazine *empty) {
+    for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
+        fh_word *slot = &depot[c].slot[i];
+        uint64_t seen = fh_load(slot);
+        if (!is_full(seen)) continue;
+        if (fh_cas_acq_rel(slot, &seen, pack(empty, FH_DEPOT_EMPTY))) return unpack(seen);
+    }
+    return NULL;
+}
+
+void fh_depot_empty(unsigned c) {
+    for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
+        fh_word *slot = &depot[c].slot[i];
+        if (!fh_load(slot)) continue;
+        uint64_t seen = fh_swap_acq_rel(slot, 0);
+        fh_magazine *m = unpack(seen);
+        if (is_full(seen)) fh_slab_give(c, m->count, m->block);
+        if (m) fh_magazine_delete(m);
+    }
+}
+
+size_t fh_depot_blocks(unsigned c) {
+    size_t blocks = 0;
+    for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
+        uint64_t seen = fh_load_acquire(&depot[c].slot[i]);
+        /* The magazine may leave while it is read; its memory stays readable, so the figure is at worst out of date. */
+        if (is_full(seen)) blocks += unpack(seen)->count;
+    }
+    return blocks;
+}
+
+/* ── Magazines ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static unsigned capacity_of(unsigned k) {
+    return (unsigned)(((size_t)64 << k) - offsetof(fh_magazine, block)) / sizeof(void *);
+}
+
+fh_magazine *fh_magazine_new(unsigned blocks) {
+    unsigned k = 0;
+    while (capacity_of(k) < blocks) k++;
+    void *p;
+    if (fh_slab_take(FH_CLASS_MAGAZINE + k, 1, &p) == 0) return NULL;
+    fh_magazine *m = p;
+    m->capacity = capacity_of(k);
+    m->count = 0;
+    m->bottom = NULL;
+    return m;
+}
+
+void fh_magazine_delete(fh_magazine *m) {
+    unsigned k = 0;
+    while (capacity_of(k) < m->capacity) k++;
+    void *p = m;
+    fh_slab_give(FH_CLASS_MAGAZINE + k, 1, &p);
+}
+
+_Static_assert(sizeof(fh_magazine) == 16, "64 << k bytes hold 6, 14, 30 … 510 blocks");

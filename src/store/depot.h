@@ -1,0 +1,27 @@
+/* Depot: where threads hand each other whole magazines. A few slots a class, exchanged by compare-and-swap.
+ *
+ * Thread-safety: any thread. Progress: wait-free: each slot is tried once. Cost: one locked instruction for up to 510
+ * blocks. Idea: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with slots in place of its locked lists. */
+#ifndef FH_STORE_DEPOT_H
+#define FH_STORE_DEPOT_H
+
+#include "base/types.h"
+
+/* Puts a full magazine in. True if there was room; *empty is then an empty magazine taken in exchange, or NULL. */
+bool fh_depot_put(unsigned c, fh_magazine *full, fh_magazine **empty);
+
+/* Takes a full magazine out, NULL if there is none. `empty` (may be NULL) goes in for it. */
+fh_magazine *fh_depot_get(unsigned c, fh_magazine *empty);
+
+/* Gives all blocks in the depot of class c back to their slabs, and the magazines too. */
+void fh_depot_empty(unsigned c);
+
+/* Magazines: blocks of classes of their own, out of the reach of programs. The smallest that holds `blocks` (at most
+ * 510), empty; NULL when there is no memory. */
+fh_magazine *fh_magazine_new(unsigned blocks);
+void fh_magazine_delete(fh_magazine *m);
+
+/* Blocks in the depot of class c now, for the statistics. */
+size_t fh_depot_blocks(unsigned c);
+
+#endif

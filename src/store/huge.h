@@ -1,0 +1,37 @@
+/* Huge blocks, above 2 MiB: a mapping each, at a multiple of 2 MiB, outside the window.
+ *
+ * They are known by a two-level table: address / 2 MiB → bytes (0: no block begins here). Freed ones are kept in a few
+ * slots, bounded in bytes, and given out again for requests of about their size. A block that grows gets address space
+ * ahead (half of its size; not memory), so that growing in steps costs a system call now and then and never a copy.
+ *
+ * Thread-safety: any thread. Progress: lock-free, but for what the kernel does in mmap, munmap and mremap. */
+#ifndef FH_STORE_HUGE_H
+#define FH_STORE_HUGE_H
+
+#include "base/types.h"
+
+/* At least `size` bytes at a multiple of align (a power of two); NULL: no memory. *clean: reads as zero. */
+void *fh_huge_alloc(size_t size, size_t align, bool *clean);
+
+/* Frees the huge block that begins at p; false if none does. */
+bool fh_huge_free(void *p);
+
+/* Bytes of the huge block that begins at p, 0 if none does. */
+size_t fh_huge_size(const void *p);
+
+/* The beginning of the huge block that p points into, or NULL. Slow; for messages. */
+void *fh_huge_around(const void *p);
+
+/* Makes the huge block at p `size` bytes (> 2 MiB), without copying: in place or by moving its pages. NULL: not
+ * possible, and the block is as it was. */
+void *fh_huge_resize(void *p, size_t size);
+
+/* Unmaps cached blocks until at most `keep` bytes are cached; returns the bytes given back. */
+size_t fh_huge_trim(size_t keep);
+
+/* For the statistics. */
+size_t fh_huge_bytes(void);
+size_t fh_huge_cached_bytes(void);
+size_t fh_huge_count(void);
+
+#endif

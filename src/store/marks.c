@@ -1,0 +1,82 @@
+#include "store/marks.h"
+
+#include "store/window.h"
+
+#define TOP_LEVEL 3
+
+static fh_word *node(unsigned mark, unsigned level, size_t index) {
+    switch (level) {
+    case 0: return &fh_chunk_at(index)->mark[mark];
+    case 1: return &fh_region_at(index)->marks.mark[mark];
+    case 2: return &fh_window.unit[index].mark[mark];
+    default: return &fh_window.top.mark[mark];
+    }
+}
+
+void fh_mark_set(unsigned mark, unsigned level, size_t child) {
+    for (; level <= TOP_LEVEL; level++, child >>= 6) {
+        fh_word *word = node(mark, level, child >> 6);
+        uint64_t bit = UINT64_C(1) << (child & 63);
+        /* Relaxed is enough for the look: the full barrier before it (in the caller, or below) orders it. */
+        if (fh_load(word) & bit) return;
+        /* release: what the mark announces happened before; the acquire half keeps the levels in order. */
+        fh_or_acq_rel(word, bit);
+        fh_fence_after_rmw();
+    }
+}
+
+/* Word `index` of `level` was seen to be 0: clears its bit in the level above, looks again, and goes on upwards while
+ * the words become 0. */
+static void lower(unsigned mark, unsigned level, size_t index) {
+    while (level < TOP_LEVEL) {
+        uint64_t bit = UINT64_C(1) << (index & 63);
+        uint64_t before = fh_and_acq_rel(node(mark, level + 1, index >> 6), ~bit);
+        fh_fence_after_rmw();
+        if (fh_load_acquire(node(mark, level, index)) != 0) {
+            fh_mark_set(mark, level + 1, index);
+            return;
+        }
+        if (before & ~bit) return;
+        level++;
+        index >>= 6;
+    }
+}
+
+void fh_mark_clear(unsigned mark, unsigned level, size_t child) {
+    uint64_t bit = UINT64_C(1) << (child & 63);
+    uint64_t before = fh_and_acq_rel(node(mark, level, child >> 6), ~bit);
+    fh_fence_after_rmw();
+    if ((before & ~bit) == 0) lower(mark, level, child >> 6);
+}
+
+static size_t find(unsigned mark, unsigned lowest_level, bool last) {
+    for (;;) {
+        size_t index = 0;
+        for (unsigned level = TOP_LEVEL;; level--) {
+            /* acquire: whoever finds the bit sees what was written before it was set. */
+            uint64_t word = fh_load_acquire(node(mark, level, index));
+            if (!word) {
+                if (level == TOP_LEVEL) return FH_NONE;
+                lower(mark, level, index);
+                break;
+            }
+            index = index << 6 | (last ? fh_highest_bit(word) : fh_lowest_bit(word));
+            if (level == lowest_level) return index;
+        }
+    }
+}
+
+size_t fh_mark_find(unsigned mark, unsigned level) {
+    return find(mark, level, false);
+}
+
+size_t fh_mark_find_last(unsigned mark, unsigned level) {
+    return find(mark, level, true);
+}
+
+bool fh_mark_other(unsigned mark, size_t slot) {
+    for (unsigned level = 0; level <= TOP_LEVEL; level++, slot >>= 6) {
+        if (fh_load(node(mark, level, slot >> 6)) & ~(UINT64_C(1) << (slot & 63))) return true;
+    }
+    return false;
+}

@@ -1,0 +1,36 @@
+/* Giving memory back: which free slots, and when. The policy is arithmetic over four counters; the mechanism claims
+ * the slots like an allocation, so that it never meets anybody. */
+#ifndef FH_STORE_PURGE_H
+#define FH_STORE_PURGE_H
+
+#include "base/types.h"
+
+/* Bookkeeping, called by run.c. */
+void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged);
+void fh_purge_released(unsigned slots);
+void fh_purge_new_chunk(size_t chunk);
+
+/* Called after each release, with nothing held: gives back a bounded piece if there is more than the budget. */
+void fh_purge_over_budget(void);
+
+/* Gives back free memory until at most `keep` bytes of it are left; returns the bytes given back. Does not look at what
+ * threads, depot and slabs hold. */
+size_t fh_purge_to(size_t keep);
+
+/* The same after emptying the depot and the slabs that are all free. What malloc_trim does. */
+size_t fh_trim(size_t keep);
+
+/* Bytes free with memory behind them; bytes in slabs and runs. */
+size_t fh_purge_dirty_bytes(void);
+size_t fh_purge_used_bytes(void);
+
+/* Bytes of free slots that may keep their memory at the moment: the policy, pure arithmetic.
+ *     used    slots in slabs and runs now
+ *     peak    most of them lately
+ *     regret  slots that were given back and wanted again lately */
+size_t fh_purge_budget(size_t used, size_t peak, size_t regret);
+
+/* For run.c's neighbours only: the chunk's free word was `before` and this thread changed it. */
+void fh_run_changed(size_t chunk, uint64_t before);
+
+#endif

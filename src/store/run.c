@@ -1,0 +1,226 @@
+#include "store/run.h"
+
+#include "base/classes.h"
+#include "store/marks.h"
+#include "store/purge.h"
+#include "store/window.h"
+#include "system/report.h"
+
+/* Lengths of free runs that have a mark of their own. Between two of them a chunk counts as the shorter. */
+static const uint8_t rooms[FH_ROOMS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
+#define NO_ROOM FH_ROOMS
+
+/* The room of a chunk whose free word is `free`. */
+static unsigned room_of(uint64_t free) {
+    unsigned longest = fh_longest_run(free);
+    if (longest == 0) return NO_ROOM;
+    unsigned room = FH_ROOMS - 1;
+    while (rooms[room] > longest) room--;
+    return room;
+}
+
+/* The chunk is no longer of this room, or so it seemed: clear, look again. */
+static void leave_room(size_t chunk, unsigned room) {
+    fh_mark_clear(FH_MARK_ROOM + room, 1, chunk);
+    unsigned now = room_of(fh_load_acquire(&fh_chunk_at(chunk)->free));
+    if (now != NO_ROOM) fh_mark_set(FH_MARK_ROOM + now, 1, chunk);
+}
+
+/* The chunk's free word was `before` and has just been changed by this thread. Whoever changes it last looks last, so the
+ * room that is left marked is the right one; a mark too many is cleared by whoever follows it. */
+void fh_run_changed(size_t chunk, uint64_t before) {
+    fh_fence_after_rmw();
+    unsigned was = room_of(before), now = room_of(fh_load_acquire(&fh_chunk_at(chunk)->free));
+    if (now != NO_ROOM) fh_mark_set(FH_MARK_ROOM + now, 1, chunk);
+    if (was != NO_ROOM && was != now) leave_room(chunk, was);
+}
+
+/* Places where something aligned to 1, 2, 4 … 64 slots may begin. */
+static uint64_t aligned_places(unsigned align) {
+    uint64_t places = 1;
+    for (unsigned step = 32; step >= align && step > 0; step /= 2) places |= places << step;
+    return places;
+}
+
+/* The beginning of the shortest run that holds n slots at an allowed place, lowest first; 64 if there is none. */
+static unsigned best_place(uint64_t free, unsigned n, uint64_t allowed) {
+    uint64_t starts = fh_run_starts(free, n) & allowed;
+    unsigned best = 64, best_length = 65;
+    while (starts) {
+        unsigned place = fh_lowest_bit(starts);
+        uint64_t above = ~(free >> place);
+        unsigned length = above ? fh_lowest_bit(above) : 64;
+        if (length > 64 - place) length = 64 - place;
+        if (length < best_length) {
+            best = place;
+            best_length = length;
+        }
+        starts &= ~fh_run_mask(place, length);
+    }
+    return best;
+}
+
+/* Bookkeeping for slots that this thread has just claimed. True if all of them read as zero. */
+static bool account_claim(fh_chunk *chunk, uint64_t mask) {
+    /* Relaxed: what was written to `dirty` before the slots were given back came to us with the claim (acquire), and
+     * nobody else writes these bits while the slots are ours. */
+    uint64_t dirty = fh_load(&chunk->dirty) & mask;
+    uint64_t purged = fh_load(&chunk->used) & mask & ~dirty;
+    fh_purge_claimed(fh_count_bits(mask), fh_count_bits(dirty), fh_count_bits(purged));
+    return dirty == 0;
+}
+
+/* Claims in this chunk: the place, or 64. */
+static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *clean) {
+    fh_chunk *chunk = fh_chunk_at(chunk_index);
+    uint64_t allowed = aligned_places(align);
+    uint64_t free = fh_load(&chunk->free);
+    for (;;) {
+        unsigned place = best_place(free, n, allowed);
+        if (place == 64) return 64;
+        uint64_t mask = fh_run_mask(place, n);
+        /* acquire: pairs with the release of whoever gave the slots back. */
+        if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;
+        *clean = account_claim(chunk, mask);
+        fh_run_changed(chunk_index, free);
+        return place;
+    }
+}
+
+/* A new chunk, its first n slots claimed before anybody sees it. */
+static size_t claim_new(unsigned n, bool *clean) {
+    size_t index = fh_window_take_chunk();
+    if (index == FH_NONE) return FH_NONE;
+    fh_chunk *chunk = fh_chunk_at(index);
+    fh_purge_new_chunk(index);
+    fh_purge_claimed(n, 0, 0);
+    fh_store_release(&chunk->free, ~fh_low_mask(n));
+    fh_run_changed(index, 0);
+    *clean = true;
+    return index * FH_CHUNK_SLOTS;
+}
+
+size_t fh_run_claim(unsigned n, unsigned align, bool *clean) {
+    /* A chunk with n + align − 1 free slots in a row fits for sure; one with n may. It is tried once, so that an aligned
+     * hole of exactly n slots is not passed over. */
+    for (unsigned room = 0; room < FH_ROOMS; room++) {
+        if (rooms[room] < n) continue;
+        bool sure = rooms[room] >= n + align - 1 || rooms[room] == 64;
+        for (;;) {
+            size_t chunk = fh_mark_find(FH_MARK_ROOM + room, 1);
+            if (chunk == FH_NONE) break;
+            unsigned place = claim_in(chunk, n, align, clean);
+            if (place < 64) return chunk * FH_CHUNK_SLOTS + place;
+            unsigned now = room_of(fh_load(&fh_chunk_at(chunk)->free));
+            if (now != room) {
+                leave_room(chunk, room);
+            } else if (!sure) {
+                break;
+            }
+        }
+    }
+    return claim_new(n, clean);
+}
+
+bool fh_run_extend(size_t slot, unsigned n) {
+    size_t index = slot / FH_CHUNK_SLOTS;
+    unsigned place = slot % FH_CHUNK_SLOTS;
+    if (place + n > FH_CHUNK_SLOTS) return false;
+    fh_chunk *chunk = fh_chunk_at(index);
+    uint64_t mask = fh_run_mask(place, n), free = fh_load(&chunk->free);
+    do {
+        if ((free & mask) != mask) return false;
+    } while (!fh_cas_acquire(&chunk->free, &free, free & ~mask));
+    account_claim(chunk, mask);
+    fh_run_changed(index, free);
+    return true;
+}
+
+void fh_run_release(size_t slot, unsigned n) {
+    size_t index = slot / FH_CHUNK_SLOTS;
+    fh_chunk *chunk = fh_chunk_at(index);
+    uint64_t mask = fh_run_mask(slot % FH_CHUNK_SLOTS, n);
+    /* While the slots are ours nobody else changes their bits in these two words. */
+    if ((fh_load(&chunk->dirty) & mask) != mask) fh_or_release(&chunk->dirty, mask);
+    if ((fh_load(&chunk->used) & mask) != mask) fh_or_release(&chunk->used, mask);
+    fh_purge_released(n);
+    /* release: the last use of the memory, and the words above, before it is free. */
+    uint64_t before = fh_or_release(&chunk->free, mask);
+    fh_run_changed(index, before);
+    fh_mark_set(FH_MARK_DIRTY, 1, index);
+    fh_purge_over_budget();
+}
+
+/* ── Large blocks ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static unsigned slots_of(size_t size) {
+    return (unsigned)((size + FH_SLOT_SIZE - 1) >> FH_SLOT_SHIFT);
+}
+
+/* Says what a run's first slot is. Up to 16 slots it has a class, so that free puts it into a magazine. */
+static void label(size_t slot, unsigned n) {
+    *fh_class_byte(slot) = n <= FH_RUN_CACHED_MAX / FH_SLOT_SIZE && n >= 2 ? (uint8_t)(FH_RUN_FIRST - 2 + n) : 0;
+    /* release: a reader of the heap that sees the state sees the class. */
+    fh_store_release(&fh_slab_at(slot)->state, fh_state_make(FH_KIND_RUN, n, 0));
+}
+
+void *fh_large_alloc(size_t size, size_t align, bool *clean) {
+    unsigned n = slots_of(size);
+    unsigned align_slots = align > FH_SLOT_SIZE ? (unsigned)(align >> FH_SLOT_SHIFT) : 1;
+    size_t slot = fh_run_claim(n, align_slots, clean);
+    if (slot == FH_NONE) return NULL;
+    label(slot, n);
+    return fh_slot_address(slot);
+}
+
+size_t fh_large_size(const void *p) {
+    if (!fh_in_window(p) || (uintptr_t)p % FH_SLOT_SIZE) return 0;
+    size_t slot = fh_slot_of(p);
+    if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return 0;
+    uint64_t state = fh_load(&fh_slab_at(slot)->state);
+    return fh_state_kind(state) == FH_KIND_RUN ? fh_state_bump(state) * FH_SLOT_SIZE : 0;
+}
+
+void *fh_large_around(const void *p) {
+    size_t slot = fh_slot_of(p), first = slot - slot % FH_CHUNK_SLOTS;
+    for (size_t s = slot + 1; s-- > first;) {
+        char *start = fh_slot_address(s);
+        size_t size = fh_large_size(start);
+        if (size) return (uintptr_t)p < (uintptr_t)start + size ? start : NULL;
+    }
+    return NULL;
+}
+
+void fh_large_free(void *p) {
+    size_t slot = fh_slot_of(p);
+    fh_slab *head = fh_slab_at(slot);
+    unsigned n = fh_state_bump(fh_load(&head->state));
+    *fh_class_byte(slot) = 0;
+    fh_store_release(&head->state, 0);
+    fh_run_release(slot, n);
+}
+
+void fh_large_give(unsigned c, void *p) {
+    size_t size = fh_large_size(p);
+    if (FH_LIKELY(size == fh_class_size(c))) {
+        fh_large_free(p);
+        return;
+    }
+    /* Only the first slot of a run has its class, so p is in that slot, and not at its beginning; or the block has been
+     * freed since, and perhaps made anew. */
+    void *around = size ? NULL : fh_large_around(p);
+    if (around) {
+        fh_report_fault(FH_FAULT_INSIDE, NULL, p, (size_t)around, fh_large_size(around));
+    } else {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, fh_class_size(c));
+    }
+}
+
+bool fh_large_resize(void *p, size_t size) {
+    size_t slot = fh_slot_of(p);
+    unsigned old = fh_state_bump(fh_load(&fh_slab_at(slot)->state)), n = slots_of(size);
+    if (n > old && !fh_run_extend(slot + old, n - old)) return false;
+    label(slot, n);
+    if (n < old) fh_run_release(slot + n, old - n);
+    return true;
+}

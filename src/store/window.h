@@ -1,0 +1,88 @@
+/* The window: the 1 TiB of address space in which all slabs and runs lie, its class map and the regions' metadata.
+ *
+ *     off = p − base; off < 1 TiB ?  "ours" : huge or foreign         one compare, before anything is touched
+ *     class = map[off >> 16]                                          one byte: the class, or 0 = special
+ *
+ * Where address space is short (`ulimit -v`) the window is a place that is only *looked at*, not reserved: chunks are
+ * mapped there one by one, and one that somebody else's mapping lies in is passed over.
+ *
+ * Rejected: a flat map of all address space (2 GiB reserved) saves the compare, but does not start under `ulimit -v`. */
+#ifndef FH_STORE_WINDOW_H
+#define FH_STORE_WINDOW_H
+
+#include "base/types.h"
+
+/* Before the window is there, its base is such that no pointer lies in it. */
+#define FH_NO_WINDOW (UINT64_C(1) << 63)
+
+typedef struct {
+    fh_word origin;     /* 0, then base | reserved: written once, by compare-and-swap; fh_base follows */
+    fh_word next_chunk; /* chunks below it were taken from the window; only grows */
+    fh_word lost;       /* number of bits set in the regions' `lost` words */
+    fh_word region[FH_WINDOW_REGIONS]; /* fh_region*, 0 until its first chunk is wanted; written once */
+    fh_marks top;                      /* one bit a unit */
+    fh_marks unit[FH_WINDOW_UNITS];    /* one bit a region */
+} fh_window_state;
+
+extern fh_window_state fh_window;
+
+/* What the hot path reads; written once. */
+extern fh_word fh_base;
+
+static inline uintptr_t fh_window_base(void) {
+    return (uintptr_t)fh_load(&fh_base);
+}
+
+/* The byte of the class map for slot s. Written by whoever owns the slot, before a block of it gets into other hands. */
+static inline uint8_t *fh_class_byte(size_t slot) {
+    return (uint8_t *)(fh_window_base() - FH_CLASS_MAP_SIZE + slot);
+}
+
+/* Class of the block at p: 0 if p is not in the window, or special. The only metadata that free reads. */
+static inline unsigned fh_class_at(const void *p) {
+    uintptr_t base = fh_window_base();
+    uintptr_t slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
+    if (FH_UNLIKELY(slot >= FH_WINDOW_SLOTS)) return FH_CLASS_SPECIAL;
+    return ((const uint8_t *)(base - FH_CLASS_MAP_SIZE))[slot];
+}
+
+static inline bool fh_in_window(const void *p) {
+    return (uintptr_t)p - fh_window_base() < FH_WINDOW_SIZE;
+}
+
+static inline size_t fh_slot_of(const void *p) {
+    return ((uintptr_t)p - fh_window_base()) >> FH_SLOT_SHIFT;
+}
+
+static inline char *fh_slot_address(size_t slot) {
+    return (char *)(fh_window_base() + (slot << FH_SLOT_SHIFT));
+}
+
+/* The metadata of a region, or NULL if none of its chunks was ever wanted. Acquire: pairs with its publication. */
+static inline fh_region *fh_region_at(size_t region) {
+    return (fh_region *)(uintptr_t)fh_load_acquire(&fh_window.region[region]);
+}
+
+/* Both only for chunks and slots below next_chunk. */
+static inline fh_chunk *fh_chunk_at(size_t chunk) {
+    return &fh_region_at(chunk / FH_REGION_CHUNKS)->chunk[chunk % FH_REGION_CHUNKS];
+}
+static inline fh_slab *fh_slab_at(size_t slot) {
+    return &fh_region_at(slot / FH_REGION_SLOTS)->slab[slot % FH_REGION_SLOTS];
+}
+
+/* Number of chunks that were ever taken; all of them have metadata. */
+static inline size_t fh_window_chunks(void) {
+    return (size_t)fh_load_acquire(&fh_window.next_chunk);
+}
+
+#define FH_NONE (~(size_t)0)
+
+/* Sets the window up unless it is there. Any number of threads at once: one wins, none waits. False: no address space. */
+bool fh_window_start(void);
+
+/* A chunk that nobody has had before, with memory behind it and metadata all zero; FH_NONE: no memory (errno is not
+ * touched). Lock-free: a thread parked in here holds back one chunk number and nothing else. */
+size_t fh_window_take_chunk(void);
+
+#endif

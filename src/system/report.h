@@ -1,0 +1,19 @@
+/* Misuse found: say what, where and what to do about it; then abort, or go on if on_error=report.
+ * Thread-safety: any thread, any time; one write(2) a message. Neither allocates nor blocks (but in write). */
+#ifndef FH_SYSTEM_REPORT_H
+#define FH_SYSTEM_REPORT_H
+
+#include <stddef.h>
+
+typedef enum {
+    FH_FAULT_FOREIGN,     /* p is not from this allocator */
+    FH_FAULT_INSIDE,      /* p points into a block that begins at `a` and has `b` bytes */
+    FH_FAULT_DOUBLE_FREE, /* the block of `b` bytes at p is free already */
+    FH_FAULT_WRONG_SIZE,  /* a sized free said `a` bytes, the block has `b` */
+} fh_fault;
+
+/* `call` is the name of the function that the program called ("free", "realloc", …), or NULL when it was some earlier
+ * free whose block is only now on its way back. Returns only with on_error=report. */
+void fh_report_fault(fh_fault fault, const char *call, const void *p, size_t a, size_t b);
+
+#endif

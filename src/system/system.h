@@ -1,0 +1,73 @@
+/* What the allocator asks of the operating system: one function for each thing. linux.c (and one file for each other
+ * system, chosen by the build) answers. Nothing here allocates; what may block is only the kernel itself. */
+#ifndef FH_SYSTEM_SYSTEM_H
+#define FH_SYSTEM_SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of a page, a power of two, the same for the life of the process. */
+size_t fh_system_page_size(void);
+
+/* Address space without memory behind it: reading and writing fault. NULL if the system has none to give. */
+void *fh_system_reserve(size_t size);
+
+/* Makes reserved pages readable: they read as zero and cost nothing until fh_system_enable. False on failure. */
+bool fh_system_make_readable(void *p, size_t size);
+
+/* Makes reserved pages readable and writable; they read as zero at first. Idempotent. False: no memory. */
+bool fh_system_enable(void *p, size_t size);
+
+/* Like fh_system_enable, for address space that was not reserved: maps exactly there.
+ * Returns 0, or ENOMEM, or EEXIST when something else lies there. */
+int fh_system_place(void *p, size_t size);
+
+/* A place in the address space, a multiple of align, where at this moment `size` bytes are free for fh_system_place to
+ * take piece by piece; different in each process. */
+void *fh_system_find_place(size_t size, size_t align);
+
+/* Fresh zeroed memory at a multiple of align (a power of two), or NULL. */
+void *fh_system_map(size_t size, size_t align);
+void fh_system_unmap(void *p, size_t size);
+
+/* Grows or shrinks a mapping made by fh_system_map: in place only, or moving its pages (not their bytes) to a multiple
+ * of align. Returns the new place, or NULL with nothing changed. */
+void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size);
+void *fh_system_move(void *p, size_t old_size, size_t new_size, size_t align);
+
+/* Gives the memory behind whole pages back; they read as zero from then on. */
+void fh_system_purge(void *p, size_t size);
+
+/* Hints about huge pages for a range. */
+void fh_system_huge_pages(void *p, size_t size, bool wanted);
+
+/* True when huge pages come without being asked for (the system's setting is "always"). */
+bool fh_system_huge_pages_always(void);
+
+/* True when the system counts every writable page as used (strict overcommit): then nothing is mapped ahead. */
+bool fh_system_counts_every_page(void);
+
+/* Writes to a file descriptor, as much as it takes; errors are ignored, errno is kept. */
+void fh_system_write(int fd, const char *text, size_t length);
+
+/* The value of an environment variable, or NULL; also NULL for programs that run with more rights than their caller
+ * (setuid), or before the C library has set up the environment (then *ready is false). */
+const char *fh_system_environment(const char *name, bool *ready);
+
+/* A 64-bit counter of nanoseconds that never goes back. */
+uint64_t fh_system_nanoseconds(void);
+
+/* Ends the process abnormally, with SIGABRT. */
+_Noreturn void fh_system_abort(void);
+
+unsigned fh_system_processors(void);
+
+/* Calls `exit_of_thread` with `value` when the calling thread ends. May be called again by a thread for which it has
+ * already been called. False if the system gives no such service. */
+bool fh_system_at_thread_exit(void (*exit_of_thread)(void *), void *value);
+
+/* Calls `child` in the child after each fork, in the thread that forked. */
+void fh_system_at_fork(void (*child)(void));
+
+#endif
