@@ -1,0 +1,336 @@
+/* Linux, with glibc or musl: the one file that talks to the kernel.
+ *
+ * Two habits hold for all of it. What may be called inside free keeps errno, because free must. And what a C library
+ * makes a cancellation point (open, read, write) is called by number instead: a thread that is cancelled in the middle
+ * of malloc would leave its cache half changed. */
+#include "system/system.h"
+
+#include "base/atomic.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Both C libraries are older than some of the kernels they run on. */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+/* ThreadSanitizer owns most of the address space and lets a program use only the part where the kernel itself puts
+ * mappings. */
+#ifdef __SANITIZE_THREAD__
+#define KERNEL_CHOOSES true
+#else
+#define KERNEL_CHOOSES false
+#endif
+
+extern char **environ;
+
+#define READ_WRITE (PROT_READ | PROT_WRITE)
+#define PRIVATE    (MAP_PRIVATE | MAP_ANONYMOUS)
+
+/* mmap says failure with a pointer that is not NULL; here NULL is failure. */
+static void *map_at(void *place, size_t size, int protection, int flags) {
+    void *p = mmap(place, size, protection, flags, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static bool is_aligned(const void *p, size_t align) {
+    return ((uintptr_t)p & (align - 1)) == 0;
+}
+
+/* ── Pages and address space ─────────────────────────────────────────────────────────────────────────────────────── */
+
+size_t fh_system_page_size(void) {
+    /* Every thread computes the same value, so it does not matter who stores it last. */
+    static fh_word cached;
+    size_t size = fh_load(&cached);
+    if (size == 0) {
+        size = getauxval(AT_PAGESZ);
+        if (size == 0) size = (size_t)sysconf(_SC_PAGESIZE);
+        fh_store(&cached, size);
+    }
+    return size;
+}
+
+/* MAP_NORESERVE keeps address space that nobody has written to out of the kernel's account of promised memory. */
+void *fh_system_reserve(size_t size) {
+    return map_at(NULL, size, PROT_NONE, PRIVATE | MAP_NORESERVE);
+}
+
+bool fh_system_make_readable(void *p, size_t size) {
+    return mprotect(p, size, PROT_READ) == 0;
+}
+
+bool fh_system_enable(void *p, size_t size) {
+    return mprotect(p, size, READ_WRITE) == 0;
+}
+
+/* Maps at exactly `place` or not at all. Kernels before 4.17 do not know MAP_FIXED_NOREPLACE and take the place for a
+ * mere wish; what they give elsewhere goes back, and the answer is the one that a newer kernel would give. */
+static int map_exactly(void *place, size_t size, int protection, int flags) {
+    void *p = map_at(place, size, protection, PRIVATE | MAP_FIXED_NOREPLACE | flags);
+    if (!p) return errno == EEXIST ? EEXIST : ENOMEM;
+    if (p == place) return 0;
+    munmap(p, size);
+    return EEXIST;
+}
+
+int fh_system_place(void *p, size_t size) {
+    return map_exactly(p, size, READ_WRITE, 0);
+}
+
+/* 64 random bits. The kernel's generator may not be seeded yet when the first process starts; then the 16 bytes that it
+ * put beside the program's arguments do, mixed, because the C library makes its stack guard of the same bytes. */
+static uint64_t random_bits(void) {
+    uint64_t bits[2] = {0, 0};
+    const unsigned nonblock = 1;
+    if (syscall(SYS_getrandom, bits, sizeof bits[0], nonblock) == (long)sizeof bits[0]) return bits[0];
+    const void *seed = (const void *)getauxval(AT_RANDOM); // NOLINT(performance-no-int-to-ptr)
+    if (seed) memcpy(bits, seed, sizeof bits);
+    uint64_t mixed = (bits[0] ^ fh_system_nanoseconds()) * UINT64_C(0x9E3779B97F4A7C15);
+    return (mixed ^ (mixed >> 29) ^ bits[1]) * UINT64_C(0xBF58476D1CE4E5B9);
+}
+
+/* True if `size` bytes at `place` are free. The proof is to map them without memory and to let them go again. Under
+ * `ulimit -v` even that is refused for want of address space, so then the two ends speak for the whole. */
+static bool is_free_place(char *place, size_t size) {
+    switch (map_exactly(place, size, PROT_NONE, MAP_NORESERVE)) {
+    case 0:
+        munmap(place, size);
+        return true;
+    case EEXIST:
+        return false;
+    default:
+        break;
+    }
+    size_t page = fh_system_page_size();
+    if (map_exactly(place, page, PROT_NONE, MAP_NORESERVE) != 0) return false;
+    munmap(place, page);
+    char *last = place + size - page;
+    if (map_exactly(last, page, PROT_NONE, MAP_NORESERVE) != 0) return false;
+    munmap(last, page);
+    return true;
+}
+
+/* The kernel fills the address space from the top (mappings, stack) and, for the program itself, at 0x55…; the bottom
+ * belongs to programs at fixed addresses and to runtimes that want 32 to 40 bits. Between lies nobody's land. */
+#define PLACE_LOWEST  UINT64_C(0x100000000000)
+#define PLACE_HIGHEST UINT64_C(0x500000000000)
+
+void *fh_system_find_place(size_t size, size_t align) {
+    uint64_t lowest = fh_round_up(PLACE_LOWEST, align);
+    for (int attempt = 0; attempt < 16 && !KERNEL_CHOOSES; attempt++) {
+        if (size > PLACE_HIGHEST - lowest) break;
+        uint64_t choices = (PLACE_HIGHEST - lowest - size) / align + 1;
+        char *place = (char *)(uintptr_t)(lowest + random_bits() % choices * align);
+        if (is_free_place(place, size)) return place;
+    }
+    /* A narrow address space (39 bits on some arm64 kernels) or a crowded one: let the kernel find a gap. */
+    char *gap = map_at(NULL, size + align, PROT_NONE, PRIVATE | MAP_NORESERVE);
+    if (!gap) return NULL;
+    munmap(gap, size + align);
+    return (void *)fh_round_up((uintptr_t)gap, align); // NOLINT(performance-no-int-to-ptr)
+}
+
+/* ── Mappings of their own ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Maps more than is wanted and gives back what lies before and behind the aligned part. */
+static void *map_and_trim(size_t size, size_t align, int protection, int flags) {
+    if (size > SIZE_MAX - align) return NULL;
+    char *all = map_at(NULL, size + align, protection, PRIVATE | flags);
+    if (!all) return NULL;
+    char *p = (char *)fh_round_up((uintptr_t)all, align); // NOLINT(performance-no-int-to-ptr)
+    if (p > all) munmap(all, (size_t)(p - all));
+    size_t behind = (size_t)(all + align - p);
+    if (behind > 0) munmap(p + size, behind);
+    return p;
+}
+
+/* Newer kernels align big mappings to huge pages by themselves, so the plain attempt usually fits. */
+void *fh_system_map(size_t size, size_t align) {
+    size = fh_round_up(size, fh_system_page_size());
+    if (size == 0) return NULL;
+    void *p = map_at(NULL, size, READ_WRITE, PRIVATE);
+    if (!p || is_aligned(p, align)) return p;
+    munmap(p, size);
+    return map_and_trim(size, align, READ_WRITE, 0);
+}
+
+void fh_system_unmap(void *p, size_t size) {
+    int saved = errno;
+    munmap(p, size);
+    errno = saved;
+}
+
+void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size) {
+    void *q = mremap(p, old_size, new_size, 0);
+    return q == MAP_FAILED ? NULL : q;
+}
+
+/* Moving happens onto a place reserved for it, so that the result has the wanted alignment: then whole page tables
+ * change hands and not single entries.
+ *
+ * When mremap fails it may or may not have unmapped the reservation before; if it did, another thread can have mapped
+ * something there since. So the reservation is only unmapped after it has been shown to be nobody's. What remains in
+ * the other case (the process is at its limit of mappings) is address space without memory. */
+void *fh_system_move(void *p, size_t old_size, size_t new_size, size_t align) {
+    if (align <= fh_system_page_size()) {
+        void *q = mremap(p, old_size, new_size, MREMAP_MAYMOVE);
+        return q == MAP_FAILED ? NULL : q;
+    }
+    void *place = map_and_trim(new_size, align, PROT_NONE, MAP_NORESERVE);
+    if (!place) return NULL;
+    void *q = mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+    if (q != MAP_FAILED) return q;
+    if (map_exactly(place, new_size, PROT_NONE, MAP_NORESERVE) == 0) munmap(place, new_size);
+    return NULL;
+}
+
+/* ── Giving back ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Pages that the program locked in memory (mlockall) cannot be given back. The promise that they read as zero holds all
+ * the same, because calloc relies on it. */
+void fh_system_purge(void *p, size_t size) {
+    int saved = errno;
+    if (madvise(p, size, MADV_DONTNEED) != 0) memset(p, 0, size);
+    errno = saved;
+}
+
+void fh_system_huge_pages(void *p, size_t size, bool wanted) {
+    int saved = errno;
+    madvise(p, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    errno = saved;
+}
+
+/* ── Settings of the system ──────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Reads the first bytes of a small file of the kernel's. Returns their number; the text is terminated. */
+static size_t read_setting(const char *path, char *text, size_t size) {
+    int saved = errno;
+    long got = 0;
+    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        got = syscall(SYS_read, fd, text, size - 1);
+        syscall(SYS_close, fd);
+    }
+    errno = saved;
+    if (got < 0) got = 0;
+    text[got] = 0;
+    return (size_t)got;
+}
+
+/* An answer that is asked of the system once: 0 not yet, else 1 + answer. Two threads that ask at the same time get the
+ * same answer, so neither has to wait for the other. */
+static bool answer_once(fh_word *cached, bool (*ask)(void)) {
+    uint64_t known = fh_load(cached);
+    if (known == 0) {
+        known = 1 + (uint64_t)ask();
+        fh_store(cached, known);
+    }
+    return known == 2;
+}
+
+static bool ask_huge_pages(void) {
+    char text[64];
+    read_setting("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+    return strstr(text, "[always]") != NULL;
+}
+
+bool fh_system_huge_pages_always(void) {
+    static fh_word cached;
+    return answer_once(&cached, ask_huge_pages);
+}
+
+static bool ask_overcommit(void) {
+    char text[8];
+    return read_setting("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
+}
+
+bool fh_system_counts_every_page(void) {
+    static fh_word cached;
+    return answer_once(&cached, ask_overcommit);
+}
+
+/* The processors that this process may run on, which in a container or under taskset are fewer than the machine has.
+ * The mask has room for 8,192 of them. */
+unsigned fh_system_processors(void) {
+    uint64_t mask[128];
+    int saved = errno;
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    errno = saved;
+    unsigned count = 0;
+    for (long i = 0; i < bytes / (long)sizeof mask[0]; i++) count += fh_count_bits(mask[i]);
+    return count > 0 ? count : 1;
+}
+
+/* getenv without a lock and without memory. A program that runs with more rights than its caller must not be steered
+ * by its caller's environment. */
+const char *fh_system_environment(const char *name, bool *ready) {
+    char **variable = environ;
+    *ready = variable != NULL;
+    if (!variable || getauxval(AT_SECURE)) return NULL;
+    size_t length = strlen(name);
+    for (; *variable; variable++) {
+        if (strncmp(*variable, name, length) == 0 && (*variable)[length] == '=') return *variable + length + 1;
+    }
+    return NULL;
+}
+
+/* ── Output, time, the end ───────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_system_write(int fd, const char *text, size_t length) {
+    int saved = errno;
+    while (length > 0) {
+        long done = syscall(SYS_write, fd, text, length);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) break;
+        text += done;
+        length -= (size_t)done;
+    }
+    errno = saved;
+}
+
+uint64_t fh_system_nanoseconds(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+_Noreturn void fh_system_abort(void) {
+    abort();
+}
+
+/* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* One key for the process, made by whichever thread comes first. Two may make one each at the same time; the later one
+ * drops its own and uses the other's. The word holds 1 + the key.
+ *
+ * glibc keeps the values of the first 32 keys in the thread itself and calls calloc for the others: a caller must
+ * expect to be entered again from in here. */
+bool fh_system_at_thread_exit(void (*exit_of_thread)(void *), void *value) {
+    static fh_word key_and_one;
+    uint64_t known = fh_load_acquire(&key_and_one);
+    if (known == 0) {
+        pthread_key_t mine;
+        if (pthread_key_create(&mine, exit_of_thread) != 0) return false;
+        if (fh_cas_acq_rel(&key_and_one, &known, (uint64_t)mine + 1)) {
+            known = (uint64_t)mine + 1;
+        } else {
+            pthread_key_delete(mine);
+        }
+    }
+    return pthread_setspecific((pthread_key_t)(known - 1), value) == 0;
+}
+
+void fh_system_at_fork(void (*child)(void)) {
+    pthread_atfork(NULL, NULL, child);
+}

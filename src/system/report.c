@@ -1,0 +1,66 @@
+#include "system/report.h"
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "system/system.h"
+
+#include <errno.h>
+
+/* "freehold: free(0x7f…): ", with the size too where the caller gave one. A block that is only found to be bad on its
+ * way back from the thread's cache was released by some form of free. */
+static void say_call(fh_text *t, fh_fault fault, const char *call, const void *p, size_t a) {
+    fh_text_string(t, "freehold: ");
+    fh_text_string(t, call ? call : "free");
+    fh_text_char(t, '(');
+    fh_text_pointer(t, p);
+    if (fault == FH_FAULT_WRONG_SIZE) {
+        fh_text_string(t, ", ");
+        fh_text_number(t, a);
+    }
+    fh_text_string(t, "): ");
+}
+
+/* What is wrong, the facts, and what to do about it: one line, so that a log keeps it together. */
+static void say_fault(fh_text *t, fh_fault fault, size_t a, size_t b) {
+    switch (fault) {
+    case FH_FAULT_FOREIGN:
+        fh_text_string(t, "foreign pointer: no live block of this allocator begins there; release it with the library "
+                          "that made it, or look for an overwritten pointer");
+        break;
+    case FH_FAULT_INSIDE:
+        fh_text_string(t, "pointer into the middle of a block: the block of ");
+        fh_text_number(t, b);
+        fh_text_string(t, " bytes begins at ");
+        fh_text_hex(t, a);
+        fh_text_string(t, "; pass the pointer that the allocation returned");
+        break;
+    case FH_FAULT_DOUBLE_FREE:
+        fh_text_string(t, "double free: this block of ");
+        fh_text_number(t, b);
+        fh_text_string(t, " bytes is free already; look for a second owner, or set the pointer to NULL where it is "
+                          "released first");
+        break;
+    case FH_FAULT_WRONG_SIZE:
+        fh_text_string(t, "wrong size: ");
+        fh_text_number(t, a);
+        fh_text_string(t, " bytes do not belong to a block of ");
+        fh_text_number(t, b);
+        fh_text_string(t, "; pass the size that was asked for, and delete an object through its own type or a virtual "
+                          "destructor");
+        break;
+    }
+}
+
+void fh_report_fault(fh_fault fault, const char *call, const void *p, size_t a, size_t b) {
+    int saved = errno;
+    char buffer[384];
+    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
+    say_call(&t, fault, call, p, a);
+    say_fault(&t, fault, a, b);
+    if (!call) fh_text_string(&t, " (found when the thread's cache was handed in, not in the call that did it)");
+    t.end++; /* the byte kept for the end of the line, however long the message */
+    fh_text_char(&t, '\n');
+    fh_system_write(2, buffer, fh_text_length(&t));
+    if (fh_settings.on_error == FH_ON_ERROR_ABORT) fh_system_abort();
+    errno = saved;
+}
