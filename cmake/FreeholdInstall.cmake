@@ -19,6 +19,7 @@ install(FILES ${PROJECT_BINARY_DIR}/FreeholdConfig.cmake ${PROJECT_BINARY_DIR}/F
 # One pkg-config file for each library; they differ in the name and in what they say about themselves.
 function(freehold_pkgconfig name description)
     set(PC_NAME ${name})
+    file(RELATIVE_PATH PC_UP /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
     set(PC_DESCRIPTION "${description}")
     configure_file(cmake/freehold.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,255 @@
+//! `freehold doctor`: would this program run under Freehold, and if not, what is in the way?
+//!
+//! For a command the answer is made of what its file says (kind, rights, what it is linked with) and of what
+//! the system's loader says when it is asked to bind the program without running it. With `--try` the
+//! program is really started. For a process the answer is read from `/proc`.
+
+mod allocators;
+mod elf;
+mod loader;
+mod process;
+mod program;
+mod report;
+mod rights;
+mod trial;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use elf::Linkage;
+use program::Resolved;
+use report::{Finding, Report};
+
+/// Says whether a command would run under Freehold, or whether a process does.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold doctor -- python3 app.py     would it run under Freehold?\n  \
+    freehold doctor --try -- ./server     start it for a moment and see\n  \
+    freehold doctor 4711                  does this process run under it?\n\n\
+    Exit code: 0 yes, 1 no, 2 the question could not be answered.")]
+pub struct Args {
+    /// The process to look at.
+    #[arg(
+        value_name = "PID",
+        conflicts_with = "command",
+        required_unless_present = "command"
+    )]
+    pid: Option<u32>,
+
+    /// The command to look at, after `--`.
+    #[arg(value_name = "CMD", last = true)]
+    command: Vec<OsString>,
+
+    /// Start the command for a moment and look for Freehold's own greeting.
+    #[arg(long = "try", requires = "command")]
+    really: bool,
+
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// The drop-in library, when it is not beside this command.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let report = match args.pid {
+        Some(pid) => process::examine(pid)?,
+        None => examine_command(args)?,
+    };
+    if args.json {
+        println!("{}", report.to_json()?);
+    } else {
+        print!("{}", report.to_text());
+    }
+    Ok(ExitCode::from(u8::from(!report.verdict())))
+}
+
+/// Everything that can be said about a command before it runs, and with `--try` what it did.
+fn examine_command(args: &Args) -> Result<Report> {
+    let name = args
+        .command
+        .first()
+        .context("there is no command to look at")?;
+    let mut report = Report::for_command(&args.command);
+
+    let library = match crate::library::locate(args.library.as_deref()) {
+        Ok(path) => Some(path),
+        Err(error) => {
+            report
+                .add(Finding::blocks("library", error.to_string()).advise("build it with `make`"));
+            None
+        }
+    };
+    report.library = library.clone();
+    look_at_preload(&mut report, env::var_os("LD_PRELOAD").as_deref());
+
+    let resolved = match program::resolve(name) {
+        Ok(resolved) => resolved,
+        Err(error) => {
+            report.add(Finding::blocks("program", error.to_string()));
+            return Ok(report);
+        }
+    };
+    look_at_program(&mut report, &resolved, library.as_deref())?;
+
+    if args.really && report.verdict() {
+        let library = library.context("a verdict of yes has a library")?;
+        report.add(trial::run(&args.command, &library)?);
+    }
+    Ok(report)
+}
+
+/// What the file that will really be executed has to say.
+fn look_at_program(report: &mut Report, resolved: &Resolved, library: Option<&Path>) -> Result<()> {
+    report.program = Some(resolved.program.clone());
+    report.scripts.clone_from(&resolved.scripts);
+    for script in &resolved.scripts {
+        let text = format!(
+            "{} is a script; what runs is its interpreter",
+            script.display()
+        );
+        report.add(Finding::note("script", text));
+    }
+    for finding in rights::examine(&resolved.program) {
+        report.add(finding);
+    }
+
+    let data = std::fs::read(&resolved.program)
+        .with_context(|| format!("cannot read {}", resolved.program.display()))?;
+    let facts = match elf::read(&data) {
+        Ok(facts) => facts,
+        Err(error) => {
+            report.add(Finding::blocks("format", error.to_string()));
+            return Ok(());
+        }
+    };
+    report.kind = Some(facts.describe());
+
+    let matches = look_at_library(report, &facts, library)?;
+    look_at_linkage(report, &facts);
+    for finding in allocators::in_program(&facts, &data) {
+        report.add(finding);
+    }
+    // The loader is asked only when it would get so far: it runs nothing of the program, but it must be the
+    // program's own loader and understand the file.
+    if let (Some(library), true, Linkage::Glibc(loader)) = (library, matches, &facts.linkage) {
+        loader::ask(report, loader, &resolved.program, library)?;
+    }
+    Ok(())
+}
+
+/// True when the library is made for the same kind of machine as the program.
+fn look_at_library(
+    report: &mut Report,
+    facts: &elf::Facts,
+    library: Option<&Path>,
+) -> Result<bool> {
+    let Some(library) = library else {
+        return Ok(false);
+    };
+    let data =
+        std::fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+    match elf::read(&data) {
+        Err(error) => {
+            let text = format!("{} is no library: {error}", library.display());
+            report.add(Finding::blocks("library", text));
+            Ok(false)
+        }
+        Ok(own) if own.machine != facts.machine || own.bits != facts.bits => {
+            let text = format!(
+                "wrong architecture: the program is {}, the library is {}",
+                facts.architecture(),
+                own.architecture()
+            );
+            let advice = format!("build Freehold for {}", facts.architecture());
+            report.add(Finding::blocks("architecture", text).advise(advice));
+            Ok(false)
+        }
+        Ok(_) => Ok(true),
+    }
+}
+
+fn look_at_linkage(report: &mut Report, facts: &elf::Facts) {
+    match &facts.linkage {
+        Linkage::Glibc(_) => {}
+        Linkage::Static
+            if facts
+                .exports
+                .iter()
+                .chain(&facts.symbols)
+                .any(|name| name == "fh_version") =>
+        {
+            report.linked_in = true;
+            report.add(Finding::ok(
+                "linkage",
+                "Freehold is linked into this program; nothing needs to be preloaded",
+            ));
+        }
+        Linkage::Static => report.add(
+            Finding::blocks(
+                "linkage",
+                "the program is statically linked, so LD_PRELOAD means nothing to it",
+            )
+            .advise("link it with libfreehold.a"),
+        ),
+        Linkage::Musl(loader) => report.add(
+            Finding::blocks(
+                "linkage",
+                format!("the program runs on musl ({loader}), the library needs glibc"),
+            )
+            .advise("link the program with a libfreehold.a that was built with musl-gcc"),
+        ),
+        Linkage::Other(loader) => report.add(Finding::blocks(
+            "linkage",
+            format!(
+                "the program has a loader of its own ({loader}), which need not know LD_PRELOAD"
+            ),
+        )),
+        Linkage::Library => report.add(Finding::blocks(
+            "linkage",
+            "this is a shared library, not a program",
+        )),
+        Linkage::NotExecutable(kind) => {
+            report.add(Finding::blocks(
+                "linkage",
+                format!("this is {kind}, not a program"),
+            ));
+        }
+    }
+}
+
+/// What the environment preloads already. The order matters: the first definition of malloc wins.
+fn look_at_preload(report: &mut Report, preload: Option<&std::ffi::OsStr>) {
+    let Some(preload) = preload.map(|value| value.to_string_lossy().into_owned()) else {
+        return;
+    };
+    for entry in preload.split([' ', ':']).filter(|entry| !entry.is_empty()) {
+        let name = Path::new(entry)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if name.starts_with("libfreehold.so") {
+            report.add(Finding::note(
+                "preload",
+                format!("LD_PRELOAD names {entry} already"),
+            ));
+        } else if let Some(allocator) = allocators::by_file_name(&name) {
+            report.add(
+                Finding::note("preload", format!("LD_PRELOAD names {allocator} ({entry})"))
+                    .advise("put Freehold first, or take the other one out"),
+            );
+        } else {
+            report.add(Finding::note(
+                "preload",
+                format!("LD_PRELOAD is set already: {entry}; keep it behind Freehold"),
+            ));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Where the drop-in library is.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The file name that the drop-in has in every place it may be.
+pub const FILE_NAME: &str = "libfreehold.so";
+
+/// Finds the drop-in: the path that the user gave, else beside this command (a build folder), else in the
+/// `lib` folders beside its `bin` (an installation).
+pub fn locate(given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = given {
+        if !path.is_file() {
+            bail!("there is no library at {}", path.display());
+        }
+        return absolute(path);
+    }
+    let command = env::current_exe().context("cannot tell where this command is")?;
+    let folder = command.parent().context("this command has no folder")?;
+    let places = candidates(folder);
+    match places.iter().find(|path| path.is_file()) {
+        Some(path) => absolute(path),
+        None => {
+            let looked: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+            bail!(
+                "{FILE_NAME} was not found (looked at {}); name it with --library",
+                looked.join(", ")
+            )
+        }
+    }
+}
+
+/// The places to look at, best first, for a command that lies in `folder`. The two deeper ones are where
+/// Cargo leaves its own copy of the command: below the build folder that holds the library.
+fn candidates(folder: &Path) -> Vec<PathBuf> {
+    let triplet = format!("../lib/{}-linux-gnu", env::consts::ARCH);
+    [
+        ".",
+        "../lib",
+        triplet.as_str(),
+        "../lib64",
+        "../..",
+        "../../..",
+    ]
+    .iter()
+    .map(|step| folder.join(step).join(FILE_NAME))
+    .collect()
+}
+
+/// A preloaded path must not depend on the folder that the program happens to start in. Links are kept as
+/// they are: an installation may exchange what they point at.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let full =
+        std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?;
+    let folder = full.parent().context("a library has a folder")?;
+    let name = full.file_name().context("a library has a name")?;
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("cannot resolve {}", folder.display()))?;
+    Ok(folder.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_given_path_wins_and_becomes_absolute() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("libother.so");
+        std::fs::write(&file, b"").unwrap();
+        let found = locate(Some(&file)).unwrap();
+        assert!(found.is_absolute());
+        assert_eq!(found.file_name().unwrap(), "libother.so");
+    }
+
+    #[test]
+    fn a_given_path_that_is_not_there_is_an_error_that_names_it() {
+        let error = locate(Some(Path::new("/nowhere/libfreehold.so"))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no library at /nowhere/libfreehold.so"
+        );
+    }
+
+    #[test]
+    fn the_build_folder_comes_before_an_installation() {
+        let places = candidates(Path::new("/opt/f/bin"));
+        assert_eq!(places[0], Path::new("/opt/f/bin/./libfreehold.so"));
+        assert_eq!(places[1], Path::new("/opt/f/bin/../lib/libfreehold.so"));
+    }
+}

@@ -1,0 +1,38 @@
+//! `freehold`: what one does with the allocator from a shell.
+//!
+//! Each sub-command is a module with an `Args` struct that clap reads and a `run` function that returns the
+//! exit code. This file only connects them.
+
+mod demo;
+mod doctor;
+mod library;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Looks after programs that run on the Freehold memory allocator.
+#[derive(Parser)]
+#[command(name = "freehold", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Doctor(doctor::Args),
+    Demo(demo::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Demo(args) => demo::run(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("freehold: {error:#}");
+        // 1 is an answer ("it would not run"); a question that could not be answered is 2.
+        ExitCode::from(2)
+    })
+}
