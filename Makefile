@@ -24,12 +24,12 @@ MANIFEST := --manifest-path tools/Cargo.toml --locked
 
 all: libs tool
 
-# The cache is what is looked at, because a configure step that failed leaves other files behind.
-$(BUILD)/CMakeCache.txt:
+# Written last by a configure step that went well, so nothing half done is taken for it.
+$(BUILD)/build.ninja:
 	@command -v cmake >/dev/null || { echo "cmake is missing: run 'make deps' first" >&2; exit 1; }
 	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-libs: $(BUILD)/CMakeCache.txt
+libs: $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS)
 
 tool:
@@ -60,7 +60,7 @@ soak:
 	$(MAKE) all
 	scripts/soak.sh $(BUILD)
 
-lint: $(BUILD)/CMakeCache.txt
+lint: $(BUILD)/build.ninja
 	scripts/lint.sh $(BUILD)
 
 format:

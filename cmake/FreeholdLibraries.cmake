@@ -11,12 +11,14 @@ file(
     src/see/*.c
     src/api/*.c)
 
-# The files that take over names of the C library. They are the only difference between the two libraries.
-set(override_sources src/api/override.c)
+# The files that take over names of the C and C++ libraries are the only difference between the drop-in and
+# the embedding library, and are known by how their names begin.
+file(GLOB override_sources CONFIGURE_DEPENDS src/api/override*.c)
+file(GLOB new_sources CONFIGURE_DEPENDS src/api/new*.c src/api/new*.cc)
 if(FREEHOLD_CXX)
-    list(APPEND override_sources src/api/new.cc)
+    list(APPEND override_sources ${new_sources})
 endif()
-list(FILTER core_sources EXCLUDE REGEX "/src/api/override\\.c$")
+list(FILTER core_sources EXCLUDE REGEX "/src/api/(override|new)[^/]*\\.c$")
 
 # The platform is chosen by file: whatever has the name of a system is only built on it.
 file(GLOB system_sources CONFIGURE_DEPENDS src/system/*.c)
@@ -33,8 +35,8 @@ set_target_properties(freehold_core PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 add_library(freehold_override OBJECT ${override_sources})
 target_link_libraries(freehold_override PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
-# Only exceptions are wanted of C++, and only as a way through our frames.
-target_compile_options(freehold_override PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti;-fexceptions>)
+# Only exceptions are wanted of C++, and only as a way through our frames: those of operator new, too.
+target_compile_options(freehold_override PRIVATE -fexceptions $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 set_target_properties(freehold_override PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 # The C compiler links, and CMake must not add the C++ library because one of the objects came from C++.

@@ -43,7 +43,7 @@ fn render_figures(names: &[&str], figures: &[[f64; 4]]) -> String {
     let _ = writeln!(
         out,
         "{:<34} {:>9} {:>9} {:>11} {:>11}",
-        "", "wall", "CPU", "peak", "after"
+        "allocator", "wall", "CPU", "peak", "after"
     );
     for (name, [wall, cpu, peak, after]) in names.iter().zip(figures) {
         let _ = writeln!(
@@ -94,7 +94,7 @@ mod tests {
             &figures,
         );
         insta::assert_snapshot!(text, @r"
-                                            wall       CPU        peak       after
+        allocator                               wall       CPU        peak       after
         system (glibc)                        5.00 s    4.00 s   400.0 MiB   200.0 MiB
         jemalloc (as packaged)                4.50 s    3.50 s   390.0 MiB    50.0 MiB
         Freehold                              4.00 s    3.00 s   300.0 MiB    10.0 MiB
