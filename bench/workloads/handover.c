@@ -5,7 +5,10 @@
 //
 // A side that has to wait sleeps in the kernel instead of spinning: spinning would count as processor time of whichever
 // allocator happens to be faster on one of the two sides.
-// Arguments: from= producers, to= consumers, size=, n= blocks, queue= entries, sample=1 for RSS over time.
+// With hold= the consumer lets that many blocks of each ring live and only ever frees the oldest: "retire", a thread that
+// frees what all others made. Live memory is then constant, and RSS should be.
+// Arguments: from= producers, to= consumers, size= (or min= and max=), n= blocks, queue= entries, hold=, seed=,
+// sample=1 for RSS over time.
 #include "bench.h"
 
 #include <linux/futex.h>
@@ -13,12 +16,14 @@
 #include <sys/syscall.h>
 
 static const struct bench_variant variants[] = {
-    {"handover-1-1", "from=1 to=1 size=64 n=6000000", "quick"},
-    {"handover-1-3", "from=1 to=3 size=64 n=6000000", "full"},
-    {"handover-3-1", "from=3 to=1 size=64 n=6000000", "full"},
+    {"handover-1-1", "from=1 to=1 size=64 n=20000000", "quick"},
+    {"handover-1-3", "from=1 to=3 size=64 n=20000000", "full"},
+    {"handover-3-1", "from=3 to=1 size=64 n=20000000", "full"},
     {"handover-1-1-50m", "from=1 to=1 size=64 n=50000000 sample=1", "full"},
     {"handover-1-3-50m", "from=1 to=3 size=64 n=50000000 sample=1", "full"},
     {"handover-3-1-50m", "from=3 to=1 size=64 n=50000000 sample=1", "full"},
+    {"retire", "from=3 to=1 min=64 max=1024 queue=262144 hold=237500 n=20000000 sample=1", "full"},
+    {"retire-small", "from=3 to=1 min=64 max=1024 queue=65536 hold=59000 n=3000000 sample=1", "quick"},
 };
 
 enum { BATCH = 32, MAX_SIDE = 16 };
@@ -30,7 +35,8 @@ struct ring {
     uint32_t written, head_seen;
     _Alignas(BENCH_LINE) _Atomic(uint32_t) head; // written by the consumer
     uint32_t taken, tail_seen;
-    _Alignas(BENCH_LINE) void **cells;
+    _Alignas(BENCH_LINE) bench_slot *cells;
+    struct bench_rng rng; // the producer's, for sizes
 };
 
 // A thread sleeps on its own word; the partners set it to 0 and wake it.
@@ -41,8 +47,7 @@ struct sleeper {
 static struct {
     struct ring rings[MAX_SIDE][MAX_SIDE];
     struct sleeper sleepers[2 * MAX_SIDE];
-    uint32_t from, to, mask;
-    size_t size;
+    uint32_t from, to, mask, hold, min, max;
     uint64_t per_ring;
     bool sample;
     _Alignas(BENCH_LINE) _Atomic(uint32_t) running;
@@ -84,10 +89,19 @@ static bool room_somewhere(uint32_t producer) {
     return false;
 }
 
+// How many blocks of a ring may be freed: all above the hold, and all of them once the producer is through.
+static uint32_t available(const struct ring *ring, uint32_t tail) {
+    uint32_t there = tail - ring->taken;
+    if (tail == all.per_ring) {
+        return there;
+    }
+    return there > all.hold ? there - all.hold : 0;
+}
+
 static bool blocks_somewhere(uint32_t consumer) {
     for (uint32_t from = 0; from < all.from; from++) {
         struct ring *ring = &all.rings[from][consumer];
-        if (atomic_load(&ring->tail) != ring->taken) {
+        if (available(ring, atomic_load(&ring->tail)) != 0) {
             return true;
         }
     }
@@ -106,10 +120,11 @@ static uint32_t put_batch(struct ring *ring, uint32_t stream, uint32_t consumer)
     uint32_t count = left < BATCH ? (uint32_t)left : BATCH;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t number = ring->written++;
-        ring->cells[number & all.mask] = bench_take(all.size, (uint8_t)(number + stream));
+        size_t size = all.min == all.max ? all.min : bench_between(&ring->rng, all.min, all.max);
+        ring->cells[number & all.mask] = bench_take_slot(size, (uint8_t)(number + stream));
     }
     atomic_store(&ring->tail, ring->written);
-    if (ring->written - ring->head_seen > all.mask / 2 || ring->written == all.per_ring) {
+    if (ring->written - ring->head_seen > all.hold + (all.mask - all.hold) / 2 || ring->written == all.per_ring) {
         wake(all.from + consumer);
     }
     return count;
@@ -133,18 +148,19 @@ static void produce(uint32_t producer) {
 }
 
 static uint32_t take_batch(struct ring *ring, uint32_t stream, uint64_t *sum) {
-    if (ring->tail_seen == ring->taken) {
+    uint32_t there = available(ring, ring->tail_seen);
+    if (there == 0) {
         ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
+        there = available(ring, ring->tail_seen);
     }
-    uint32_t there = ring->tail_seen - ring->taken;
     uint32_t count = there < BATCH ? there : BATCH;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t number = ring->taken++;
-        *sum += bench_give(ring->cells[number & all.mask], all.size, (uint8_t)(number + stream));
+        *sum += bench_give_slot(ring->cells[number & all.mask], (uint8_t)(number + stream));
     }
     if (count != 0) {
         atomic_store(&ring->head, ring->taken);
-        if (ring->tail_seen - ring->taken < all.mask / 2) {
+        if (ring->tail_seen - ring->taken < all.hold + (all.mask - all.hold) / 2) {
             wake(stream);
         }
     }
@@ -189,20 +205,24 @@ int main(int argc, char **argv) {
     BENCH_START(argc, argv, variants);
     all.from = (uint32_t)bench_arg("from", 1);
     all.to = (uint32_t)bench_arg("to", 1);
-    all.size = bench_arg("size", 64);
+    all.min = (uint32_t)bench_arg("min", bench_arg("size", 64));
+    all.max = (uint32_t)bench_arg("max", all.min);
+    all.hold = (uint32_t)bench_arg("hold", 0);
     all.mask = (uint32_t)bench_arg("queue", 4096) - 1;
     all.sample = bench_arg("sample", 0) != 0;
-    if (all.from == 0 || all.to == 0 || all.from > MAX_SIDE || all.to > MAX_SIDE || (all.mask & (all.mask + 1)) != 0) {
-        bench_fail("handover: 1 to %d threads on a side, and a power of two for the queue", MAX_SIDE);
+    if (all.from == 0 || all.to == 0 || all.from > MAX_SIDE || all.to > MAX_SIDE || (all.mask & (all.mask + 1)) != 0 ||
+        all.hold + 4 * BATCH > all.mask) {
+        bench_fail("handover: 1 to %d threads on a side, a power of two for the queue, a smaller hold", MAX_SIDE);
     }
     all.per_ring = bench_arg("n", 6000000) / (all.from * all.to);
     for (uint32_t from = 0; from < all.from; from++) {
         for (uint32_t to = 0; to < all.to; to++) {
-            all.rings[from][to].cells = (void **)bench_map((all.mask + 1) * sizeof(void *));
+            all.rings[from][to].cells = (bench_slot *)bench_map((all.mask + 1) * sizeof(bench_slot));
+            all.rings[from][to].rng = bench_rng_make(bench_arg("seed", 1), from * MAX_SIDE + to);
         }
     }
     uint64_t blocks = all.per_ring * all.from * all.to;
-    bench_live((uint64_t)(all.mask + 1) * all.size * all.from * all.to);
+    bench_live((uint64_t)(all.mask + 1) * (all.min + all.max) / 2 * all.from * all.to);
     atomic_store(&all.running, all.from + all.to);
     struct bench_plan plan = {.work = work, .during = all.sample ? watch : NULL};
     bench_team_run(all.from + all.to, &plan, blocks);

@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 
 static const struct bench_variant variants[] = {
-    {"larson-1t", "threads=1 generations=30 rounds=100000", "full"},
-    {"larson-2t", "threads=2 generations=20 rounds=100000", "quick"},
-    {"larson-8t", "threads=8 generations=8 rounds=50000", "quick"},
+    {"larson-1t", "threads=1 generations=100 rounds=100000", "full"},
+    {"larson-2t", "threads=2 generations=60 rounds=100000", "quick"},
+    {"larson-8t", "threads=8 generations=30 rounds=50000", "quick"},
     {"larson-8t-10s", "threads=8 rounds=50000 seconds=10", "full"},
 };
 

@@ -11,6 +11,10 @@ static const struct bench_variant variants[] = {
     {"pairs-64B-long", "size=64 n=240000000", "full"},
     {"pairs-64B-2t", "size=64 n=40000000 threads=2", "quick"},
     {"pairs-64B-8t", "size=64 n=240000000 threads=8", "full"},
+    // Lever and Boreham's linux-scalability is this test with 512 bytes.
+    {"linux-scalability-1t", "size=512 n=60000000 threads=1", "full"},
+    {"linux-scalability-2t", "size=512 n=60000000 threads=2", "full"},
+    {"linux-scalability-8t", "size=512 n=60000000 threads=8", "full"},
 };
 
 struct job {
