@@ -35,9 +35,16 @@ static void say_fault(fh_text *t, fh_fault fault, size_t a, size_t b) {
         fh_text_string(t, "; pass the pointer that the allocation returned");
         break;
     case FH_FAULT_DOUBLE_FREE:
-        fh_text_string(t, "double free: this block of ");
-        fh_text_number(t, b);
-        fh_text_string(t, " bytes is free already; look for a second owner, or set the pointer to NULL where it is "
+        fh_text_string(t, "double free: ");
+        if (b > 0) {
+            fh_text_string(t, "this block of ");
+            fh_text_number(t, b);
+            fh_text_string(t, " bytes is free already");
+        } else {
+            /* Its slab or run went with it, and nobody knows any more what it was. */
+            fh_text_string(t, "no live block is left around it");
+        }
+        fh_text_string(t, "; look for a second owner, or set the pointer to NULL where it is "
                           "released first");
         break;
     case FH_FAULT_WRONG_SIZE:

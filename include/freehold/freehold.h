@@ -1,0 +1,166 @@
+/* Freehold: a memory allocator for programs with many threads. The public C interface; C99 and later, C++98 and later.
+ *
+ * The drop-in library (libfreehold) takes over malloc and its family and needs no header. This one names the same
+ * functions with the prefix fh_, in both libraries. libfreehold-embed has *only* these names: a program can use it for
+ * some of its memory and leave malloc alone.
+ *
+ * What holds for every function here:
+ *   Sizes        are in bytes. A request above PTRDIFF_MAX fails.
+ *   Alignment    every block begins at a multiple of 16; the aligned calls give what they are asked for.
+ *   Errors       NULL, with errno set: ENOMEM no memory, or more than there can be; EINVAL an argument makes no sense.
+ *   Threads      all functions may be called by any thread at any time, also from destructors of thread-local objects,
+ *                from atexit handlers, before main, and in the child of a fork. A block may be freed by any thread.
+ *                None takes a lock; a thread that is stopped inside one never stops another. Not async-signal-safe.
+ *   Cost         "hit" below is the usual case: a pop or push in the calling thread's cache, about 15 instructions, no
+ *                atomic one, no system call. Every 6th to 500th call, by how much the thread uses that size, is slower
+ *                and moves many blocks at once.
+ *   Misuse       a pointer that did not come from here, points into a block, or was freed before, is reported on stderr
+ *                in one line that names the call and the pointer, and ends the process (option on_error). Foreign
+ *                pointers are found at once; the others at the latest when the thread's cache is handed in (at its end,
+ *                in fh_thread_flush and in fh_malloc_trim), and at once in builds with FREEHOLD_CHECKED.
+ *
+ * Blocks of the fh_ functions belong to fh_free. In the drop-in library fh_free is free. */
+#ifndef FREEHOLD_FREEHOLD_H
+#define FREEHOLD_FREEHOLD_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define FH_VERSION       "0.1.0"
+#define FH_VERSION_MAJOR 0
+#define FH_VERSION_MINOR 1
+#define FH_VERSION_PATCH 0
+
+#if defined(__GNUC__) || defined(__clang__)
+#define FH_API               __attribute__((visibility("default")))
+#define FH_API_MALLOC        __attribute__((malloc, warn_unused_result))
+#define FH_API_SIZE(n)       __attribute__((alloc_size(n)))
+#define FH_API_PRODUCT(a, b) __attribute__((alloc_size(a, b)))
+#else
+#define FH_API
+#define FH_API_MALLOC
+#define FH_API_SIZE(n)
+#define FH_API_PRODUCT(a, b)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ── Allocating and freeing ──────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A block of at least `size` bytes, not initialised. Of 0 bytes: a block of its own that can be freed. Hit: up to 1 MiB.
+ * Sizes go in steps of 16 bytes to 1 KiB and in eight steps a doubling above; from 128 KiB to 2 MiB in steps of 64 KiB,
+ * above that in pages. */
+FH_API void *fh_malloc(size_t size) FH_API_MALLOC FH_API_SIZE(1);
+
+/* A block of count × size bytes that reads as zero; ENOMEM when the product overflows. As fh_malloc; memory fresh from
+ * the system is not written again. */
+FH_API void *fh_calloc(size_t count, size_t size) FH_API_MALLOC FH_API_PRODUCT(1, 2);
+
+/* The block at p with `size` bytes, here or elsewhere; what fits of its content is kept. p NULL: as fh_malloc. size 0:
+ * frees p and returns NULL, as glibc does. On failure the block at p is as it was. Stays in place within its size step
+ * and moves pages instead of bytes above 2 MiB. */
+FH_API void *fh_realloc(void *p, size_t size) __attribute__((warn_unused_result)) FH_API_SIZE(2);
+
+/* The same of count × size bytes; ENOMEM when the product overflows. Idea: OpenBSD. */
+FH_API void *fh_reallocarray(void *p, size_t count, size_t size) __attribute__((warn_unused_result))
+FH_API_PRODUCT(2, 3);
+
+/* Frees the block at p. NULL: does nothing. Keeps errno. Hit: up to 1 MiB; neither the block nor any metadata but one
+ * byte for 64 KiB is read. */
+FH_API void fh_free(void *p);
+
+/* The same, for a caller who knows the size that was asked for (C23); with a checked build a wrong one is reported. The
+ * second form is for blocks of the aligned calls. */
+FH_API void fh_free_sized(void *p, size_t size);
+FH_API void fh_free_aligned_sized(void *p, size_t alignment, size_t size);
+
+/* ── Aligned ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A block at a multiple of `alignment`, which is a power of two, else EINVAL (C11 and POSIX). Hit: alignments up to
+ * 64 KiB cost what the next larger size costs that is a multiple of it; larger ones come straight from the system. */
+FH_API void *fh_aligned_alloc(size_t alignment, size_t size) FH_API_MALLOC FH_API_SIZE(2);
+
+/* The same through *p; returns the error (0, EINVAL, ENOMEM) and leaves errno alone. EINVAL also when the alignment is
+ * no multiple of sizeof(void *). On failure *p is as it was. */
+FH_API int fh_posix_memalign(void **p, size_t alignment, size_t size);
+
+/* The older names. memalign rounds the alignment up to a power of two, as glibc does; valloc aligns to a page, and
+ * pvalloc also rounds the size up to whole pages. */
+FH_API void *fh_memalign(size_t alignment, size_t size) FH_API_MALLOC FH_API_SIZE(2);
+FH_API void *fh_valloc(size_t size) FH_API_MALLOC FH_API_SIZE(1);
+FH_API void *fh_pvalloc(size_t size) FH_API_MALLOC;
+
+/* Bytes that the block at p holds: what was asked for or up to an eighth more. All of them may be used. 0 for NULL. */
+FH_API size_t fh_malloc_usable_size(void *p);
+
+/* ── Giving back ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Hands in what the calling thread's cache holds, then gives the memory of everything free back to the system, but for
+ * `keep` bytes. Returns 1 if memory went back, else 0. Cost: some system calls, 0.1 µs a page that goes back. What other
+ * threads have in their caches (at most 2 MiB each) stays there. Idea: glibc's malloc_trim. */
+FH_API int fh_malloc_trim(size_t keep);
+
+/* Hands everything that the calling thread's cache holds to the other threads. For a thread that is going to be idle for
+ * long; one that ends does so by itself. */
+FH_API void fh_thread_flush(void);
+
+/* ── Options ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Sets an option, as FREEHOLD=key=value,… in the environment does at start. 0, or -1 with errno EINVAL and a message on
+ * stderr that names the valid keys or values. Takes effect at once, for all threads, but not backwards.
+ *     verbose    0 1                    at start: print the version, what is active, and every option
+ *     stats      0 1                    at exit: print the table of fh_stats_print on stderr
+ *     on_error   abort report           what follows the message about a misuse: the end, or ignoring the call
+ *     purge      budget eager lazy      when free memory goes back to the system
+ *     thp        auto never always      whether huge pages are asked for
+ * The environment is not read by programs that run with more rights than their caller. */
+FH_API int fh_option_set(const char *key, const char *value);
+
+/* ── Seeing ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* FH_VERSION of the library that is really there. */
+FH_API const char *fh_version(void);
+
+/* Writes a table for people to the file descriptor: what each size class, the caches and the system's memory hold. Walks
+ * the whole heap (some ms for 10 GiB) without stopping anybody, so that figures of a running program are a little off.
+ * Allocates nothing. 0, or -1 with errno EINVAL for a negative descriptor. */
+FH_API int fh_stats_print(int fd);
+
+/* glibc's calls for the same figures. The fields have glibc's names; what they mean here is said beside them. The first
+ * form's fields are as large as an int can be when the true figure is larger. */
+struct fh_mallinfo {
+    int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+struct fh_mallinfo2 {
+    size_t arena;    /* bytes of memory behind blocks of up to 2 MiB, used or free: uordblks + fsmblks + fordblks */
+    size_t ordblks;  /* free blocks, in slabs and in caches */
+    size_t smblks;   /* free blocks in caches of threads and in the depot */
+    size_t hblks;    /* blocks with a mapping of their own (above 2 MiB) */
+    size_t hblkhd;   /* bytes of them */
+    size_t usmblks;  /* 0 */
+    size_t fsmblks;  /* bytes in caches */
+    size_t uordblks; /* bytes of blocks that the program holds, without those of their own mapping */
+    size_t fordblks; /* bytes free elsewhere: in slabs, and slots that still have memory */
+    size_t keepcost; /* bytes that malloc_trim(0) would give back without looking into caches and slabs */
+};
+FH_API struct fh_mallinfo fh_mallinfo(void);
+FH_API struct fh_mallinfo2 fh_mallinfo2(void);
+
+/* Writes the figures as XML, in the elements that glibc uses and one a size class. `options` must be 0. Returns 0, or
+ * EINVAL. */
+FH_API int fh_malloc_info(int options, FILE *stream);
+
+/* fh_stats_print(2). */
+FH_API void fh_malloc_stats(void);
+
+/* glibc's tuning knobs. 1 for those that exist (they have no effect here: each is about a mechanism that Freehold does
+ * not have, or does by itself), 0 for M_PERTURB, which is not supported, and for unknown ones. */
+FH_API int fh_mallopt(int parameter, int value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,70 @@
+/* The names fh_…, in both libraries. What they mean is in calls.h, what a user must know in freehold.h. */
+#include "api/calls.h"
+
+#include "freehold/freehold.h"
+
+void *fh_malloc(size_t size) {
+    return fh_alloc(size);
+}
+
+void *fh_calloc(size_t count, size_t size) {
+    return fh_call_calloc(count, size);
+}
+
+void *fh_realloc(void *p, size_t size) {
+    return fh_call_realloc(p, size);
+}
+
+void *fh_reallocarray(void *p, size_t count, size_t size) {
+    return fh_call_reallocarray(p, count, size);
+}
+
+void fh_free(void *p) {
+    fh_release(p);
+}
+
+void fh_free_sized(void *p, size_t size) {
+    fh_release_sized(p, size);
+}
+
+void fh_free_aligned_sized(void *p, size_t alignment, size_t size) {
+    fh_call_free_aligned_sized(p, alignment, size);
+}
+
+void *fh_aligned_alloc(size_t alignment, size_t size) {
+    return fh_call_aligned_alloc(alignment, size);
+}
+
+int fh_posix_memalign(void **p, size_t alignment, size_t size) {
+    return fh_call_posix_memalign(p, alignment, size);
+}
+
+void *fh_memalign(size_t alignment, size_t size) {
+    return fh_call_memalign(alignment, size);
+}
+
+void *fh_valloc(size_t size) {
+    return fh_call_valloc(size);
+}
+
+void *fh_pvalloc(size_t size) {
+    return fh_call_pvalloc(size);
+}
+
+size_t fh_malloc_usable_size(void *p) {
+    return fh_usable("malloc_usable_size", p);
+}
+
+int fh_malloc_trim(size_t keep) {
+    return fh_call_trim(keep);
+}
+
+void fh_thread_flush(void) {
+    int saved = errno;
+    fh_thread_hand_in();
+    errno = saved;
+}
+
+const char *fh_version(void) {
+    return FH_VERSION;
+}

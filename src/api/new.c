@@ -1,0 +1,143 @@
+/* Operator new and delete, every form of C++17, under their mangled names.
+ *
+ * They are written in C because that is what their hot path is: malloc's, inline, once more. (Exported through malloc
+ * they cost a third of the time of a C++ program that allocates much.) What needs C++, the new handler and the
+ * exception, is in new_failed.cc; it is only reached by a jump when there is no memory. This file is compiled with
+ * -fexceptions, so that the exception finds its way through these frames.
+ *
+ * The mangling of size_t is m on every 64-bit system that we know: unsigned long. */
+#include "api/calls.h"
+#include "api/new_failed.h"
+#include "base/text.h"
+
+_Static_assert(sizeof(size_t) == sizeof(unsigned long) && sizeof(size_t) == 8, "size_t is mangled as m");
+
+/* Declares a C function for an operator's mangled name. */
+#define OPERATOR(type, name, mangled, ...)                                                                             \
+    FH_EXPORT type name(__VA_ARGS__) __asm__(mangled);                                                                 \
+    type name(__VA_ARGS__)
+
+void *fh_new_again(size_t n, size_t align) {
+    return align ? fh_alloc_aligned(align, n) : fh_alloc(n);
+}
+
+void fh_new_nobody_catches(size_t n) {
+    char buffer[160];
+    fh_text t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: operator new(");
+    fh_text_number(&t, n);
+    fh_text_string(&t, "): out of memory, and there is no C++ library in this process to throw std::bad_alloc\n");
+    fh_system_write(2, buffer, fh_text_length(&t));
+    fh_system_abort();
+}
+
+/* ── new ─────────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+OPERATOR(void *, operator_new, "_Znwm", size_t n) {
+    void *p = fh_alloc(n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0);
+}
+
+OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
+    void *p = fh_alloc(n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0);
+}
+
+/* The std::nothrow_t that selects these is an empty object; its address is not looked at. */
+OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const void *nothrow) {
+    (void)nothrow;
+    void *p = fh_alloc(n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0);
+}
+
+OPERATOR(void *, operator_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t n, const void *nothrow) {
+    (void)nothrow;
+    void *p = fh_alloc(n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0);
+}
+
+OPERATOR(void *, operator_new_aligned, "_ZnwmSt11align_val_t", size_t n, size_t align) {
+    void *p = fh_alloc_aligned(align, n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
+}
+
+OPERATOR(void *, operator_new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) {
+    void *p = fh_alloc_aligned(align, n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
+}
+
+OPERATOR(void *, operator_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
+         const void *nothrow) {
+    (void)nothrow;
+    void *p = fh_alloc_aligned(align, n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
+}
+
+OPERATOR(void *, operator_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
+         const void *nothrow) {
+    (void)nothrow;
+    void *p = fh_alloc_aligned(align, n);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
+}
+
+/* ── delete ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+OPERATOR(void, operator_delete, "_ZdlPv", void *p) {
+    fh_release(p);
+}
+
+OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
+    fh_release(p);
+}
+
+OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
+    fh_release_sized(p, n);
+}
+
+OPERATOR(void, operator_delete_array_sized, "_ZdaPvm", void *p, size_t n) {
+    fh_release_sized(p, n);
+}
+
+/* Called when a constructor throws inside new (std::nothrow). */
+OPERATOR(void, operator_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *nothrow) {
+    (void)nothrow;
+    fh_release(p);
+}
+
+OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *nothrow) {
+    (void)nothrow;
+    fh_release(p);
+}
+
+/* How a block was aligned is of no interest when it goes: its class is looked up. */
+OPERATOR(void, operator_delete_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) {
+    (void)align;
+    fh_release(p);
+}
+
+OPERATOR(void, operator_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
+    (void)align;
+    fh_release(p);
+}
+
+OPERATOR(void, operator_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
+         const void *nothrow) {
+    (void)align;
+    (void)nothrow;
+    fh_release(p);
+}
+
+OPERATOR(void, operator_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
+         const void *nothrow) {
+    (void)align;
+    (void)nothrow;
+    fh_release(p);
+}
+
+OPERATOR(void, operator_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) {
+    fh_call_free_aligned_sized(p, align, n);
+}
+
+OPERATOR(void, operator_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
+    fh_call_free_aligned_sized(p, align, n);
+}

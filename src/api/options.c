@@ -1,0 +1,210 @@
+#include "api/options.h"
+
+#include "base/hooks.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "cache/cache.h"
+#include "system/system.h"
+
+#include "freehold/freehold.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/* ── The table ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+#define MOST_VALUES 4
+
+/* An option is a choice between named values; its number in the list is what is stored. */
+typedef struct {
+    const char *key;
+    const char *values[MOST_VALUES]; /* in the order of the enumeration in settings.h; the first is the default */
+    size_t offset, size;             /* of the field in fh_settings */
+} option;
+
+#define FIELD(name) .offset = offsetof(fh_settings_values, name), .size = sizeof(((fh_settings_values *)0)->name)
+
+static const option options[] = {
+    {"verbose", {"0", "1"}, FIELD(verbose)},
+    {"stats", {"0", "1"}, FIELD(stats)},
+    {"on_error", {"abort", "report"}, FIELD(on_error)},
+    {"purge", {"budget", "eager", "lazy"}, FIELD(purge)},
+    {"thp", {"auto", "never", "always"}, FIELD(thp)},
+};
+#define OPTIONS (sizeof options / sizeof options[0])
+
+_Static_assert((int)FH_ON_ERROR_ABORT == 0 && (int)FH_ON_ERROR_REPORT == 1, "order of on_error");
+_Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_PURGE_LAZY == 2, "order of purge");
+_Static_assert((int)FH_THP_AUTO == 0 && (int)FH_THP_NEVER == 1 && (int)FH_THP_ALWAYS == 2, "order of thp");
+_Static_assert(sizeof(fh_on_error) == sizeof(unsigned), "an enumeration is stored as an unsigned");
+
+/* Fields are bool or an enumeration, and both are written whole, so that a thread that looks sees the old or the new. */
+static void set(const option *o, unsigned choice) {
+    char *field = (char *)&fh_settings + o->offset;
+    if (o->size == sizeof(bool)) {
+        *(bool *)field = choice != 0;
+    } else {
+        *(unsigned *)field = choice;
+    }
+}
+
+static unsigned get(const option *o) {
+    const char *field = (const char *)&fh_settings + o->offset;
+    return o->size == sizeof(bool) ? *(const bool *)field : *(const unsigned *)field;
+}
+
+/* ── Messages ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void print_line(fh_text *t) {
+    fh_text_char(t, '\n');
+    fh_system_write(2, t->begin, fh_text_length(t));
+}
+
+/* A word of the user's, which may be long or none of text: cut, and without control characters. */
+static void quote(fh_text *t, const char *word, size_t length) {
+    fh_text_char(t, '"');
+    for (size_t i = 0; i < length && i < 64; i++) fh_text_char(t, (unsigned char)word[i] < ' ' ? '?' : word[i]);
+    if (length > 64) fh_text_string(t, "...");
+    fh_text_char(t, '"');
+}
+
+static void say_unknown_option(const char *key, size_t length) {
+    char buffer[512];
+    fh_text t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: unknown option ");
+    quote(&t, key, length);
+    fh_text_string(&t, "; valid options: ");
+    for (size_t i = 0; i < OPTIONS; i++) {
+        if (i > 0) fh_text_string(&t, ", ");
+        fh_text_string(&t, options[i].key);
+    }
+    print_line(&t);
+}
+
+static void say_bad_value(const option *o, const char *value, size_t length) {
+    char buffer[512];
+    fh_text t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: option \"");
+    fh_text_string(&t, o->key);
+    fh_text_string(&t, "\" has bad value ");
+    quote(&t, value, length);
+    fh_text_string(&t, "; valid values: ");
+    for (unsigned i = 0; i < MOST_VALUES && o->values[i]; i++) {
+        if (i > 0) fh_text_string(&t, ", ");
+        fh_text_string(&t, o->values[i]);
+    }
+    print_line(&t);
+}
+
+/* Which of the options the environment has set, for the banner. */
+static unsigned from_environment;
+
+static void say_option(const option *o, size_t index) {
+    char buffer[128];
+    fh_text t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: option ");
+    fh_text_string(&t, o->key);
+    fh_text_char(&t, '=');
+    fh_text_string(&t, o->values[get(o)]);
+    fh_text_string(&t, from_environment >> index & 1 ? " (from FREEHOLD)" : " (default)");
+    print_line(&t);
+}
+
+/* verbose=1: that Freehold is in this process, which one, what it found out about the system, and every option. */
+static void say_banner(void) {
+    char buffer[256];
+    fh_text t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: version " FH_VERSION " is active (");
+    fh_text_string(&t, &fh_overrides_malloc ? "drop-in: malloc and operator new" : "embedded: fh_ functions only");
+    fh_text_string(&t, FH_CHECKED ? ", checked build)" : ")");
+    print_line(&t);
+
+    t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: pages of ");
+    fh_text_size(&t, fh_system_page_size());
+    fh_text_string(&t, ", processors ");
+    fh_text_number(&t, fh_system_processors());
+    fh_text_string(&t, fh_system_huge_pages_always() ? ", the system gives huge pages unasked"
+                                                     : ", huge pages only where asked for");
+    if (fh_system_counts_every_page()) fh_text_string(&t, ", strict overcommit");
+    print_line(&t);
+
+    for (size_t i = 0; i < OPTIONS; i++) say_option(&options[i], i);
+}
+
+/* ── Reading ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool equals(const char *word, size_t length, const char *name) {
+    return strlen(name) == length && memcmp(word, name, length) == 0;
+}
+
+/* Sets one option from two words that need not be terminated. Says what is wrong with them, if anything is. */
+static const option *apply(const char *key, size_t key_length, const char *value, size_t value_length) {
+    for (size_t i = 0; i < OPTIONS; i++) {
+        const option *o = &options[i];
+        if (!equals(key, key_length, o->key)) continue;
+        for (unsigned v = 0; v < MOST_VALUES && o->values[v]; v++) {
+            if (!equals(value, value_length, o->values[v])) continue;
+            set(o, v);
+            return o;
+        }
+        say_bad_value(o, value, value_length);
+        return NULL;
+    }
+    say_unknown_option(key, key_length);
+    return NULL;
+}
+
+/* key=value,key=value. Empty parts are skipped, so that a script may append ",stats=1" to whatever was there. */
+static void read_all(const char *text) {
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        size_t key_length = strcspn(text, ",=");
+        if (length > 0) {
+            const char *value = text + key_length + (key_length < length);
+            const option *o = apply(text, key_length, value, length - (size_t)(value - text));
+            if (o) from_environment |= 1u << (o - options);
+        }
+        text += length;
+        if (*text) text++;
+    }
+}
+
+/* 0 until a thread has taken it upon itself to read. It is never set back: an allocation from inside, and another
+ * thread, go on with what is set so far. */
+static fh_word reading;
+
+void fh_hook_start(void) {
+    if (fh_load(&reading)) return;
+    bool ready;
+    const char *text = fh_system_environment("FREEHOLD", &ready);
+    if (!ready) return;
+    uint64_t nobody = 0;
+    /* relaxed: what is guarded is that one thread only does it, not what it writes. */
+    if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
+    if (text) read_all(text);
+    if (fh_settings.verbose) say_banner();
+}
+
+int fh_option_set(const char *key, const char *value) {
+    if (key && value && apply(key, strlen(key), value, strlen(value))) return 0;
+    if (key && !value) say_unknown_option(key, strlen(key));
+    errno = EINVAL;
+    return -1;
+}
+
+/* ── Beginning and end of the process ────────────────────────────────────────────────────────────────────────────── */
+
+/* The first allocation usually came before this, from the dynamic linker or another library's constructor; what then
+ * could not be done is done now. Early among the constructors, so that the fork handler is there before threads are. */
+__attribute__((constructor(101))) static void process_begins(void) {
+    fh_process_start();
+    fh_hook_start();
+}
+
+/* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */
+__attribute__((destructor(101))) static void process_ends(void) {
+    if (fh_settings.stats) fh_stats_print(2);
+}
