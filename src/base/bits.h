@@ -14,8 +14,12 @@ static inline unsigned fh_highest_bit(uint64_t w) {
     return 63u - (unsigned)__builtin_clzll(w);
 }
 
+/* In arithmetic, as the instruction for it is not on every x86-64 and the compiler would call a function instead. */
 static inline unsigned fh_count_bits(uint64_t w) {
-    return (unsigned)__builtin_popcountll(w);
+    w -= w >> 1 & UINT64_C(0x5555555555555555);
+    w = (w & UINT64_C(0x3333333333333333)) + (w >> 2 & UINT64_C(0x3333333333333333));
+    w = (w + (w >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
+    return (unsigned)(w * UINT64_C(0x0101010101010101) >> 56);
 }
 
 /* The lowest n bits set, 0 <= n <= 64. */
@@ -30,7 +34,7 @@ static inline uint64_t fh_run_mask(unsigned i, unsigned n) {
 
 /* The lowest `want` set bits of w (all of them if there are fewer). */
 static inline uint64_t fh_lowest_bits(uint64_t w, unsigned want) {
-    if (fh_count_bits(w) <= want) return w;
+    if (want >= 64 || fh_count_bits(w) <= want) return w;
     uint64_t rest = w;
     for (; want > 0; want--) rest &= rest - 1;
     return w ^ rest;
@@ -65,6 +69,9 @@ static inline bool fh_is_power_of_two(size_t n) {
 static inline size_t fh_round_up(size_t n, size_t unit) {
     return (n + unit - 1) & ~(unit - 1);
 }
+
+/* Data of the library that is reached without the detour over the global offset table. */
+#define FH_HIDDEN __attribute__((visibility("hidden")))
 
 #define FH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define FH_UNLIKELY(x) __builtin_expect(!!(x), 0)

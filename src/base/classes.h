@@ -5,7 +5,7 @@
 #include "base/types.h"
 
 /* Indexed by class; 0 and the run classes have only a size. Read-only. */
-extern const fh_class_info fh_class_table[FH_CLASSES];
+extern const fh_class_info fh_class_table[FH_CLASSES] FH_HIDDEN;
 
 /* Class of a request of 1 … 1 KiB bytes. 0 bytes give class 0, which sends malloc to its slow path. */
 static inline unsigned fh_class_fine(size_t n) {

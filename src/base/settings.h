@@ -22,6 +22,6 @@ typedef struct {
     fh_thp_mode thp;
 } fh_settings_values;
 
-extern fh_settings_values fh_settings;
+extern fh_settings_values fh_settings __attribute__((visibility("hidden")));
 
 #endif

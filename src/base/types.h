@@ -80,6 +80,9 @@ typedef struct {
     uint64_t reciprocal; /* ceil(2^40 / size): index of a block = offset · reciprocal >> 40, exact below 2^19 */
 } fh_class_info;
 
+/* Depots and preferred slabs come in so many sets; threads near different processors use different ones. */
+#define FH_SHARDS 4u
+
 /* ── Marks: "there is something here" ────────────────────────────────────────────────────────────────────────────── */
 
 /* A mark index is a class ("a slab of this class with free blocks") or, behind the classes, a room ("a chunk whose
@@ -187,7 +190,7 @@ typedef struct {
  *     put:  0 → full  or  empty|1 → full (and the empty one is the putter's)
  *     get:  full → 0  or  full → empty|1 (the getter's empty one)
  * Any magazine of a class is as good as any other, so a slot that was changed and changed back does no harm. */
-#define FH_DEPOT_SLOTS 8u
+#define FH_DEPOT_SLOTS 32u
 #define FH_DEPOT_EMPTY UINT64_C(1)
 
 typedef struct {

@@ -4,6 +4,7 @@
 #include "store/depot.h"
 #include "store/run.h"
 #include "store/slab.h"
+#include "system/system.h"
 
 /* Entry 0 is the sentinel below the bottom, entry 1 is where top and end point. Never written: top == end. */
 void *const fh_empty_magazine[2] = {NULL, NULL};
@@ -173,7 +174,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
         empty = m;
     }
     grow(t, c);
-    m = fh_depot_get(c, empty);
+    m = fh_depot_get(c, fh_system_near(), empty);
     if (m) {
         t->from_depot++;
     } else {
@@ -195,7 +196,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     if (empty && empty->count) {
         /* The oldest half goes as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
-        if (fh_depot_put(c, oldest, &empty)) {
+        if (fh_depot_put(c, fh_system_near(), oldest, &empty)) {
             t->to_depot++;
         } else {
             give(c, oldest->count, oldest->block);

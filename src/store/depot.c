@@ -4,7 +4,8 @@
 #include "store/run.h"
 #include "store/slab.h"
 
-static fh_depot depot[FH_BINS];
+/* One depot a class and shard. A shard is a place near a processor: what it gets was last touched there. */
+static fh_depot depot[FH_SHARDS][FH_BINS];
 
 /* The depot of a class holds about this many bytes at most. */
 #define DEPOT_BYTES FH_MIB
@@ -26,10 +27,11 @@ static bool is_full(uint64_t word) {
     return word != 0 && !(word & FH_DEPOT_EMPTY);
 }
 
-bool fh_depot_put(unsigned c, fh_magazine *full, fh_magazine **empty) {
+bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty) {
+    fh_depot *here = &depot[near % FH_SHARDS][c];
     unsigned slots = slots_of(c, full);
     for (unsigned i = 0; i < slots; i++) {
-        fh_word *slot = &depot[c].slot[i];
+        fh_word *slot = &here->slot[i];
         uint64_t seen = fh_load(slot);
         if (is_full(seen)) continue;
         /* release: the magazine's entries before it is seen; acquire: the empty one's header. */
@@ -41,9 +43,10 @@ bool fh_depot_put(unsigned c, fh_magazine *full, fh_magazine **empty) {
     return false;
 }
 
-fh_magazine *fh_depot_get(unsigned c, fh_magazine *empty) {
-    for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
-        fh_word *slot = &depot[c].slot[i];
+static fh_magazine *get_from(fh_depot *d, fh_magazine *empty) {
+    /* From the top: the magazine that came last is the one still in somebody's cache. */
+    for (unsigned i = FH_DEPOT_SLOTS; i-- > 0;) {
+        fh_word *slot = &d->slot[i];
         uint64_t seen = fh_load(slot);
         if (!is_full(seen)) continue;
         if (fh_cas_acq_rel(slot, &seen, pack(empty, FH_DEPOT_EMPTY))) return unpack(seen);
@@ -51,9 +54,17 @@ fh_magazine *fh_depot_get(unsigned c, fh_magazine *empty) {
     return NULL;
 }
 
-void fh_depot_empty(unsigned c) {
+fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
+    for (unsigned i = 0; i < FH_SHARDS; i++) {
+        fh_magazine *m = get_from(&depot[(near + i) % FH_SHARDS][c], empty);
+        if (m) return m;
+    }
+    return NULL;
+}
+
+static void empty_one(unsigned c, fh_depot *d) {
     for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
-        fh_word *slot = &depot[c].slot[i];
+        fh_word *slot = &d->slot[i];
         if (!fh_load(slot)) continue;
         uint64_t seen = fh_swap_acq_rel(slot, 0);
         fh_magazine *m = unpack(seen);
@@ -62,10 +73,14 @@ void fh_depot_empty(unsigned c) {
     }
 }
 
+void fh_depot_empty(unsigned c) {
+    for (unsigned i = 0; i < FH_SHARDS; i++) empty_one(c, &depot[i][c]);
+}
+
 size_t fh_depot_blocks(unsigned c) {
     size_t blocks = 0;
-    for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
-        uint64_t seen = fh_load_acquire(&depot[c].slot[i]);
+    for (unsigned i = 0; i < FH_SHARDS * FH_DEPOT_SLOTS; i++) {
+        uint64_t seen = fh_load_acquire(&depot[i / FH_DEPOT_SLOTS][c].slot[i % FH_DEPOT_SLOTS]);
         /* The magazine may leave while it is read; its memory stays readable, so the figure is at worst out of date. */
         if (is_full(seen)) blocks += unpack(seen)->count;
     }

@@ -7,11 +7,14 @@
 
 #include "base/types.h"
 
-/* Puts a full magazine in. True if there was room; *empty is then an empty magazine taken in exchange, or NULL. */
-bool fh_depot_put(unsigned c, fh_magazine *full, fh_magazine **empty);
+/* `near` is a small number that stands for the processor the caller runs on: a hint. Each shard is tried in turn by get,
+ * beginning there; put uses only that one.
+ *
+ * Puts a full magazine in. True if there was room; *empty is then an empty magazine taken in exchange, or NULL. */
+bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty);
 
 /* Takes a full magazine out, NULL if there is none. `empty` (may be NULL) goes in for it. */
-fh_magazine *fh_depot_get(unsigned c, fh_magazine *empty);
+fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
 
 /* Gives all blocks in the depot of class c back to their slabs, and the magazines too. */
 void fh_depot_empty(unsigned c);

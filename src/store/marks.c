@@ -80,3 +80,25 @@ bool fh_mark_other(unsigned mark, size_t slot) {
     }
     return false;
 }
+
+size_t fh_mark_find_apart(unsigned mark, const size_t *apart, unsigned n) {
+    size_t lowest = find(mark, 0, false);
+    bool taken = false;
+    for (unsigned i = 0; i < n; i++) taken |= apart[i] == lowest;
+    if (lowest == FH_NONE || !taken) return lowest;
+    size_t region = lowest / FH_REGION_SLOTS;
+    /* At most n chunks can have nothing but what others use, so this ends soon. */
+    for (uint64_t chunks = fh_load_acquire(node(mark, 1, region)); chunks; chunks &= chunks - 1) {
+        size_t chunk = region * FH_REGION_CHUNKS + fh_lowest_bit(chunks);
+        uint64_t slots = fh_load_acquire(node(mark, 0, chunk));
+        for (unsigned i = 0; i < n; i++) {
+            if (apart[i] / FH_CHUNK_SLOTS == chunk) slots &= ~(UINT64_C(1) << apart[i] % FH_CHUNK_SLOTS);
+        }
+        if (slots) return chunk * FH_CHUNK_SLOTS + fh_lowest_bit(slots);
+    }
+    for (unsigned level = 2; level <= TOP_LEVEL; level++) {
+        size_t child = lowest >> 6 * level;
+        if (fh_load(node(mark, level, child >> 6)) & ~(UINT64_C(1) << (child & 63))) return lowest;
+    }
+    return FH_NONE;
+}

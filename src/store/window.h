@@ -24,10 +24,10 @@ typedef struct {
     fh_marks unit[FH_WINDOW_UNITS];    /* one bit a region */
 } fh_window_state;
 
-extern fh_window_state fh_window;
+extern fh_window_state fh_window FH_HIDDEN;
 
 /* What the hot path reads; written once. */
-extern fh_word fh_base;
+extern fh_word fh_base FH_HIDDEN;
 
 static inline uintptr_t fh_window_base(void) {
     return (uintptr_t)fh_load(&fh_base);

@@ -51,6 +51,14 @@ bool fh_system_counts_every_page(void);
 /* Writes to a file descriptor, as much as it takes; errors are ignored, errno is kept. */
 void fh_system_write(int fd, const char *text, size_t length);
 
+/* Output for the very end of a process, when the program may have closed its own descriptor. keep makes a second one for
+ * the same file, closed on exec; kept returns it, or `fd` if there is none or the program has closed or reused it. */
+void fh_system_keep_output(int fd);
+int fh_system_kept_output(int fd);
+
+/* Bytes of memory that the process has in use, all of it and not only the heap; 0 if the system does not say. */
+size_t fh_system_resident_bytes(void);
+
 /* The value of an environment variable, or NULL; also NULL for programs that run with more rights than their caller
  * (setuid), or before the C library has set up the environment (then *ready is false). */
 const char *fh_system_environment(const char *name, bool *ready);
@@ -62,6 +70,10 @@ uint64_t fh_system_nanoseconds(void);
 _Noreturn void fh_system_abort(void);
 
 unsigned fh_system_processors(void);
+
+/* A small number for the processor that the caller runs on, dense within the process where the kernel says so (mm_cid).
+ * A hint: it may change at any time. A few nanoseconds. */
+unsigned fh_system_near(void);
 
 /* Calls `exit_of_thread` with `value` when the calling thread ends. May be called again by a thread for which it has
  * already been called. False if the system gives no such service. */
