@@ -29,23 +29,26 @@ static fh_word *entry_of(const void *p) {
     return leaf ? &leaf[(address >> UNIT_SHIFT) % LEAF_SIZE] : NULL;
 }
 
-static bool enter(void *p, size_t size) {
+/* Makes sure that a block at p can be entered. */
+static bool prepare(const void *p) {
     uintptr_t address = (uintptr_t)p;
     if (address >> ADDRESS_BITS) return false;
-    if (!leaf_of(address)) {
-        size_t bytes = LEAF_SIZE * sizeof(fh_word);
-        void *mine = fh_system_map(bytes, fh_system_page_size());
-        if (!mine) return false;
-        uint64_t seen = 0;
-        /* release: the leaf is zero before it is found. */
-        if (!fh_cas_acq_rel(&root[address >> (UNIT_SHIFT + LEAF_BITS)], &seen, (uintptr_t)mine)) {
-            fh_system_unmap(mine, bytes);
-        }
-    }
+    if (leaf_of(address)) return true;
+    size_t bytes = LEAF_SIZE * sizeof(fh_word);
+    void *mine = fh_system_map(bytes, fh_system_page_size());
+    if (!mine) return false;
+    uint64_t seen = 0;
+    /* release: the leaf is zero before it is found. */
+    if (!fh_cas_acq_rel(&root[address >> (UNIT_SHIFT + LEAF_BITS)], &seen, (uintptr_t)mine)) fh_system_unmap(mine, bytes);
+    return true;
+}
+
+/* The block at p, prepared, is in the caller's hands from now on. */
+static void *enter(void *p, size_t size) {
     fh_store_release(entry_of(p), size);
     fh_add_relaxed(&live_bytes, size);
     fh_add_relaxed(&live_count, 1);
-    return true;
+    return p;
 }
 
 /* Takes the entry out: its size, or 0 if no block begins there (any more). */
@@ -80,7 +83,8 @@ void *fh_huge_around(const void *p) {
 
 /* A slot holds 0 or one freed block, address and size packed in one word, exchanged by compare-and-swap. */
 #define CACHE_SLOTS 16
-#define CACHE_BYTES (32 * FH_MIB)
+#define CACHE_FLOOR (16 * FH_MIB)
+#define CACHE_MOST (512 * FH_MIB)
 #define PAGE_SHIFT 12 /* the unit of the packed size, not the system's page */
 
 static fh_word cache[CACHE_SLOTS];
@@ -95,10 +99,42 @@ static size_t unpack_size(uint64_t word) {
     return (size_t)(word & (((uint64_t)1 << 38) - 1)) << PAGE_SHIFT;
 }
 
+/* How many bytes the cache may hold: a floor, raised to what was unmapped and wanted again within a second or so, and
+ * lowered when nothing has been missed for as long. A program that makes and drops 64 MiB again and again keeps them; one
+ * that did so once does not. */
+static fh_word allowance;                          /* bytes above the floor */
+static fh_word missed_at;                          /* when it was last raised, in units of 2^30 ns */
+static fh_word unmapped_bytes, unmapped_at;        /* what was turned away lately */
+
+static uint64_t seconds(void) {
+    return fh_system_nanoseconds() >> 30;
+}
+
+static size_t cache_limit(void) {
+    uint64_t more = fh_load(&allowance);
+    if (more && seconds() - fh_load(&missed_at) > 2) {
+        fh_store(&allowance, 0);
+        more = 0;
+    }
+    return CACHE_FLOOR + (size_t)more;
+}
+
+/* A block of this size was not in the cache. If one has just been turned away, the cache is too small. */
+static void cache_missed(size_t size) {
+    uint64_t gone = fh_load(&unmapped_bytes);
+    if (gone < size || seconds() - fh_load(&unmapped_at) > 1) return;
+    if (fh_load(&allowance) < gone && gone <= CACHE_MOST) fh_store(&allowance, gone);
+    fh_store(&missed_at, seconds());
+}
+
+static void turned_away(size_t size) {
+    fh_store(&unmapped_bytes, size);
+    fh_store(&unmapped_at, seconds());
+}
+
 /* Keeps a freed mapping if there is room in bytes and slots. */
 static bool cache_put(void *p, size_t size) {
-    if (size > CACHE_BYTES) return false;
-    if (fh_add_relaxed(&cached_bytes, size) + size <= CACHE_BYTES) {
+    if (fh_add_relaxed(&cached_bytes, size) + size <= cache_limit()) {
         for (int i = 0; i < CACHE_SLOTS; i++) {
             uint64_t seen = fh_load(&cache[i]);
             /* release: our last use of the mapping; acquire comes with the taker. */
@@ -106,6 +142,7 @@ static bool cache_put(void *p, size_t size) {
         }
     }
     fh_sub_relaxed(&cached_bytes, size);
+    turned_away(size);
     return false;
 }
 
@@ -145,17 +182,18 @@ void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
     size_t got = size;
     void *p = cache_get(size, align, &got);
     *clean = p == NULL;
-    if (!p) {
-        p = fh_system_map(size, align);
-        if (!p) {
-            /* Short of address space or memory: what is cached may be what is missing. */
-            if (!fh_huge_trim(0) || !(p = fh_system_map(size, align))) return NULL;
-        }
-        if (fh_settings.thp == FH_THP_ALWAYS) fh_system_huge_pages(p, size, true);
+    if (p) return enter(p, got); /* it was entered before, so it is prepared */
+    cache_missed(size);
+    p = fh_system_map(size, align);
+    /* Short of address space or memory: what is cached may be what is missing. */
+    if (!p && fh_huge_trim(0)) p = fh_system_map(size, align);
+    if (!p) return NULL;
+    if (!prepare(p)) {
+        fh_system_unmap(p, size);
+        return NULL;
     }
-    if (enter(p, got)) return p;
-    fh_system_unmap(p, got);
-    return NULL;
+    if (fh_settings.thp == FH_THP_ALWAYS) fh_system_huge_pages(p, size, true);
+    return enter(p, size);
 }
 
 bool fh_huge_free(void *p) {
@@ -171,31 +209,43 @@ static size_t with_room_to_grow(size_t size) {
     return fh_round_up(size + size / 2, UNIT);
 }
 
+/* The pages of the mapping at p, `old` bytes, at a place where `size` bytes fit. NULL: nothing changed. */
+static void *move(void *p, size_t old, size_t size) {
+    void *place = fh_system_reserve_aligned(size, UNIT);
+    if (!place) return NULL;
+    if (!prepare(place)) {
+        fh_system_unmap(place, size);
+        return NULL;
+    }
+    return fh_system_move(p, old, size, place) ? place : NULL;
+}
+
+static void *resize_mapping(void *p, size_t old, size_t size) {
+    void *q = fh_system_resize_in_place(p, old, size);
+    return q || size < old ? q : move(p, old, size);
+}
+
 void *fh_huge_resize(void *p, size_t size) {
     if (size > (size_t)PTRDIFF_MAX - UNIT) return NULL;
-    size_t page = fh_system_page_size(), old = fh_huge_size(p);
-    size = fh_round_up(size, page);
+    size_t old = fh_huge_size(p);
+    size = fh_round_up(size, fh_system_page_size());
     if (size <= old && size >= old - old / 2) return p;
     /* Out of the table while its address may become somebody else's. */
     old = leave(p);
     if (!old) return NULL;
-    size_t wanted = size > old ? with_room_to_grow(size) : size;
-    void *q = fh_system_resize_in_place(p, old, wanted);
-    if (!q && wanted > old) q = fh_system_move(p, old, wanted, UNIT);
-    if (!q && wanted > size) {
-        wanted = size;
-        q = fh_system_resize_in_place(p, old, wanted);
-        if (!q) q = fh_system_move(p, old, wanted, UNIT);
+    size_t ahead = size > old ? with_room_to_grow(size) : size;
+    void *q = resize_mapping(p, old, ahead);
+    if (!q && ahead > size) {
+        ahead = size;
+        q = resize_mapping(p, old, ahead);
     }
     if (!q) {
-        enter(p, old); /* its leaf is there: cannot fail */
+        enter(p, old);
         return NULL;
     }
-    if (enter(q, wanted)) return q;
-    /* The new place needs a leaf and there is no memory for one: the bytes are safe where they are, so keep them. */
-    void *back = fh_system_move(q, wanted, old, UNIT);
-    if (back && enter(back, old)) return back;
-    return NULL;
+    /* What grows is being filled: the one case in which huge pages are sure to pay. */
+    if (size > old && fh_settings.thp != FH_THP_NEVER) fh_system_huge_pages(q, ahead, true);
+    return enter(q, ahead);
 }
 
 size_t fh_huge_bytes(void) {

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -182,17 +183,14 @@ void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size) {
  * When mremap fails it may or may not have unmapped the reservation before; if it did, another thread can have mapped
  * something there since. So the reservation is only unmapped after it has been shown to be nobody's. What remains in
  * the other case (the process is at its limit of mappings) is address space without memory. */
-void *fh_system_move(void *p, size_t old_size, size_t new_size, size_t align) {
-    if (align <= fh_system_page_size()) {
-        void *q = mremap(p, old_size, new_size, MREMAP_MAYMOVE);
-        return q == MAP_FAILED ? NULL : q;
-    }
-    void *place = map_and_trim(new_size, align, PROT_NONE, MAP_NORESERVE);
-    if (!place) return NULL;
-    void *q = mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
-    if (q != MAP_FAILED) return q;
+bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place) {
+    if (mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED) return true;
     if (map_exactly(place, new_size, PROT_NONE, MAP_NORESERVE) == 0) munmap(place, new_size);
-    return NULL;
+    return false;
+}
+
+void *fh_system_reserve_aligned(size_t size, size_t align) {
+    return map_and_trim(size, align, PROT_NONE, MAP_NORESERVE);
 }
 
 /* ── Giving back ─────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -260,6 +258,34 @@ bool fh_system_counts_every_page(void) {
     return answer_once(&cached, ask_overcommit);
 }
 
+/* glibc 2.35 and later register a small area with the kernel for each thread, in which the kernel keeps the number of the
+ * processor and, from Linux 6.3 on, a number that is dense among the processors this process runs on. Weak: other C
+ * libraries do not have it. Only read here; no restartable sequences are used. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned __rseq_size __attribute__((weak));
+#define RSEQ_MM_CID 24      /* offset of the dense number in the area */
+#define RSEQ_WITH_MM_CID 28 /* what the kernel says the area's size is when it keeps that number */
+#ifndef AT_RSEQ_FEATURE_SIZE
+#define AT_RSEQ_FEATURE_SIZE 27
+#endif
+
+unsigned fh_system_near(void) {
+    static fh_word known; /* 0 not asked yet, 1 there is no such number, 2 there is */
+    uint64_t how = fh_load(&known);
+    if (how == 0) {
+        bool dense = &__rseq_offset && &__rseq_size && __rseq_size && getauxval(AT_RSEQ_FEATURE_SIZE) >= RSEQ_WITH_MM_CID;
+        how = dense ? 2 : 1;
+        fh_store(&known, how);
+    }
+    if (how == 2) {
+        const char *area = (const char *)__builtin_thread_pointer() + __rseq_offset;
+        return *(const volatile uint32_t *)(area + RSEQ_MM_CID);
+    }
+    unsigned processor = 0;
+    syscall(SYS_getcpu, &processor, NULL, NULL);
+    return processor;
+}
+
 /* The processors that this process may run on, which in a container or under taskset are fewer than the machine has.
  * The mask has room for 8,192 of them. */
 unsigned fh_system_processors(void) {
@@ -297,6 +323,37 @@ void fh_system_write(int fd, const char *text, size_t length) {
         length -= (size_t)done;
     }
     errno = saved;
+}
+
+/* The file behind the kept descriptor, so that a number that was closed and given to another file is not written to. */
+static int kept_descriptor = -1;
+static struct stat kept_file;
+
+void fh_system_keep_output(int fd) {
+    int saved = errno;
+    /* Out of the way of the low numbers that programs count on. */
+    const int lowest = 64;
+    if (kept_descriptor < 0 && fstat(fd, &kept_file) == 0) kept_descriptor = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+    errno = saved;
+}
+
+int fh_system_kept_output(int fd) {
+    int saved = errno;
+    struct stat now;
+    if (kept_descriptor >= 0 && fstat(kept_descriptor, &now) == 0 && now.st_dev == kept_file.st_dev &&
+        now.st_ino == kept_file.st_ino) {
+        fd = kept_descriptor;
+    }
+    errno = saved;
+    return fd;
+}
+
+/* The second number of statm is the resident pages. */
+size_t fh_system_resident_bytes(void) {
+    char text[128];
+    read_setting("/proc/self/statm", text, sizeof text);
+    const char *number = strchr(text, ' ');
+    return number ? strtoul(number, NULL, 10) * fh_system_page_size() : 0;
 }
 
 uint64_t fh_system_nanoseconds(void) {

@@ -31,10 +31,13 @@ void *fh_system_find_place(size_t size, size_t align);
 void *fh_system_map(size_t size, size_t align);
 void fh_system_unmap(void *p, size_t size);
 
-/* Grows or shrinks a mapping made by fh_system_map: in place only, or moving its pages (not their bytes) to a multiple
- * of align. Returns the new place, or NULL with nothing changed. */
+/* Grows or shrinks a mapping made by fh_system_map where it is. NULL: not possible, nothing changed. */
 void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size);
-void *fh_system_move(void *p, size_t old_size, size_t new_size, size_t align);
+
+/* Address space without memory at a multiple of align, and the move of a mapping's pages (not their bytes) onto it. When
+ * the move fails nothing has changed, and the place is gone. */
+void *fh_system_reserve_aligned(size_t size, size_t align);
+bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place);
 
 /* Gives the memory behind whole pages back; they read as zero from then on. */
 void fh_system_purge(void *p, size_t size);
