@@ -7,7 +7,7 @@ include(CheckCCompilerFlag)
 option(FREEHOLD_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 
 add_library(freehold_flags INTERFACE)
-target_compile_definitions(freehold_flags INTERFACE _GNU_SOURCE FH_VERSION_STRING="${PROJECT_VERSION}")
+target_compile_definitions(freehold_flags INTERFACE _GNU_SOURCE)
 target_include_directories(freehold_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(
     freehold_flags

@@ -35,8 +35,9 @@ set_target_properties(freehold_core PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 add_library(freehold_override OBJECT ${override_sources})
 target_link_libraries(freehold_override PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
-# Only exceptions are wanted of C++, and only as a way through our frames: those of operator new, too.
-target_compile_options(freehold_override PRIVATE -fexceptions $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
+# An exception finds its way through the frames of operator new, also those that are written in C. Type
+# information stays on: without it the compiler makes its own of std::bad_alloc, which needs the C++ library.
+target_compile_options(freehold_override PRIVATE -fexceptions)
 set_target_properties(freehold_override PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 # The C compiler links, and CMake must not add the C++ library because one of the objects came from C++.

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Formatting and static analysis: scripts/lint.sh [BUILD]. Every finding is an error. BUILD is a configured
+# build folder, whose list of compile commands says how each file is really compiled.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${1:-build}
+failed=0
+
+# Says what is checked and remembers a failure, so that one run shows everything that is wrong.
+check() {
+    local name=$1
+    shift
+    printf 'lint: %s\n' "$name"
+    "$@" || { printf 'lint: %s: failed\n' "$name" >&2; failed=1; }
+}
+
+# Files that git knows or would know; what a build made is in neither.
+files() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while read -r f; do [ -e "$f" ] && echo "$f"; done; }
+
+tidy() {
+    files 'src/*.c' 'src/*.cc' | grep -v -E '/(windows|darwin)[^/]*\.c$' |
+        xargs -r -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet 2>/tmp/lint-noise.$$ || {
+        # What clang-tidy says on stderr is mostly a count of warnings in system headers.
+        grep -v 'warnings\? generated' /tmp/lint-noise.$$ >&2 || true
+        rm -f /tmp/lint-noise.$$
+        return 1
+    }
+    rm -f /tmp/lint-noise.$$
+}
+
+format() { files '*.c' '*.h' '*.cc' '*.hpp' | xargs -r clang-format --dry-run -Werror; }
+
+# The rules that need no tool but grep: no work left in the text, no file of more than 600 lines.
+text() {
+    local bad=0 file lines
+    if git grep -nE '\b(T''ODO|F''IXME|X''XX|H''ACK)\b' -- . ':!*.lock'; then bad=1; fi
+    while read -r file; do
+        lines=$(wc -l <"$file")
+        if [ "$lines" -gt 600 ]; then printf '%s has %s lines\n' "$file" "$lines"; bad=1; fi
+    done < <(files '*.c' '*.h' '*.cc' '*.hpp' '*.rs')
+    return "$bad"
+}
+
+# The library and the command are one product and carry one number.
+version() {
+    local header tool
+    header=$(sed -n 's/^#define FH_VERSION  *"\(.*\)"/\1/p' include/freehold/freehold.h)
+    tool=$(sed -n 's/^version = "\(.*\)"/\1/p' tools/Cargo.toml)
+    [ -n "$header" ] && [ "$header" = "$tool" ] || { echo "version $header in freehold.h, $tool in Cargo.toml"; return 1; }
+}
+
+check "clang-format" format
+check "clang-tidy" tidy
+check "text" text
+check "version" version
+check "cargo fmt" cargo fmt --all --manifest-path tools/Cargo.toml --check
+check "cargo clippy" cargo clippy --quiet --all-targets --locked --manifest-path tools/Cargo.toml -- -D warnings
+exit "$failed"

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The long forms of the stress tests: scripts/soak.sh [BUILD] [MINUTES]. The tests that carry the ctest label
+# `stress` read FREEHOLD_SOAK, the seconds that each may take, and go on until then.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${1:-build}
+minutes=${2:-${SOAK_MINUTES:-10}}
+export FREEHOLD_SOAK=$((minutes * 60))
+
+say() { printf '\n== %s\n' "$*"; }
+
+for folder in "$build" "$build"/variant-stress "$build"/variant-tsan; do
+    # The variants are there after a `make test`; without one, only the release build is soaked.
+    [ -e "$folder/CTestTestfile.cmake" ] || continue
+    say "soak: $folder, $minutes minutes a test"
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error -L stress --timeout $((FREEHOLD_SOAK * 3)) </dev/null
+done

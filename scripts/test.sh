@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Every test: scripts/test.sh [BUILD]. `make test` has built BUILD and installed what is needed.
+#
+# First what is quick to fail (lint), then the release build's tests, then the same sources built in other
+# ways. Each of those finds what the others cannot: another compiler, checked and starved allocators,
+# undefined behaviour, races. A test with the ctest label `release` is about the shipped library and is left
+# out of them; so is whatever times itself.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${1:-build}
+jobs=$(nproc)
+
+say() { printf '\n== %s\n' "$*"; }
+
+# variant NAME CMAKE-OPTION... builds into a folder of its own below the build folder, and tests there.
+variant() {
+    local name=$1 folder=$build/variant-$1
+    shift
+    say "build and test: $name"
+    cmake -S . -B "$folder" -G Ninja --log-level=WARNING -DFREEHOLD_BENCH=OFF "$@" >"$folder.log" 2>&1 ||
+        { cat "$folder.log"; return 1; }
+    cmake --build "$folder" -j "$jobs" >"$folder.log" 2>&1 || { cat "$folder.log"; return 1; }
+    run_ctest "$folder" -LE release
+}
+
+# A folder without a single test is a mistake, not a success.
+run_ctest() {
+    local folder=$1
+    shift
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 "$@" </dev/null
+}
+
+say "lint"
+scripts/lint.sh "$build"
+
+say "test: release, $(cc --version | head -n 1)"
+run_ctest "$build"
+
+variant clang -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
+variant checked -DFREEHOLD_CHECKED=ON
+variant stress -DFREEHOLD_STRESS=ON -DFREEHOLD_CHECKED=ON
+variant ubsan -DFREEHOLD_SANITIZE=undefined
+variant tsan -DFREEHOLD_SANITIZE=thread
+
+say "test: the command"
+cargo test --locked --manifest-path tools/Cargo.toml </dev/null
