@@ -51,17 +51,24 @@ static void print_header(page *p) {
     static const struct {
         const char *title;
         size_t width;
-    } columns[] = {{"size", 10}, {"slabs", 8}, {"live", 12}, {"cached", 9}, {"free", 10}, {"live in", 11}, {"slabs of", 11}, {"used", 6}};
-    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) string_column(p, columns[i].title, columns[i].width);
+    } columns[] = {{"block of", 10}, {"slabs", 8}, {"live", 12}, {"cached", 9},
+                   {"free", 10}, {"live", 11}, {"in slabs", 11}, {"used", 6}};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        string_column(p, columns[i].title, columns[i].width);
+    }
     end_line(p);
 }
 
 static void print_row(page *p, const fh_stats_row *row, size_t live_bytes) {
     size_t slab_bytes = row->slots * FH_SLOT_SIZE;
-    if (row->size) {
+    if (!row->size) {
+        string_column(p, "> 1 MiB", 10);
+    } else if (row->size > FH_SMALL_MAX) {
         size_column(p, row->size, 10);
     } else {
-        string_column(p, "> 1 MiB", 10);
+        /* In full: 1152 and 1280 bytes would both be "1.1 or 1.2 KiB". */
+        number_column(p, row->size, 8);
+        fh_text_string(&p->text, " B");
     }
     number_column(p, row->slabs, 8);
     number_column(p, row->live, 12);
@@ -100,7 +107,8 @@ static void print_sum(page *p, const char *what, uint64_t bytes, const char *bef
 
 static void print_sums(page *p, const fh_stats *s) {
     fh_stats_total t = fh_stats_sum(s);
-    print_sum(p, "live", t.live_bytes + s->huge_bytes, "   in ", t.live_blocks + s->huge_count, " blocks that the program holds");
+    print_sum(p, "live", t.live_bytes + s->huge_bytes, "   in ", t.live_blocks + s->huge_count,
+              " blocks that the program holds");
     print_sum(p, "  of it huge", s->huge_bytes, "   in ", s->huge_count, " blocks with a mapping of their own");
     print_sum(p, "cached", t.cached_bytes, "   in ", t.cached_blocks, " blocks at hand for threads");
     print_sum(p, "free in slabs", t.free_bytes, "   in ", t.free_blocks, " blocks");
@@ -108,7 +116,9 @@ static void print_sums(page *p, const fh_stats *s) {
     print_sum(p, "dirty", s->dirty_bytes, "   free, still with memory behind it", 0, NULL);
     print_sum(p, "purged", s->purged_bytes, "   free, given back to the system", 0, NULL);
     print_sum(p, "huge, kept", s->huge_cached_bytes, "   freed mappings kept for the next request", 0, NULL);
-    print_sum(p, "own use", s->metadata_bytes, "   for the words about all this, and the caches of ", s->threads, " threads");
+    print_sum(p, "own use", s->metadata_bytes, "   at most, for the words about all this and the caches of ", s->threads,
+              " threads");
+    print_sum(p, "resident", fh_system_resident_bytes(), "   the whole process, as the system sees it", 0, NULL);
 }
 
 int fh_stats_print(int fd) {
@@ -185,8 +195,9 @@ int fh_malloc_info(int options, FILE *stream) {
     for (unsigned c = 1; c < FH_BINS; c++) {
         const fh_stats_row *row = &s.row[c];
         if (!row->slabs) continue;
-        fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\" live=\"%zu\" cached=\"%zu\" slabs=\"%zu\"/>\n",
-                s.row[c - 1].size + 1, row->size, row->free * row->size, row->free, row->live, row->cached, row->slabs);
+        fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"", s.row[c - 1].size + 1, row->size,
+                row->free * row->size, row->free);
+        fprintf(stream, " live=\"%zu\" cached=\"%zu\" slabs=\"%zu\"/>\n", row->live, row->cached, row->slabs);
     }
     fprintf(stream, "</sizes>\n</heap>\n");
     fprintf(stream, "<total type=\"fast\" count=\"%zu\" size=\"%zu\"/>\n", t.cached_blocks, t.cached_bytes);

@@ -8,9 +8,14 @@
  * The mangling of size_t is m on every 64-bit system that we know: unsigned long. */
 #include "api/calls.h"
 #include "api/new_failed.h"
+#include "api/options.h"
 #include "base/text.h"
 
 _Static_assert(sizeof(size_t) == sizeof(unsigned long) && sizeof(size_t) == 8, "size_t is mangled as m");
+
+/* A static program that calls operator new but not malloc itself would get malloc, which the C++ library calls, from the
+ * C library. This reference makes it ours too. */
+static const char *const take_override_along __attribute__((used)) = &fh_override_wanted;
 
 /* Declares a C function for an operator's mangled name. */
 #define OPERATOR(type, name, mangled, ...)                                                                             \
@@ -26,7 +31,7 @@ void fh_new_nobody_catches(size_t n) {
     fh_text t = fh_text_in(buffer, sizeof buffer);
     fh_text_string(&t, "freehold: operator new(");
     fh_text_number(&t, n);
-    fh_text_string(&t, "): out of memory, and there is no C++ library in this process to throw std::bad_alloc\n");
+    fh_text_string(&t, "): out of memory, and no std::bad_alloc in this process to throw\n");
     fh_system_write(2, buffer, fh_text_length(&t));
     fh_system_abort();
 }

@@ -5,25 +5,33 @@
 //
 //   - the program is linked with a C++ library: the references are there, and are used;
 //   - the C++ library was loaded later, by dlopen: it is asked for by name, now, and does the work itself;
-//   - there is none: then nobody can catch anything, and the process ends with a message.
+//   - there is none: then nobody can catch std::bad_alloc, and the process ends with a message.
 #include "api/new_failed.h"
 
 #include <dlfcn.h>
 #include <new>
 
-extern "C" {
-// The compiler refers to these from the catch clause below.
-__attribute__((weak)) int __gxx_personality_v0(...);
+static_assert(sizeof(std::bad_alloc) == sizeof(void *), "std::bad_alloc has members that nobody would set");
+
+// What the compiler itself refers to, for the catch below.
 __asm__(".weak __cxa_begin_catch\n.weak __cxa_end_catch\n.weak _Unwind_Resume\n.weak _ZSt9terminatev");
 
-// In a static program without dynamic loading, there is no loader to ask.
-__attribute__((weak)) void *dlopen(const char *, int) noexcept;
-__attribute__((weak)) void *dlsym(void *__restrict, const char *__restrict) noexcept;
+// A throw expression would bring its own copy of std::bad_alloc's type along, because this file is compiled without
+// run-time types, and would then stand in for the C++ library's. So the exception is made by hand, by the C++ binary
+// interface: an object that is nothing but a pointer to its virtual table. (std::__throw_bad_alloc does the same and is
+// missing from small static programs.)
+extern "C" {
+#define WEAK __attribute__((weak))
+WEAK int __gxx_personality_v0(...);
+WEAK void *allocate_exception(size_t) noexcept __asm__("__cxa_allocate_exception");
+[[noreturn]] WEAK void throw_exception(void *, const void *, void (*)(void *)) __asm__("__cxa_throw");
+extern WEAK const char bad_alloc_type __asm__("_ZTISt9bad_alloc");
+extern WEAK const char bad_alloc_table[] __asm__("_ZTVSt9bad_alloc");
+WEAK void *dlsym(void *__restrict, const char *__restrict) noexcept;
 }
 
 namespace std {
-__attribute__((weak)) new_handler get_new_handler() noexcept;
-[[noreturn]] __attribute__((weak)) void __throw_bad_alloc();
+WEAK new_handler get_new_handler() noexcept;
 } // namespace std
 
 namespace {
@@ -31,10 +39,13 @@ namespace {
 // A function of the C++ library that some plug-in brought along. Looking it up may allocate; if that fails too, so does
 // the search, and a message is what remains.
 void *find(const char *name) {
-    if (!dlopen || !dlsym) return nullptr;
+    // A static program has no loader; naming dlopen here would earn each of them a warning of the linker's.
+    using opener = void *(*)(const char *, int);
+    auto open = dlsym ? reinterpret_cast<opener>(dlsym(RTLD_DEFAULT, "dlopen")) : nullptr;
+    if (!open) return nullptr;
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
     for (const char *library : libraries) {
-        void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+        void *handle = open(library, RTLD_LAZY | RTLD_NOLOAD);
         if (!handle) continue;
         if (void *function = dlsym(handle, name)) return function;
     }
@@ -49,7 +60,11 @@ std::new_handler handler_of_program() {
 }
 
 [[noreturn]] void throw_bad_alloc(size_t n) {
-    if (std::__throw_bad_alloc) std::__throw_bad_alloc();
+    if (allocate_exception && &bad_alloc_type) {
+        auto object = static_cast<const char **>(allocate_exception(sizeof(std::bad_alloc)));
+        *object = bad_alloc_table + 2 * sizeof(void *); // behind the offset to the top and the type
+        throw_exception(object, &bad_alloc_type, nullptr);
+    }
     using thrower = void (*)();
     if (auto raise = reinterpret_cast<thrower>(find("_ZSt17__throw_bad_allocv"))) raise();
     fh_new_nobody_catches(n);

@@ -186,6 +186,8 @@ void fh_hook_start(void) {
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
     if (text) read_all(text);
     if (fh_settings.verbose) say_banner();
+    /* Many programs close stderr before they end, to see whether all was written. */
+    if (fh_settings.stats) fh_system_keep_output(2);
 }
 
 int fh_option_set(const char *key, const char *value) {
@@ -206,5 +208,5 @@ __attribute__((constructor(101))) static void process_begins(void) {
 
 /* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */
 __attribute__((destructor(101))) static void process_ends(void) {
-    if (fh_settings.stats) fh_stats_print(2);
+    if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));
 }

@@ -12,6 +12,7 @@
 
 /* For the banner; see options.h. */
 const char fh_overrides_malloc = 1;
+const char fh_override_wanted = 1;
 
 FH_EXPORT void *malloc(size_t size) {
     return fh_alloc(size);

@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 void fh_text_char(fh_text *t, char c) {
@@ -42,15 +43,18 @@ void fh_text_size(fh_text *t, uint64_t bytes) {
         return;
     }
     unsigned unit = 0;
-    uint64_t rest = bytes & 1023; /* below the unit, in 1/1024 of it */
-    bytes >>= 10;
-    for (; bytes >= 1024; bytes >>= 10) {
-        rest = bytes & 1023;
+    bool exact = bytes % 1024 == 0;
+    uint64_t rest = bytes % 1024; /* below the unit, in 1/1024 of it */
+    for (bytes /= 1024; bytes >= 1024; bytes /= 1024) {
+        rest = bytes % 1024;
+        exact = exact && rest == 0;
         unit++;
     }
     number_in(t, bytes, 10);
-    fh_text_char(t, '.');
-    number_in(t, rest * 10 / 1024, 10);
+    if (!exact) {
+        fh_text_char(t, '.');
+        number_in(t, rest * 10 / 1024, 10);
+    }
     fh_text_string(t, units[unit]);
 }
 

@@ -29,7 +29,7 @@ void fh_text_number(fh_text *t, uint64_t n); /* decimal */
 void fh_text_hex(fh_text *t, uint64_t n);    /* 0x and lower-case digits, as printf's %p */
 void fh_text_pointer(fh_text *t, const void *p);
 
-/* Bytes for a person: "512 B", "1.5 KiB", "3.0 GiB"; one digit behind the point, rounded down. */
+/* Bytes for a person: "512 B", "4 KiB", "1.5 GiB"; one digit behind the point unless it is exact, rounded down. */
 void fh_text_size(fh_text *t, uint64_t bytes);
 
 /* Appends blanks until what was written since `start` (a length) is `width` wide; the second form moves it to the right. */
