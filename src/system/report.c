@@ -25,7 +25,7 @@ static void say_fault(fh_text *t, fh_fault fault, size_t a, size_t b) {
     switch (fault) {
     case FH_FAULT_FOREIGN:
         fh_text_string(t, "foreign pointer: no live block of this allocator begins there; release it with the library "
-                          "that made it, or look for an overwritten pointer");
+                          "that made it, once, or look for an overwritten pointer");
         break;
     case FH_FAULT_INSIDE:
         fh_text_string(t, "pointer into the middle of a block: the block of ");
