@@ -36,29 +36,50 @@ void fh_new_nobody_catches(size_t n) {
     fh_system_abort();
 }
 
-/* ── new ─────────────────────────────────────────────────────────────────────────────────────────────────────────── */
+/* The hit of fh_alloc by itself, NULL for anything else. With what follows a miss left out, the operators need no stack
+ * frame: they end in the jump to new_miss, which knows what to do when there is no memory. */
+static inline void *hit(size_t n) {
+    if (FH_UNLIKELY(n > FH_FINE_MAX)) return NULL;
+    size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
+    fh_bin *bin = (fh_bin *)((char *)fh_self()->bin + offset);
+    void *p = bin->top[-1];
+    if (FH_LIKELY(p != NULL)) bin->top--;
+    return p;
+}
 
-OPERATOR(void *, operator_new, "_Znwm", size_t n) {
+__attribute__((noinline)) static void *new_miss(size_t n) {
     void *p = fh_alloc(n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0);
 }
 
-OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
+__attribute__((noinline)) static void *new_miss_nothrow(size_t n) {
     void *p = fh_alloc(n);
-    return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0);
+    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0);
+}
+
+/* ── new ─────────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+OPERATOR(void *, operator_new, "_Znwm", size_t n) {
+    void *p = hit(n);
+    return FH_LIKELY(p != NULL) ? p : new_miss(n);
+}
+
+OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
+    void *p = hit(n);
+    return FH_LIKELY(p != NULL) ? p : new_miss(n);
 }
 
 /* The std::nothrow_t that selects these is an empty object; its address is not looked at. */
 OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
-    void *p = fh_alloc(n);
-    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0);
+    void *p = hit(n);
+    return FH_LIKELY(p != NULL) ? p : new_miss_nothrow(n);
 }
 
 OPERATOR(void *, operator_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
-    void *p = fh_alloc(n);
-    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0);
+    void *p = hit(n);
+    return FH_LIKELY(p != NULL) ? p : new_miss_nothrow(n);
 }
 
 OPERATOR(void *, operator_new_aligned, "_ZnwmSt11align_val_t", size_t n, size_t align) {
