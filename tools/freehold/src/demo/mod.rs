@@ -6,6 +6,7 @@
 //! machine hits them all; the table shows medians.
 
 mod commands;
+mod heap;
 mod measure;
 mod server;
 mod session;
@@ -105,5 +106,5 @@ fn heap_at_its_fullest(library: &Path, script: &Script) -> Result<String> {
     let server = Server::start(&allocator, &[("FREEHOLD", "stats=1")])?;
     session::play(server.socket(), &script.fill)?;
     session::play(server.socket(), &script.churn)?;
-    server.stop()
+    Ok(heap::shorten(&server.stop()?))
 }

@@ -54,36 +54,47 @@ fn judge(said: &str, loaded: &str, program: &Path, library: &Path) -> Vec<Findin
     }
 
     let bindings: Vec<Binding> = said.lines().filter_map(malloc_binding).collect();
-    let ours = bindings
+    findings.push(judge_bindings(
+        &bindings,
+        &program.display().to_string(),
+        &library,
+    ));
+    findings
+}
+
+/// A program that takes malloc's address may have an entry of its own by that name, which others are bound to
+/// and which only jumps on to wherever the program's own malloc is bound: such a detour is not in the way.
+fn judge_bindings(bindings: &[Binding], program: &str, library: &str) -> Finding {
+    let detour = bindings
         .iter()
-        .filter(|binding| binding.to == library)
-        .count();
-    let program = program.display().to_string();
-    match bindings.iter().find(|binding| binding.to != library) {
-        Some(other) if other.to == program => {
-            let text = format!(
-                "the loader binds malloc of {} to the program itself",
-                other.from
-            );
-            findings.push(Finding::blocks("loader", text));
-        }
+        .any(|binding| binding.from == program && binding.to == library);
+    let reaches_us =
+        |binding: &&Binding| binding.to == library || (detour && binding.to == program);
+    let ours = bindings.iter().filter(reaches_us).count();
+    match bindings.iter().find(|binding| !reaches_us(binding)) {
         Some(other) => {
-            let text = format!("the loader binds malloc of {} to {}", other.from, other.to);
-            findings.push(Finding::blocks("loader", text));
+            let owner = if other.to == program {
+                "the program itself"
+            } else {
+                other.to
+            };
+            Finding::blocks(
+                "loader",
+                format!("the loader binds malloc of {} to {owner}", other.from),
+            )
         }
         None if ours > 0 => {
             let files = if ours == 1 { "file" } else { "files" };
-            findings.push(Finding::ok(
+            Finding::ok(
                 "loader",
                 format!("the loader binds malloc of {ours} {files} to Freehold"),
-            ));
+            )
         }
-        None => {
-            let text = "the loader loads Freehold, but bound nobody's malloc; the program may not allocate at all";
-            findings.push(Finding::note("loader", text));
-        }
+        None => Finding::note(
+            "loader",
+            "the loader accepts Freehold, but nothing here asks for malloc",
+        ),
     }
-    findings
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -147,6 +158,21 @@ mod tests {
         let findings = verdict(said, "");
         assert_eq!(findings[0].level, Level::Blocks);
         assert!(findings[0].text.ends_with("to the program itself"));
+    }
+
+    #[test]
+    fn a_detour_through_the_program_arrives() {
+        let said = format!(
+            "1: binding file /lib/a.so [0] to /bin/app [0]: normal symbol `malloc'\n\
+             1: binding file /bin/app [0] to {LIBRARY} [0]: normal symbol `malloc'\n"
+        );
+        assert_eq!(
+            verdict(&said, ""),
+            [Finding::ok(
+                "loader",
+                "the loader binds malloc of 2 files to Freehold"
+            )]
+        );
     }
 
     #[test]

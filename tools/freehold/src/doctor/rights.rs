@@ -22,16 +22,10 @@ pub fn examine(program: &Path) -> Vec<Finding> {
         rustix::process::getegid().as_raw(),
     );
     let mut findings: Vec<Finding> = special_bits(&metadata, me).into_iter().collect();
-    let mut none = [0u8; 0];
-    // An empty buffer asks for the length alone; any error means that there is no such attribute.
-    if rustix::fs::getxattr(program, CAPABILITIES, &mut none[..]).is_ok_and(|length| length > 0) {
-        findings.push(
-            Finding::blocks(
-                "rights",
-                "the file has capabilities, so its loader ignores LD_PRELOAD",
-            )
-            .advise("link it with libfreehold, or take the capabilities away with setcap -r"),
-        );
+    // Large enough for every version of the structure; any error means that there is no such attribute.
+    let mut value = [0u8; 64];
+    if rustix::fs::getxattr(program, CAPABILITIES, &mut value[..]).is_ok_and(|length| length > 0) {
+        findings.push(capabilities(rustix::process::getuid().is_root()));
     }
     findings
 }
@@ -57,6 +51,20 @@ fn special_bits(metadata: &Metadata, me: (u32, u32)) -> Option<Finding> {
         return Some(Finding::note("rights", text));
     }
     None
+}
+
+/// A file's capabilities give root nothing that it does not have, and then the kernel sees no danger.
+fn capabilities(root: bool) -> Finding {
+    if root {
+        let text =
+            "the file has capabilities; for users other than root LD_PRELOAD would be ignored";
+        return Finding::note("rights", text);
+    }
+    Finding::blocks(
+        "rights",
+        "the file has capabilities, so its loader ignores LD_PRELOAD",
+    )
+    .advise("link it with libfreehold, or take the capabilities away with setcap -r")
 }
 
 #[cfg(test)]
@@ -90,6 +98,12 @@ mod tests {
         let other = (metadata.uid() + 1, metadata.gid());
         assert_eq!(special_bits(&metadata, owner).unwrap().level, Level::Note);
         assert_eq!(special_bits(&metadata, other).unwrap().level, Level::Blocks);
+    }
+
+    #[test]
+    fn capabilities_block_for_all_but_root() {
+        assert_eq!(capabilities(false).level, Level::Blocks);
+        assert_eq!(capabilities(true).level, Level::Note);
     }
 
     #[test]
