@@ -23,12 +23,14 @@ struct Cli {
 enum Command {
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Bench(freehold_bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => freehold_bench::run(args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("freehold: {error:#}");
