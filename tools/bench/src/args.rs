@@ -1,0 +1,267 @@
+//! The command line of `freehold bench`, and what each of its verbs does.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::allocators::Known;
+use crate::launcher::Launcher;
+use crate::record::Record;
+use crate::selection::Selection;
+use crate::{compare, page, schedule, table, workloads};
+
+/// Measures every workload under every allocator, side by side.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Measure (what happens without any verb as well).
+    Run(Box<RunArgs>),
+    /// Show the workloads and the allocators that there are.
+    List(ListArgs),
+    /// Build the peers, or those named, into build/peers.
+    Peers(PeersArgs),
+    /// Show the tables of an earlier run again, and write its page.
+    Report(ReportArgs),
+    /// Show what changed from one run to another.
+    Compare(CompareArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Only workloads whose name contains one of these words; * stands for anything, a leading ! excludes.
+    pub patterns: Vec<String>,
+    /// Short variants, few repeats, within ten minutes (the default).
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Every variant, within ninety minutes.
+    #[arg(long)]
+    pub full: bool,
+    /// Names, paths to shared objects, NAME=WHAT for another name, or one of the groups default, peers, packages,
+    /// ancestors, all.
+    #[arg(long, short, value_delimiter = ',', default_value = "default")]
+    pub allocators: Vec<String>,
+    /// Only variants with these numbers of threads.
+    #[arg(long, value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// How often each pair runs; without it 5, as far as the time budget goes.
+    #[arg(long)]
+    pub repeats: Option<usize>,
+    /// Seconds after which no further round begins; 0 for no limit. Without it 540 (quick) or 5,100 (full).
+    #[arg(long)]
+    pub budget: Option<f64>,
+    /// Seconds after which a single run is killed. Without it 30 (quick) or 120 (full).
+    #[arg(long)]
+    pub timeout: Option<f64>,
+    /// The allocator that ratios are taken to.
+    #[arg(long, default_value = "mimalloc3")]
+    pub reference: String,
+    /// Without the real programs.
+    #[arg(long)]
+    pub no_real: bool,
+    /// Do not touch the machine's memory before the start.
+    #[arg(long)]
+    pub no_warm: bool,
+    /// Huge page mode of the machine during the run (root only; put back afterwards).
+    #[arg(long, value_enum)]
+    pub thp: Option<HugePages>,
+    /// Folder for the JSON record and the HTML page.
+    #[arg(long, default_value = "build/bench-results")]
+    pub out: PathBuf,
+    /// The repository; found upwards from here when not given.
+    #[arg(long)]
+    pub root: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum HugePages {
+    Always,
+    Madvise,
+    Never,
+}
+
+impl HugePages {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Madvise => "madvise",
+            Self::Never => "never",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// The repository; found upwards from here when not given.
+    #[arg(long)]
+    root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct PeersArgs {
+    /// Names of peers; all when none is given.
+    names: Vec<String>,
+    /// The repository; found upwards from here when not given.
+    #[arg(long)]
+    root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct ReportArgs {
+    /// The record of a run.
+    record: PathBuf,
+    /// Take ratios to another allocator than the run did.
+    #[arg(long)]
+    reference: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct CompareArgs {
+    /// The earlier record.
+    before: PathBuf,
+    /// The later record.
+    after: PathBuf,
+}
+
+pub fn dispatch(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    match args.verb {
+        None => run(&args.run),
+        Some(Verb::Run(args)) => run(&args),
+        Some(Verb::List(args)) => list(&args),
+        Some(Verb::Peers(args)) => peers(&args),
+        Some(Verb::Report(args)) => report(args),
+        Some(Verb::Compare(args)) => {
+            let (before, after) = (Record::load(&args.before)?, Record::load(&args.after)?);
+            print!("{}", compare::render(&before, &after));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The nearest folder upwards that has the list of peers.
+fn find_root(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let here = std::env::current_dir()?;
+    let start = given.unwrap_or(&here).canonicalize()?;
+    let root = start
+        .ancestors()
+        .find(|folder| folder.join("bench/peers/peers.toml").exists());
+    root.map(Path::to_owned)
+        .context("not inside the repository (no bench/peers/peers.toml upwards from here)")
+}
+
+fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let root = find_root(args.root.as_deref())?;
+    let known = Known::load(&root)?;
+    let found = workloads::find(&root)?;
+    let selection = Selection::from_args(args, found)?;
+    eprintln!("bench: preparing the allocators (the first time takes some minutes)");
+    let (allocators, skipped) = known.resolve(&args.allocators)?;
+    let launcher = Launcher::prepare(&root, selection.timeout)?;
+
+    let out = if args.out.is_absolute() {
+        args.out.clone()
+    } else {
+        root.join(&args.out)
+    };
+    std::fs::create_dir_all(&out)?;
+    let record = schedule::run(&root, &launcher, &selection, allocators, skipped, &out)?;
+    let failures = record.runs.iter().any(|run| !run.outcome.is_ok());
+    conclude(&record, &out.join(file_stem(&record)))?;
+    Ok(if failures {
+        ExitCode::from(1)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Prints the tables and writes the page beside the record.
+fn conclude(record: &Record, stem: &Path) -> anyhow::Result<()> {
+    print!("{}", table::render(record));
+    let html = stem.with_extension("html");
+    std::fs::write(&html, page::render(record)?)
+        .with_context(|| format!("cannot write {}", html.display()))?;
+    println!(
+        "\nrecord  {}\npage    {}",
+        stem.with_extension("json").display(),
+        html.display()
+    );
+    Ok(())
+}
+
+/// The start in seconds since 1970: files sort by time, and two runs never share one.
+pub fn file_stem(record: &Record) -> String {
+    format!("{}-{}", record.settings.mode, record.started)
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
+    let root = find_root(args.root.as_deref())?;
+    let found = workloads::find(&root)?;
+    println!("workloads");
+    for workload in &found.workloads {
+        let kind = if workload.quick { "quick" } else { "full" };
+        let what = if workload.real {
+            "real program".to_owned()
+        } else {
+            workload.args.join(" ")
+        };
+        println!(
+            "  {:<28} {kind:<6} {:<16} {what}",
+            workload.name, workload.family
+        );
+    }
+    for skipped in &found.skipped {
+        println!("  {:<28} skipped: {}", skipped.name, skipped.reason);
+    }
+    let known = Known::load(&root)?;
+    println!("allocators\n  {}", known.names().join(" "));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn peers(args: &PeersArgs) -> anyhow::Result<ExitCode> {
+    let root = find_root(args.root.as_deref())?;
+    let known = Known::load(&root)?;
+    let wanted = |name: &String| args.names.is_empty() || args.names.contains(name);
+    let mut missing = 0;
+    for peer in known.peers.peers.iter().filter(|peer| wanted(&peer.name)) {
+        match crate::peers::provide(&root, &known.peers.common, peer) {
+            Ok(built) => {
+                println!(
+                    "{:<18} {:<14} {:<34} {}",
+                    built.name,
+                    built.version,
+                    built.origin,
+                    built.library.display()
+                );
+            }
+            Err(error) => {
+                missing += 1;
+                println!("{:<18} skipped: {error:#}", peer.name);
+            }
+        }
+    }
+    // Missing peers are normal (a package that is not installed); all of them missing is not.
+    ensure!(missing < known.peers.peers.len(), "no peer could be had");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
+    let mut record = Record::load(&args.record)?;
+    if let Some(reference) = args.reference {
+        ensure!(
+            record.allocator(&reference).is_some(),
+            "{reference} was not measured in that run"
+        );
+        record.settings.reference = reference;
+    }
+    conclude(&record, &args.record.with_extension(""))?;
+    Ok(ExitCode::SUCCESS)
+}

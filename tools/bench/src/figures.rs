@@ -1,0 +1,243 @@
+//! Looks into a record: the values of a cell, ratios between two allocators, who is best.
+//!
+//! A cell is one workload under one allocator. A cell with any failed run has no figures at all: what crashed once in
+//! five runs must not look like something that was fast in the other four.
+
+use std::collections::HashMap;
+
+use crate::record::{Allocator, Origin, Outcome, Record, Run, Workload};
+use crate::statistics::{Ratio, Verdict, median, minimum, paired_ratio, spread};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    Cpu,
+    Wall,
+    PeakRss,
+}
+
+impl Metric {
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::PeakRss, Self::Wall];
+
+    pub fn of(self, run: &Run) -> f64 {
+        match self {
+            Self::Cpu => run.cpu,
+            Self::Wall => run.wall,
+            Self::PeakRss => run.peak_rss as f64,
+        }
+    }
+
+    /// Below this a value says more about the clock than about the program: the kernel accounts processor time by
+    /// its scheduler's ticks of some hundred microseconds.
+    fn least(self) -> f64 {
+        match self {
+            Self::Cpu | Self::Wall => 0.005,
+            Self::PeakRss => 0.0,
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU time",
+            Self::Wall => "wall time",
+            Self::PeakRss => "peak RSS",
+        }
+    }
+}
+
+pub struct Figures<'a> {
+    pub record: &'a Record,
+    /// By workload, then by allocator.
+    cells: HashMap<&'a str, HashMap<&'a str, Vec<&'a Run>>>,
+}
+
+/// The summary of a cell for one metric.
+#[derive(Debug, Clone, Copy)]
+pub struct Summary {
+    pub median: f64,
+    pub minimum: f64,
+    pub spread: f64,
+}
+
+impl<'a> Figures<'a> {
+    pub fn new(record: &'a Record) -> Self {
+        let mut cells: HashMap<&str, HashMap<&str, Vec<&Run>>> = HashMap::new();
+        for run in &record.runs {
+            cells
+                .entry(&run.workload)
+                .or_default()
+                .entry(&run.allocator)
+                .or_default()
+                .push(run);
+        }
+        for runs in cells.values_mut().flat_map(HashMap::values_mut) {
+            runs.sort_by_key(|run| run.round);
+        }
+        Self { record, cells }
+    }
+
+    pub fn runs(&self, workload: &str, allocator: &str) -> &[&'a Run] {
+        self.cells
+            .get(workload)
+            .and_then(|row| row.get(allocator))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The first failure of the cell, if there is one.
+    pub fn failure(&self, workload: &str, allocator: &str) -> Option<&'a Outcome> {
+        self.runs(workload, allocator)
+            .iter()
+            .map(|run| &run.outcome)
+            .find(|outcome| !outcome.is_ok())
+    }
+
+    /// The good runs; none when the cell failed.
+    fn good(&self, workload: &str, allocator: &str) -> &[&'a Run] {
+        if self.failure(workload, allocator).is_some() {
+            &[]
+        } else {
+            self.runs(workload, allocator)
+        }
+    }
+
+    pub fn summary(&self, workload: &str, allocator: &str, metric: Metric) -> Option<Summary> {
+        let values: Vec<f64> = self
+            .good(workload, allocator)
+            .iter()
+            .map(|run| metric.of(run))
+            .collect();
+        Some(Summary {
+            median: median(&values)?,
+            minimum: minimum(&values)?,
+            spread: spread(&values)?,
+        })
+    }
+
+    /// How one allocator stands to another, over the rounds that both have. None when one has no figures, or the
+    /// figures are too small to mean anything.
+    pub fn ratio(&self, workload: &str, ours: &str, theirs: &str, metric: Metric) -> Option<Ratio> {
+        let (mut numerators, mut denominators) = (Vec::new(), Vec::new());
+        for run in self.good(workload, ours) {
+            let other = self
+                .good(workload, theirs)
+                .iter()
+                .find(|other| other.round == run.round);
+            if let Some(other) = other {
+                numerators.push(metric.of(run));
+                denominators.push(metric.of(other));
+            }
+        }
+        let smallest = median(&numerators)?.min(median(&denominators)?);
+        if smallest < metric.least() {
+            return None;
+        }
+        paired_ratio(&numerators, &denominators)
+    }
+
+    /// The peer with the lowest median. Ancestors and ours do not count, nor what was given by path.
+    pub fn best_peer(&self, workload: &str, metric: Metric) -> Option<&'a Allocator> {
+        let is_peer =
+            |a: &&Allocator| matches!(a.origin, Origin::Peer | Origin::System | Origin::Package);
+        let with_median = self
+            .record
+            .allocators
+            .iter()
+            .filter(is_peer)
+            .filter_map(|allocator| {
+                Some((
+                    allocator,
+                    self.summary(workload, &allocator.name, metric)?.median,
+                ))
+            });
+        with_median
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(allocator, _)| allocator)
+    }
+
+    /// Ranks from 1 on. Who is not separated by the noise from the leader of a rank shares it.
+    pub fn ranks(&self, workload: &str, metric: Metric) -> HashMap<&'a str, usize> {
+        let mut standing: Vec<(&str, f64)> = self
+            .record
+            .allocators
+            .iter()
+            .filter_map(|a| {
+                Some((
+                    a.name.as_str(),
+                    self.summary(workload, &a.name, metric)?.median,
+                ))
+            })
+            .collect();
+        standing.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let mut ranks = HashMap::new();
+        let mut leader: Option<(&str, usize)> = None;
+        for (position, (name, _)) in standing.iter().enumerate() {
+            let (_, rank) = match leader {
+                Some((first, rank)) if !self.is_more(workload, name, first, metric) => {
+                    (first, rank)
+                }
+                _ => *leader.insert((name, position + 1)),
+            };
+            ranks.insert(*name, rank);
+        }
+        ranks
+    }
+
+    fn is_more(&self, workload: &str, ours: &str, theirs: &str, metric: Metric) -> bool {
+        self.ratio(workload, ours, theirs, metric)
+            .is_some_and(|ratio| ratio.verdict() == Verdict::More)
+    }
+
+    /// The workloads of which any allocator has a run, in the order of the record.
+    pub fn measured(&self) -> impl Iterator<Item = &'a Workload> {
+        let seen = |w: &Workload| {
+            self.record
+                .allocators
+                .iter()
+                .any(|a| !self.runs(&w.name, &a.name).is_empty())
+        };
+        self.record
+            .workloads
+            .iter()
+            .filter(move |workload| seen(workload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::example;
+
+    #[test]
+    fn a_cell_with_one_failure_has_no_figures() {
+        let mut record = example(&[("a", &[1.0, 1.0, 1.0]), ("b", &[0.1, 0.1, 0.1])]);
+        record.runs.last_mut().unwrap().outcome = Outcome::Timeout;
+        let figures = Figures::new(&record);
+        assert!(figures.summary("w", "b", Metric::Cpu).is_none());
+        assert!(figures.ratio("w", "b", "a", Metric::Cpu).is_none());
+        assert_eq!(figures.failure("w", "b"), Some(&Outcome::Timeout));
+        assert_eq!(figures.best_peer("w", Metric::Cpu).unwrap().name, "a");
+    }
+
+    #[test]
+    fn ratios_pair_rounds_by_number() {
+        let mut record = example(&[("a", &[1.0, 9.0, 1.0]), ("b", &[2.0, 2.0, 2.0])]);
+        record
+            .runs
+            .retain(|run| !(run.allocator == "a" && run.round == 1));
+        let ratio = Figures::new(&record)
+            .ratio("w", "b", "a", Metric::Cpu)
+            .unwrap();
+        assert_eq!((ratio.pairs, ratio.value), (2, 2.0));
+    }
+
+    #[test]
+    fn ranks_are_shared_within_the_noise() {
+        let noisy: (&str, &[f64]) = ("b", &[1.03, 0.97, 1.01, 1.0, 1.02]);
+        let record = example(&[
+            ("a", &[1.0, 1.01, 0.99, 1.0, 1.0]),
+            noisy,
+            ("c", &[1.5, 1.51, 1.49, 1.5, 1.5]),
+        ]);
+        let ranks = Figures::new(&record).ranks("w", Metric::Cpu);
+        assert_eq!((ranks["a"], ranks["b"], ranks["c"]), (1, 1, 3));
+    }
+}

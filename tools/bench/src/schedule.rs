@@ -1,0 +1,229 @@
+//! Carries a run out: round by round, workload by workload, the allocators in turn.
+//!
+//! ```text
+//! round 1:  w1: A B C   w2: A B C   w3: A B C      always whole, unless interrupted
+//! round 2:  w1: A B C   w2: A B C   ...            a group (one workload, all allocators) begins only
+//! ...                                              when the budget still covers what it took before
+//! ```
+//!
+//! A group is the unit of comparison: its runs follow each other within seconds, so that the ratios inside it are
+//! free of what the machine does over minutes. Either all of a group is measured or none.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::launcher::{self, Launcher};
+use crate::machine::{self, HugePageMode};
+use crate::memory;
+use crate::progress::Progress;
+use crate::record::{Allocator, FORMAT, Outcome, Record, Skipped, Workload};
+use crate::selection::Selection;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+pub fn run(
+    root: &Path,
+    launcher: &Launcher,
+    selection: &Selection,
+    allocators: Vec<Allocator>,
+    skipped: Vec<Skipped>,
+    out: &Path,
+) -> anyhow::Result<Record> {
+    // A second handler in one process would be an error, and tests run several schedules.
+    let _ = ctrlc::set_handler(|| {
+        INTERRUPTED.store(true, Ordering::SeqCst);
+        launcher::interrupt();
+    });
+    let _mode = selection
+        .huge_pages
+        .map(|mode| HugePageMode::set(mode.word()))
+        .transpose()?;
+    let machine = machine::describe(root);
+    let warmed = if selection.warm { memory::warm() } else { 0 };
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |t| t.as_secs());
+    let mut record = Record {
+        format: FORMAT,
+        started,
+        seconds: 0.0,
+        interrupted: false,
+        machine,
+        settings: selection.settings(warmed),
+        allocators,
+        workloads: selection.workloads.clone(),
+        runs: Vec::new(),
+        skipped: [skipped, selection.skipped.clone()].concat(),
+    };
+    drop_unusable(&mut record, launcher)?;
+    let path = out.join(format!("{}.json", crate::args::file_stem(&record)));
+    Schedule::new(launcher, selection, &record).carry_out(&mut record, &path)?;
+    Ok(record)
+}
+
+/// Loads each library once into a trivial program. That fills the page cache, so that the first measured run does not
+/// pay for reading the file; and a library that cannot even do this is left out with the reason.
+fn drop_unusable(record: &mut Record, launcher: &Launcher) -> anyhow::Result<()> {
+    let trivial = Workload {
+        name: "trivial".into(),
+        family: "trivial".into(),
+        program: "true".into(),
+        args: Vec::new(),
+        quick: true,
+        real: true,
+        threads: None,
+        setup: None,
+        verify: None,
+        places_library: false,
+    };
+    let mut usable = Vec::new();
+    for allocator in std::mem::take(&mut record.allocators) {
+        let run = launcher.measure(&trivial, &allocator, 0)?;
+        if run.outcome.is_ok() {
+            usable.push(allocator);
+        } else {
+            let reason = format!(
+                "/bin/true does not run under it: {} {}",
+                run.outcome.word(),
+                run.outcome.reason()
+            );
+            record.skipped.push(Skipped {
+                name: allocator.name,
+                reason,
+            });
+        }
+    }
+    anyhow::ensure!(!usable.is_empty(), "no allocator could be loaded");
+    record.allocators = usable;
+    Ok(())
+}
+
+struct Schedule<'a> {
+    launcher: &'a Launcher,
+    selection: &'a Selection,
+    progress: Progress,
+    begun: Instant,
+    /// Seconds that a workload's group took the last time.
+    cost: HashMap<String, f64>,
+    /// Pairs that failed once: they are reported, and not tried again.
+    failed: HashSet<(String, String)>,
+    last_saved: Instant,
+}
+
+impl<'a> Schedule<'a> {
+    fn new(launcher: &'a Launcher, selection: &'a Selection, record: &Record) -> Self {
+        let total = selection.repeats * record.workloads.len() * record.allocators.len();
+        Self {
+            launcher,
+            selection,
+            progress: Progress::new(total),
+            begun: Instant::now(),
+            cost: HashMap::new(),
+            failed: HashSet::new(),
+            last_saved: Instant::now(),
+        }
+    }
+
+    fn carry_out(mut self, record: &mut Record, path: &Path) -> anyhow::Result<()> {
+        self.set_up(record);
+        for round in 0..self.selection.repeats {
+            for workload in record.workloads.clone() {
+                if stopped() {
+                    break;
+                }
+                if round > 0 && !self.affordable(&workload.name) {
+                    self.progress.forget(record.allocators.len());
+                    continue;
+                }
+                self.group(record, &workload, round)?;
+                self.save_now_and_then(record, path)?;
+            }
+            record.judge_checksums();
+        }
+        self.progress.finish();
+        record.interrupted = stopped();
+        record.seconds = self.begun.elapsed().as_secs_f64();
+        if record.interrupted {
+            self.progress.say("interrupted; what was measured is kept");
+        }
+        record.save(path)
+    }
+
+    /// Workloads whose input cannot be made are left out with the reason.
+    fn set_up(&mut self, record: &mut Record) {
+        let mut usable = Vec::new();
+        for workload in std::mem::take(&mut record.workloads) {
+            match self.launcher.set_up(&workload) {
+                Ok(()) => usable.push(workload),
+                Err(error) => {
+                    self.progress
+                        .forget(self.selection.repeats * record.allocators.len());
+                    record.skipped.push(Skipped {
+                        name: workload.name,
+                        reason: format!("{error:#}"),
+                    });
+                }
+            }
+        }
+        record.workloads = usable;
+    }
+
+    fn affordable(&self, workload: &str) -> bool {
+        let cost = self.cost.get(workload).copied().unwrap_or(0.0);
+        self.begun.elapsed().as_secs_f64() + cost <= self.selection.budget
+    }
+
+    fn group(
+        &mut self,
+        record: &mut Record,
+        workload: &Workload,
+        round: usize,
+    ) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        for allocator in record.allocators.clone() {
+            let pair = (workload.name.clone(), allocator.name.clone());
+            if stopped() || self.failed.contains(&pair) {
+                self.progress.forget(1);
+                continue;
+            }
+            self.progress.at(&workload.name, &allocator.name);
+            let run = self.launcher.measure(workload, &allocator, round)?;
+            if stopped() {
+                // Killed in the middle; that is no failure of the allocator's.
+                break;
+            }
+            if !matches!(run.outcome, Outcome::Ok) {
+                self.progress.say(&format!(
+                    "{} under {}: {} {}",
+                    pair.0,
+                    pair.1,
+                    run.outcome.word(),
+                    run.outcome.reason()
+                ));
+                self.failed.insert(pair);
+            }
+            record.runs.push(run);
+            self.progress.step();
+        }
+        self.cost
+            .insert(workload.name.clone(), begun.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// The record is safe against whatever ends the harness, at the price of writing it every few seconds.
+    fn save_now_and_then(&mut self, record: &mut Record, path: &Path) -> anyhow::Result<()> {
+        if self.last_saved.elapsed().as_secs() >= 10 {
+            self.last_saved = Instant::now();
+            record.interrupted = true;
+            record.seconds = self.begun.elapsed().as_secs_f64();
+            record.save(path)?;
+        }
+        Ok(())
+    }
+}
+
+fn stopped() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}

@@ -1,0 +1,188 @@
+//! Finds the workloads: the programs of `build/bench`, which say by `--list` what they can do, and the real programs
+//! of `bench/real/real.toml`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::record::{Skipped, Workload};
+
+pub struct Found {
+    pub workloads: Vec<Workload>,
+    pub skipped: Vec<Skipped>,
+}
+
+/// All workloads, small programs first, each family in the order in which its program lists the variants.
+pub fn find(root: &Path) -> anyhow::Result<Found> {
+    let mut found = Found {
+        workloads: Vec::new(),
+        skipped: Vec::new(),
+    };
+    let pattern = root.join("build/bench/*");
+    for path in glob::glob(&pattern.to_string_lossy())?.filter_map(Result::ok) {
+        let family = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if !path.is_file() || path.extension().is_some() || family == "launcher" {
+            continue;
+        }
+        match variants(&path, &family) {
+            Ok(list) => found.workloads.extend(list),
+            Err(error) => found.skipped.push(Skipped {
+                name: family,
+                reason: format!("{error:#}"),
+            }),
+        }
+    }
+    real_programs(root, &mut found)?;
+    Ok(found)
+}
+
+fn variants(path: &Path, family: &str) -> anyhow::Result<Vec<Workload>> {
+    let out = Command::new(path)
+        .arg("--list")
+        .output()
+        .context("cannot run --list")?;
+    anyhow::ensure!(out.status.success(), "--list failed with {}", out.status);
+    let text = String::from_utf8(out.stdout)?;
+    text.lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| variant(path, family, line))
+        .collect()
+}
+
+/// One line of a listing: name, arguments, quick or full, with tabs between.
+fn variant(path: &Path, family: &str, line: &str) -> anyhow::Result<Workload> {
+    let mut parts = line.split('\t');
+    let (name, args, kind) = (parts.next(), parts.next(), parts.next());
+    let (Some(name), Some(args), Some(kind)) = (name, args, kind) else {
+        anyhow::bail!("listing line without three parts: {line:?}");
+    };
+    anyhow::ensure!(
+        matches!(kind, "quick" | "full"),
+        "neither quick nor full: {line:?}"
+    );
+    let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+    Ok(Workload {
+        name: name.to_owned(),
+        family: family.to_owned(),
+        program: path.to_string_lossy().into_owned(),
+        threads: threads_of(&args),
+        args,
+        quick: kind == "quick",
+        real: false,
+        setup: None,
+        verify: None,
+        places_library: false,
+    })
+}
+
+fn threads_of(args: &[String]) -> Option<usize> {
+    args.iter()
+        .find_map(|arg| {
+            arg.strip_prefix("threads=")
+                .or_else(|| arg.strip_prefix("t="))
+        })?
+        .parse()
+        .ok()
+}
+
+/// One real program. The commands are lines for `sh`, run in a scratch folder of their own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Real {
+    name: String,
+    /// Commands that have to be there; otherwise the workload is skipped, saying which is missing.
+    needs: Vec<String>,
+    #[serde(default)]
+    quick: bool,
+    /// Run once, without any library, before the first measurement: makes the input.
+    setup: Option<String>,
+    command: String,
+    /// Run after each measurement; what it prints on stdout is the checksum, and its failure is the run's.
+    verify: Option<String>,
+    /// The command sets LD_PRELOAD by itself, from the variable BENCH_PRELOAD (a server and its client, say).
+    #[serde(default)]
+    places_library: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RealFile {
+    #[serde(default)]
+    real: Vec<Real>,
+}
+
+fn real_programs(root: &Path, found: &mut Found) -> anyhow::Result<()> {
+    let path = root.join("bench/real/real.toml");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        return Ok(());
+    };
+    let file: RealFile = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+    for real in file.real {
+        if let Some(missing) = real.needs.iter().find(|command| !is_command(command)) {
+            found.skipped.push(Skipped {
+                name: real.name,
+                reason: format!("the command {missing} is not installed"),
+            });
+            continue;
+        }
+        found.workloads.push(Workload {
+            name: real.name,
+            family: "real".into(),
+            program: "sh".into(),
+            // exec: the measured process is the program itself, not a shell that waits for it.
+            args: vec!["-c".into(), real.command],
+            quick: real.quick,
+            real: true,
+            threads: None,
+            setup: real.setup,
+            verify: real.verify,
+            places_library: real.places_library,
+        });
+    }
+    Ok(())
+}
+
+fn is_command(name: &str) -> bool {
+    let Some(path) = std::env::var_os("PATH") else {
+        return false;
+    };
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_line_becomes_a_workload() {
+        let workload = variant(
+            Path::new("/b/larson"),
+            "larson",
+            "larson-8t\tthreads=8 rounds=50\tquick",
+        )
+        .unwrap();
+        assert_eq!(workload.name, "larson-8t");
+        assert_eq!(workload.args, ["threads=8", "rounds=50"]);
+        assert_eq!(workload.threads, Some(8));
+        assert!(workload.quick);
+        assert!(variant(Path::new("/b/x"), "x", "only-a-name").is_err());
+        assert!(variant(Path::new("/b/x"), "x", "a\tb\tsometimes").is_err());
+    }
+
+    #[test]
+    fn the_real_programs_of_the_repository_are_well_formed() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut found = Found {
+            workloads: Vec::new(),
+            skipped: Vec::new(),
+        };
+        real_programs(&root, &mut found).unwrap();
+        assert!(found.workloads.len() + found.skipped.len() > 5);
+    }
+}
