@@ -191,8 +191,9 @@ void fh_hook_start(void) {
 }
 
 int fh_option_set(const char *key, const char *value) {
-    if (key && value && apply(key, strlen(key), value, strlen(value))) return 0;
-    if (key && !value) say_unknown_option(key, strlen(key));
+    if (!key) key = "";
+    if (!value) value = "";
+    if (apply(key, strlen(key), value, strlen(value))) return 0;
     errno = EINVAL;
     return -1;
 }
