@@ -9,7 +9,7 @@
 
 static const struct bench_variant variants[] = {
     {"class-perf", "rounds=2", "quick"},
-    {"class-perf-long", "rounds=25", "full"},
+    {"class-perf-long", "rounds=8", "full"},
 };
 
 struct item {

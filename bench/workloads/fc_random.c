@@ -15,13 +15,13 @@ static const struct bench_variant variants[] = {
     {"fc-single-128", "mode=single threads=1 min=128 max=128", "full"},
     {"fc-ring-2", "mode=ring threads=2 min=60 max=60", "full"},
     {"fc-ring-4", "mode=ring threads=4 min=60 max=60", "full"},
-    {"fc-ring-10", "mode=ring threads=10 min=60 max=60", "full"},
+    {"fc-ring-10", "mode=ring threads=10 rounds=10 min=60 max=60", "full"},
     {"fc-pair-2-short", "mode=pair threads=2 rounds=10 min=60 max=60", "quick"},
     {"fc-pair-2", "mode=pair threads=2 min=60 max=60", "full"},
     {"fc-pair-4", "mode=pair threads=4 rounds=30 min=60 max=60", "full"},
     {"fc-pair-10", "mode=pair threads=10 rounds=12 min=60 max=60", "full"},
     {"fc-pair-2-256", "mode=pair threads=2 rounds=30 min=1 max=256", "full"},
-    {"fc-pair-2-32k", "mode=pair threads=2 rounds=4 min=32 max=32768", "full"},
+    {"fc-pair-2-32k", "mode=pair threads=2 rounds=2 min=32 max=32768", "full"},
 };
 
 enum { SLOTS = 524288, PICKS = 262144, MAX_WORKERS = 16 };

@@ -8,11 +8,11 @@
 
 static const struct bench_variant variants[] = {
     {"replace-16-255", "live=1000000 min=16 max=255 n=4000000", "quick"},
-    {"replace-16-4000", "live=1000000 min=16 max=4000 n=2000000", "full"},
+    {"replace-16-4000", "live=500000 min=16 max=4000 n=2000000", "full"},
     {"replace-16-4000-small", "live=200000 min=16 max=4000 n=1500000", "quick"},
-    {"replace-16-255-long", "live=1000000 min=16 max=255 n=30000000", "full"},
-    {"replace-16-255-4m", "live=4000000 min=16 max=255 n=15000000", "full"},
-    {"replace-16-255-2t", "live=1000000 min=16 max=255 n=20000000 threads=2", "full"},
+    {"replace-16-255-long", "live=1000000 min=16 max=255 n=15000000", "full"},
+    {"replace-16-255-4m", "live=4000000 min=16 max=255 n=8000000", "full"},
+    {"replace-16-255-2t", "live=1000000 min=16 max=255 n=10000000 threads=2", "full"},
 };
 
 struct job {
