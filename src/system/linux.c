@@ -25,6 +25,10 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
+/* musl comes without the kernel's headers. The numbers are part of the kernel's interface. */
+#define FUTEX_CMP_REQUEUE 4
+#define FUTEX_PRIVATE     128
+
 /* ThreadSanitizer owns most of the address space and lets a program use only the part where the kernel itself puts
  * mappings. */
 #ifdef __SANITIZE_THREAD__
@@ -177,15 +181,30 @@ void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size) {
     return q == MAP_FAILED ? NULL : q;
 }
 
+/* Writes a number of this process's into the first word of a reserved place. Returns it; 0 if there is no memory. */
+static uint32_t stamp(uint32_t *place) {
+    static fh_word stamps;
+    if (mprotect(place, fh_system_page_size(), READ_WRITE) != 0) return 0;
+    *place = (uint32_t)(fh_add_relaxed(&stamps, 1) << 1 | 1);
+    return *place;
+}
+
+/* True if the stamp is there still. Reading it could fault, as nothing or something else may lie there now; so the kernel
+ * reads: a futex call that wakes nobody and moves nobody, but compares first. */
+static bool is_stamped(uint32_t *place, uint32_t mark) {
+    return syscall(SYS_futex, place, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE, 0, NULL, place, mark) >= 0;
+}
+
 /* Moving happens onto a place reserved for it, so that the result has the wanted alignment: then whole page tables
  * change hands and not single entries.
  *
- * When mremap fails it may or may not have unmapped the reservation before; if it did, another thread can have mapped
- * something there since. So the reservation is only unmapped after it has been shown to be nobody's. What remains in
- * the other case (the process is at its limit of mappings) is address space without memory. */
+ * When mremap fails it has unmapped the place before (kernels to 6.16, when memory or address space is short) or not
+ * (later ones, or too many mappings), and does not say. If it has, another thread may have mapped something there since.
+ * The stamp tells: only a place that is still ours is unmapped. It costs some 2 µs, and a move costs more. */
 bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place) {
-    if (mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED) return true;
-    if (map_exactly(place, new_size, PROT_NONE, MAP_NORESERVE) == 0) munmap(place, new_size);
+    uint32_t mark = stamp(place);
+    if (mark && mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED) return true;
+    if (!mark || is_stamped(place, mark)) munmap(place, new_size);
     return false;
 }
 
