@@ -8,7 +8,7 @@
     {.size = (bytes),                                                                                                  \
      .blocks = (n)*FH_SLOT_SIZE / (bytes),                                                                             \
      .slots = (n),                                                                                                     \
-     .mark_at = (n)*FH_SLOT_SIZE / (bytes) >= 128 ? 8 : ((n)*FH_SLOT_SIZE / (bytes) + 15) / 16,                        \
+     .mark_at = (uint8_t)((n)*FH_SLOT_SIZE / (bytes) >= 128 ? 8 : ((n)*FH_SLOT_SIZE / (bytes) + 15) / 16),                      \
      .reciprocal = ((UINT64_C(1) << 40) + (bytes)-1) / (bytes)}
 
 /* Eight classes of one doubling: base + base/8 … 2 · base. */
