@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Shows the ABA of a stack popped by a plain compare-and-swap, and that a tag ends it. Threads pop blocks, mark them as
-// theirs, and push them back. A block that is popped while it carries a mark was handed out twice.
+// Shows the ABA of a stack popped by a plain compare-and-swap, and that a tag ends it. Threads pop blocks,
+// mark them as theirs, and push them back. A block that is popped while it carries a mark was handed out
+// twice.
 //
-// The plain stack must fail before the time is over (a fraction of a second as a rule), the tagged one must not within the
-// same number of operations and more. Argument: seconds to try, 10 at most by default.
+// The plain stack must fail before the time is over (a fraction of a second as a rule), the tagged one must
+// not within the same number of operations and more. Argument: seconds to try, 10 at most by default.
 #define _GNU_SOURCE
 #include "vulcan_list.h"
 
@@ -37,8 +38,8 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// Several blocks are held at a time and pushed back in the order in which they came: that is what brings the old head
-// back onto the stack with another one below it.
+// Several blocks are held at a time and pushed back in the order in which they came: that is what brings the
+// old head back onto the stack with another one below it.
 static void *hammer(void *argument) {
     uint32_t me = (uint32_t)(uintptr_t)argument + 1;
     struct block *held[HELD];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The ancestors: baselines, not products. Each is the design of an older allocator, written anew and small from its
-// description, so that it can run in the same harness as the allocators of today and the way from 2004 can be drawn.
-// What is not described of an original is chosen as plainly as possible.
+// The ancestors: baselines, not products. Each is the design of an older allocator, written anew and small
+// from its description, so that it can run in the same harness as the allocators of today and the way from
+// 2004 can be drawn. What is not described of an original is chosen as plainly as possible.
 //
-// An ancestor is two functions, take and give. The shim makes the malloc family of them: it keeps a header of 16 bytes
-// before each block, because these designs are told the size on release, and it serves what is larger than the limit.
+// An ancestor is two functions, take and give. The shim makes the malloc family of them: it keeps a header of
+// 16 bytes before each block, because these designs are told the size on release, and it serves what is
+// larger than the limit.
 //
 //     malloc, free, ...  →  shim.c  →  ancestor_take / ancestor_give  →  window.c  →  the system
 #ifndef FREEHOLD_ANCESTOR_H
@@ -36,8 +37,9 @@ void ancestor_fork(enum fork_moment moment);
 
 // ---------------------------------------------------------------------------------------------------- window.c
 
-// All small memory lies in one reserved window, so that a block has a number of 32 bits and a chunk one of 17: that leaves
-// room for a tag beside it in one word. The window also bounds baselines whose memory grows without limit.
+// All small memory lies in one reserved window, so that a block has a number of 32 bits and a chunk one of
+// 17: that leaves room for a tag beside it in one word. The window also bounds baselines whose memory grows
+// without limit.
 enum { WINDOW_CHUNKS = 131072 };
 extern char *window_base;
 
@@ -65,7 +67,7 @@ static inline unsigned class_of(size_t size) {
 
 static inline size_t class_size(unsigned class) {
     if (class <= 64) {
-        return (size_t)class << 4;
+        return (size_t) class << 4;
     }
     unsigned shift = (class - 65) / 4 + 8;
     return (size_t)((class - 65) % 4 + 5) << shift;

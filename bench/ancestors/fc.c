@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Baseline: an fc_malloc-like allocator (2013), written from its description. Threads never wait for one another: what a
-// thread frees goes, in batches of 16, into a ring of its own, which a collector thread reads; the collector gives batches
-// back through a ring for each thread and class, to whoever asked for that class. Rings have one writer and one reader.
-// Fresh memory comes in chunks of 4 MiB; what is larger than 32 KiB is mapped directly.
+// Baseline: an fc_malloc-like allocator (2013), written from its description. Threads never wait for one
+// another: what a thread frees goes, in batches of 16, into a ring of its own, which a collector thread
+// reads; the collector gives batches back through a ring for each thread and class, to whoever asked for that
+// class. Rings have one writer and one reader. Fresh memory comes in chunks of 4 MiB; what is larger than 32
+// KiB is mapped directly.
 //
-// As in the original the collector never sleeps: it yields when it has nothing to do, and so burns what is left of a
-// processor. A thread that finds its ring empty does not wait for the collector either; it cuts fresh memory.
+// As in the original the collector never sleeps: it yields when it has nothing to do, and so burns what is
+// left of a processor. A thread that finds its ring empty does not wait for the collector either; it cuts
+// fresh memory.
 //
 //     thread: local list → (16) → garbage ring ─→ collector: store by class ─→ refill ring of a class → local list
 #define _GNU_SOURCE
@@ -14,7 +16,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 
 const char ancestor_name[] = "fc-like";
@@ -59,7 +60,7 @@ static __thread struct thread *self __attribute__((tls_model("initial-exec")));
 static __thread bool ended __attribute__((tls_model("initial-exec")));
 static struct cell *store[FC_CLASSES]; // the collector's alone
 static pthread_key_t key;
-static _Atomic(bool) running, may_start;
+static _Atomic(bool) running, key_made;
 
 // ---------------------------------------------------------------------------------------------------- collector
 
@@ -79,9 +80,10 @@ static bool collect(struct thread *thread) {
 
 static bool refill(struct thread *thread) {
     bool worked = false;
-    for (uint32_t class = 0; class < FC_CLASSES; class++) {
+    for (uint32_t class = 0; class < FC_CLASSES; class ++) {
         uint64_t bit = UINT64_C(1) << (class % 64);
-        if (store[class] == NULL || (atomic_load_explicit(&thread->wanted[class / 64], memory_order_relaxed) & bit) == 0) {
+        if (store[class] == NULL ||
+            (atomic_load_explicit(&thread->wanted[class / 64], memory_order_relaxed) & bit) == 0) {
             continue;
         }
         struct refill_ring *ring = &thread->refills[class];
@@ -117,19 +119,6 @@ static void *collector(void *unused) {
     return NULL;
 }
 
-// Started with the first garbage, not at load time: a process that frees little has no second thread. pthread_create
-// allocates, but finds the state of its thread in order, as this is called last.
-static void start_collector(void) {
-    bool expected = false;
-    if (!atomic_load(&may_start) || !atomic_compare_exchange_strong(&running, &expected, true)) {
-        return;
-    }
-    pthread_t handle;
-    if (pthread_create(&handle, NULL, collector, NULL) == 0) {
-        pthread_detach(handle);
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------- threads
 
 // A record of a thread that ended is used again, with all that is in it; records are never freed.
@@ -146,8 +135,8 @@ static struct thread *adopt(void) {
     if (number >= MAX_THREADS) {
         ancestor_die("more than 4,096 threads at once");
     }
-    struct thread *thread = (struct thread *)mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE,
-                                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct thread *thread =
+        (struct thread *)mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (thread == MAP_FAILED) {
         ancestor_die("no memory for a thread's record");
     }
@@ -169,7 +158,7 @@ static void leave(void *unused) {
 static struct thread *my_thread(void) {
     if (__builtin_expect(self == NULL, 0)) {
         self = adopt();
-        if (atomic_load(&may_start) && !ended) {
+        if (atomic_load(&key_made) && !ended) {
             pthread_setspecific(key, self);
         }
     }
@@ -229,11 +218,12 @@ void *ancestor_take(size_t size) {
     return cell;
 }
 
-// Cuts the 16 newest cells off the local list and sends them. A full ring means that the collector is behind; then the
-// cells stay here and are sent later.
+// Cuts the 16 newest cells off the local list and sends them. A full ring means that the collector is behind;
+// then the cells stay here and are sent later.
 static void send_batch(struct thread *thread, uint32_t class) {
     uint32_t written = atomic_load_explicit(&thread->garbage_written, memory_order_relaxed);
-    if (written - atomic_load_explicit(&thread->garbage_taken, memory_order_acquire) == GARBAGE) {
+    if (!atomic_load_explicit(&running, memory_order_relaxed) ||
+        written - atomic_load_explicit(&thread->garbage_taken, memory_order_acquire) == GARBAGE) {
         return;
     }
     struct local *local = &thread->locals[class];
@@ -258,9 +248,6 @@ void ancestor_give(void *block, size_t size) {
     local->cells = cell;
     if (++local->count >= LOCAL_MAX) {
         send_batch(thread, class);
-        if (__builtin_expect(!atomic_load_explicit(&running, memory_order_relaxed), 0)) {
-            start_collector();
-        }
     }
     settle();
 }
@@ -270,16 +257,23 @@ size_t ancestor_room(const void *address) {
     return 0;
 }
 
-// The child has no collector. Nobody knows where it stopped, so its store is given up: a leak in the child, no more.
+// The child has no collector, and its threads live on what they free themselves. Nobody knows where the
+// collector stopped, so what it had is given up: a leak in the child, no more.
 void ancestor_fork(enum fork_moment moment) {
-    if (moment == AFTER_FORK_CHILD && atomic_load(&running)) {
-        memset(store, 0, sizeof store);
+    if (moment == AFTER_FORK_CHILD) {
         atomic_store(&running, false);
     }
 }
 
-__attribute__((constructor)) static void allow_collector(void) {
+// The collector is there from the start. Starting it with the first garbage would mean to create a thread
+// inside of free, which the thread library itself calls while it holds its locks.
+__attribute__((constructor)) static void start_collector(void) {
+    pthread_t handle;
     if (pthread_key_create(&key, leave) == 0) {
-        atomic_store(&may_start, true);
+        atomic_store(&key_made, true);
+    }
+    if (pthread_create(&handle, NULL, collector, NULL) == 0) {
+        pthread_detach(handle);
+        atomic_store(&running, true);
     }
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Baselines: MoarVM's fixed size allocator. 2014: one list for each 8-byte bin up to 768 bytes; a push is a
-// compare-and-swap, a pop the same under a spin lock for poppers, since two poppers at once had an ABA bug. 2017: a list of
-// each thread before it, of at most 1,024 cells; what exceeds goes to the common list, and so does all of it when the
-// thread ends ("donation"). Larger blocks are the system allocator's business, as they were then.
+// compare-and-swap, a pop the same under a spin lock for poppers, since two poppers at once had an ABA bug.
+// 2017: a list of each thread before it, of at most 1,024 cells; what exceeds goes to the common list, and so
+// does all of it when the thread ends ("donation"). Larger blocks are the system allocator's business, as
+// they were then.
 //
-// The original is told the size on release and keeps no header; as a drop-in it needs the shim's, and cells are rounded
-// to 16 bytes, because malloc promises that alignment. The safepoint part of the original has no place in malloc.
+// The original is told the size on release and keeps no header; as a drop-in it needs the shim's, and cells
+// are rounded to 16 bytes, because malloc promises that alignment. The safepoint part of the original has no
+// place in malloc.
 #define _GNU_SOURCE
 #include "ancestor.h"
 
@@ -66,12 +68,13 @@ static void push(struct bin *bin, struct cell *cell) {
     struct cell *head = atomic_load_explicit(&bin->free, memory_order_relaxed);
     do {
         atomic_store_explicit(&cell->next, head, memory_order_relaxed);
-    } while (!atomic_compare_exchange_weak_explicit(&bin->free, &head, cell, memory_order_release,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&bin->free, &head, cell, memory_order_release, memory_order_relaxed));
 }
 
-// Only one thread pops at a time, so the head cannot leave and come back between the look and the swap; pushes may come in
-// between and make it fail. Waiters give their processor away after a while, or a popper that was put off would never go on.
+// Only one thread pops at a time, so the head cannot leave and come back between the look and the swap;
+// pushes may come in between and make it fail. Waiters give their processor away after a while, or a popper
+// that was put off would never go on.
 static struct cell *pop(struct bin *bin) {
     for (int spin = 0; atomic_flag_test_and_set_explicit(&bin->popping, memory_order_acquire); spin++) {
         if (spin > 100) {
@@ -81,7 +84,8 @@ static struct cell *pop(struct bin *bin) {
     struct cell *head = atomic_load_explicit(&bin->free, memory_order_acquire);
     while (head != NULL) {
         struct cell *next = atomic_load_explicit(&head->next, memory_order_relaxed);
-        if (atomic_compare_exchange_weak_explicit(&bin->free, &head, next, memory_order_acquire, memory_order_acquire)) {
+        if (atomic_compare_exchange_weak_explicit(&bin->free, &head, next, memory_order_acquire,
+                                                  memory_order_acquire)) {
             break;
         }
     }
@@ -117,7 +121,8 @@ static void donate(void *unused) {
     }
 }
 
-// Whether the thread's own lists may be used. pthread_setspecific may allocate, which is why there is a state in between.
+// Whether the thread's own lists may be used. pthread_setspecific may allocate, which is why there is a state
+// in between.
 static bool lists_usable(void) {
     if (__builtin_expect(self.state == ACTIVE, 1)) {
         return true;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Baseline: OctAlloc (denis bider, 2007), written from its description: no locks at all, 53 size classes up to 32,752 bytes
-// in chunks of 64 KiB, each chunk with a lock-free list whose head carries a tag, a set of chunks for each processor from
-// which its threads allocate, and chunks that become empty go back to the system at once. Larger blocks are mappings.
+// Baseline: OctAlloc (denis bider, 2007), written from its description: no locks at all, 53 size classes up
+// to 32,752 bytes in chunks of 64 KiB, each chunk with a lock-free list whose head carries a tag, a set of
+// chunks for each processor from which its threads allocate, and chunks that become empty go back to the
+// system at once. Larger blocks are mappings.
 //
 // A block needs no header: its chunk is found by rounding the address down, the class stands in the chunk.
 //
 //     chunk: | word 8 | class 4 | pad | block | block | ... |
 //     word:  tag 24 | unlisted 1 | free blocks 13 | first free block 13 | never used yet 13
 //
-// A chunk is in the hands of an allocating thread, or it lies in a set, or it is full and unlisted. Frees may come in all
-// three cases. Whoever frees a block of an unlisted chunk clears the bit and puts the chunk into a set.
+// A chunk is in the hands of an allocating thread, or it lies in a set, or it is full and unlisted. Frees may
+// come in all three cases. Whoever frees a block of an unlisted chunk clears the bit and puts the chunk into
+// a set.
 #define _GNU_SOURCE
 #include "ancestor.h"
 
@@ -45,15 +47,15 @@ static uint16_t sizes[OCT_CLASSES];
 static uint8_t class_by_unit[32752 / 16 + 1];
 static _Atomic(bool) ready;
 
-// 16-byte steps to 256, then falling numbers of blocks a chunk, down to two of 32,752. Computed by whoever comes first;
-// several may do it at once, and they all write the same.
+// 16-byte steps to 256, then falling numbers of blocks a chunk, down to two of 32,752. Computed by whoever
+// comes first; several may do it at once, and they all write the same.
 static void prepare(void) {
     unsigned class = 0;
-    for (; class < 16; class++) {
+    for (; class < 16; class ++) {
         sizes[class] = (uint16_t)((class + 1) * 16);
     }
     double count = (CHUNK - CHUNK_HEAD) / 256.0;
-    for (; class < OCT_CLASSES; class++) {
+    for (; class < OCT_CLASSES; class ++) {
         // The 37th root of 255.9 / 2: 37 equal ratios from there to two blocks.
         count /= 1.14013;
         unsigned whole = class == OCT_CLASSES - 1 ? 2 : (unsigned)(count + 0.5);
@@ -116,7 +118,8 @@ static bool all_free(struct chunk *chunk) {
     return unpack(atomic_load(&chunk->word)).free == capacity(chunk->class);
 }
 
-// The chunk is in our hands: nobody else allocates from it. If all its blocks are free, nobody can free one either.
+// The chunk is in our hands: nobody else allocates from it. If all its blocks are free, nobody can free one
+// either.
 static void put_away(struct set *set, struct chunk *chunk) {
     struct chunk *none = NULL;
     if (!atomic_compare_exchange_strong(&set->at_hand, &none, chunk)) {
@@ -134,7 +137,8 @@ static struct chunk *new_chunk(unsigned class) {
     return chunk;
 }
 
-// Takes all stacked chunks at once, lets the empty ones go, and puts the others back. Done when a good part must be empty.
+// Takes all stacked chunks at once, lets the empty ones go, and puts the others back. Done when a good part
+// must be empty.
 static void weed(struct set *set) {
     uint64_t old = atomic_load(&set->partial);
     while (!atomic_compare_exchange_weak(&set->partial, &old, ((old >> 32) + 1) << 32)) {
@@ -163,8 +167,8 @@ void *ancestor_take(size_t size) {
     if (chunk == NULL) {
         return NULL;
     }
-    // A chunk that is listed or in hand has a free block: it was unlisted when the last one went. So this cannot fail but
-    // by a free that came in between.
+    // A chunk that is listed or in hand has a free block: it was unlisted when the last one went. So this
+    // cannot fail but by a free that came in between.
     uint64_t old = atomic_load(&chunk->word);
     struct word now;
     uint32_t block;
@@ -214,8 +218,9 @@ void ancestor_give(void *address, size_t size) {
     if (now.free != capacity(class)) {
         return;
     }
-    // From here on the chunk may be gone already, through somebody else; only its address is compared. The chunk at hand
-    // stays even when it is empty, or a program that makes and drops one block would map and unmap at each step.
+    // From here on the chunk may be gone already, through somebody else; only its address is compared. The
+    // chunk at hand stays even when it is empty, or a program that makes and drops one block would map and
+    // unmap at each step.
     if (atomic_load(&set->at_hand) != chunk && atomic_fetch_add(&set->empties, 1) >= 16) {
         weed(set);
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The malloc family over an ancestor's two functions. Before each block lies a header with its size and how it came:
+// The malloc family over an ancestor's two functions. Before each block lies a header with its size and how
+// it came:
 //
 //     | size 8 | kind 4 | back 4 | payload ...        back: bytes from the payload to the start of the memory
 //
-// A headless ancestor has none of that for its own blocks: an address in the window is asked about, any other has a header.
+// A headless ancestor has none of that for its own blocks: an address in the window is asked about, any other
+// has a header.
 #define _GNU_SOURCE
 #include "ancestor.h"
 
@@ -26,8 +28,10 @@ struct head {
 
 _Static_assert(sizeof(struct head) == HEAD, "the header keeps the alignment of 16");
 
-// glibc's own allocator under its internal names: MoarVM sent what did not fit its bins to the system's malloc.
+// glibc's own allocator under its internal names: MoarVM sent what did not fit its bins to the system's
+// malloc.
 extern void *__libc_malloc(size_t size) __attribute__((weak));
+extern void *__libc_realloc(void *block, size_t size) __attribute__((weak));
 extern void __libc_free(void *block) __attribute__((weak));
 
 static struct head *head_of(const void *block) {
@@ -83,7 +87,8 @@ static void *allocate(size_t size, size_t alignment) {
         return NULL;
     }
     char *block = (char *)(((uintptr_t)raw + HEAD + alignment - 1) & ~(uintptr_t)(alignment - 1));
-    // What aligning left over behind the block counts as part of it, so that size and back add up to what was taken.
+    // What aligning left over behind the block counts as part of it, so that size and back add up to what was
+    // taken.
     size_t back = (size_t)(block - raw);
     *(struct head *)(block - HEAD) = (struct head){total - back, kind, (uint32_t)back};
     return block;
@@ -141,15 +146,23 @@ PUBLIC void *calloc(size_t count, size_t size) {
     return block;
 }
 
-// A mapping grows and shrinks where it is, if it was not aligned on purpose.
-static void *resize_mapping(struct head *head, void *block, size_t size) {
-    char *raw = (char *)block - head->back;
-    char *moved = (char *)mremap(raw, map_length(total_of(head)), map_length(size + HEAD), MREMAP_MAYMOVE);
-    if (moved == MAP_FAILED) {
+// Whoever provides a large block also resizes it, if it was not aligned on purpose. NULL when that cannot be done.
+static void *resize_large(struct head *head, size_t size) {
+    if (head->kind == SMALL || head->back != HEAD || size + HEAD <= ancestor_limit || size > PTRDIFF_MAX / 2) {
         return NULL;
     }
-    ((struct head *)moved)->size = size;
-    return moved + HEAD;
+    struct head *moved;
+    if (head->kind == LIBC) {
+        moved = (struct head *)__libc_realloc(head, size + HEAD);
+    } else {
+        void *raw = mremap(head, map_length(total_of(head)), map_length(size + HEAD), MREMAP_MAYMOVE);
+        moved = raw == MAP_FAILED ? NULL : (struct head *)raw;
+    }
+    if (moved == NULL) {
+        return NULL;
+    }
+    moved->size = size;
+    return moved + 1;
 }
 
 PUBLIC void *realloc(void *block, size_t size) {
@@ -162,12 +175,9 @@ PUBLIC void *realloc(void *block, size_t size) {
     }
     size_t old = malloc_usable_size(block);
     if (!is_headless(block)) {
-        struct head *head = head_of(block);
-        if (head->kind == MAPPED && head->back == HEAD && size + HEAD > ancestor_limit && size < PTRDIFF_MAX / 2) {
-            void *moved = resize_mapping(head, block, size);
-            if (moved != NULL) {
-                return moved;
-            }
+        void *moved = resize_large(head_of(block), size);
+        if (moved != NULL) {
+            return moved;
         }
     } else if (size <= old && size >= old / 2) {
         return block;

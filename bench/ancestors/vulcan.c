@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Baseline: Vulcan's memory manager (Jim Starkey, 2004). Small blocks of up to 1 KiB live on one free list a size; in the
-// first form under the mutex of everything, in the second by compare-and-swap so that "nobody ever blocks" on a list that
-// has something. Larger blocks are taken best fit from hunks of 64 KiB, and neighbours are recombined on release.
+// Baseline: Vulcan's memory manager (Jim Starkey, 2004). Small blocks of up to 1 KiB live on one free list a
+// size; in the first form under the mutex of everything, in the second by compare-and-swap so that "nobody
+// ever blocks" on a list that has something. Larger blocks are taken best fit from hunks of 64 KiB, and
+// neighbours are recombined on release.
 //
-// VULCAN_LIST chooses the list; the plain compare-and-swap is kept to show that it breaks with several threads.
+// VULCAN_LIST chooses the list; the plain compare-and-swap is kept to show that it breaks with several
+// threads.
 #define _GNU_SOURCE
 #include "vulcan_list.h"
 
@@ -21,7 +23,8 @@ static const enum list_kind list_kind = (enum list_kind)VULCAN_LIST;
 
 enum { SMALL_LIMIT = 1024, SMALL_LISTS = SMALL_LIMIT / 16 + 1 };
 
-// A block of a hunk. Its neighbours are found by sizes: prior is that of the one before, 0 for the first of a hunk.
+// A block of a hunk. Its neighbours are found by sizes: prior is that of the one before, 0 for the first of a
+// hunk.
 //
 //     hunk: | big | payload | big | payload | ... | end mark, size 0, in use |
 struct big {
@@ -31,7 +34,8 @@ struct big {
     uint32_t unused;
 };
 
-// A free block is on a list sorted by size, one entry for each size that exists; equal ones hang on it as twins.
+// A free block is on a list sorted by size, one entry for each size that exists; equal ones hang on it as
+// twins.
 struct free_big {
     struct big big;
     struct free_big *smaller, *larger;
@@ -47,7 +51,7 @@ const bool ancestor_uses_libc = false;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static list_head small_lists[SMALL_LISTS];
 static char *small_at, *small_end; // the hunk that new small blocks are cut from
-static struct free_big *spare; // one empty hunk is kept, so that a single block does not map and unmap at each step
+static struct free_big *spare;     // one empty hunk is kept, so that a single block does not map and unmap at each step
 static struct free_big junk = {.smaller = &junk, .larger = &junk};
 
 static struct big *after(struct big *block) {
@@ -109,7 +113,8 @@ static struct free_big *new_hunk(void) {
     return block;
 }
 
-// Best fit: the first of the sorted list that is large enough; a twin of it by preference, as that moves no list.
+// Best fit: the first of the sorted list that is large enough; a twin of it by preference, as that moves no
+// list.
 static void *big_take(size_t size) {
     uint32_t need = (uint32_t)((size + sizeof(struct big) + 15) & ~(size_t)15);
     need = need < sizeof(struct free_big) ? (uint32_t)sizeof(struct free_big) : need;

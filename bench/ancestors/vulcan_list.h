@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A free list as a linked stack, in the three forms of Vulcan's history: under a mutex of the caller, by compare-and-swap on
-// a plain pointer, and by compare-and-swap on a pointer with a tag that counts the changes.
+// A free list as a linked stack, in the three forms of Vulcan's history: under a mutex of the caller, by
+// compare-and-swap on a plain pointer, and by compare-and-swap on a pointer with a tag that counts the
+// changes.
 //
-// The plain form is wrong. Between a popper's look at "next" and its compare-and-swap, others may pop that block and the
-// next one, and push the first again: the head is the same as before, the swap succeeds, and a block in use is on the list
-// ("ABA"). The tag makes that swap fail. aba_test.c shows both.
+// The plain form is wrong. Between a popper's look at "next" and its compare-and-swap, others may pop that
+// block and the next one, and push the first again: the head is the same as before, the swap succeeds, and a
+// block in use is on the list ("ABA"). The tag makes that swap fail. aba_test.c shows both.
 #ifndef FREEHOLD_VULCAN_LIST_H
 #define FREEHOLD_VULCAN_LIST_H
 
@@ -14,7 +15,8 @@
 
 enum list_kind { LIST_MUTEX, LIST_CAS_PLAIN, LIST_CAS_TAGGED };
 
-// Plain: the address. Tagged: tag << 32 | block number + 1, blocks being counted in units of 16 bytes in the window.
+// Plain: the address. Tagged: tag << 32 | block number + 1, blocks being counted in units of 16 bytes in the
+// window.
 typedef _Atomic(uint64_t) list_head;
 
 static inline uint64_t list_name(void *block, bool tagged) {
@@ -29,8 +31,8 @@ static inline void *list_block(uint64_t head, bool tagged) {
     return number == 0 ? NULL : window_base + ((size_t)number - 1) * 16;
 }
 
-// The link lies in the first word of a free block. It is read while its block may already be somebody else's, which is
-// harmless as long as the value is then thrown away: that is what the tag is for.
+// The link lies in the first word of a free block. It is read while its block may already be somebody else's,
+// which is harmless as long as the value is then thrown away: that is what the tag is for.
 static inline void list_push(list_head *head, void *block, enum list_kind kind) {
     bool tagged = kind == LIST_CAS_TAGGED;
     uint64_t name = list_name(block, tagged), old = atomic_load_explicit(head, memory_order_relaxed), next;

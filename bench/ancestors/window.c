@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The window of the ancestors: 8 GiB of reserved addresses in chunks of 64 KiB. New chunks come from a counter; returned
-// ones wait on a stack whose links lie in an array beside the window, so that a chunk without pages stays without.
+// The window of the ancestors: 8 GiB of reserved addresses in chunks of 64 KiB. New chunks come from a
+// counter; returned ones wait on a stack whose links lie in an array beside the window, so that a chunk
+// without pages stays without.
 #define _GNU_SOURCE
 #include "ancestor.h"
 
@@ -25,15 +26,16 @@ _Noreturn void ancestor_die(const char *message) {
     abort();
 }
 
-// The first to come reserves; whoever loses the race gives its reservation back. This may be called before any
-// constructor has run, hence no once-guard of a library.
+// The first to come reserves; whoever loses the race gives its reservation back. This may be called before
+// any constructor has run, hence no once-guard of a library.
 static char *window(void) {
     char *base = atomic_load_explicit(&reserved, memory_order_acquire);
     if (__builtin_expect(base != NULL, 1)) {
         return base;
     }
     size_t bytes = (size_t)WINDOW_CHUNKS * CHUNK;
-    char *raw = (char *)mmap(NULL, bytes + CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *raw =
+        (char *)mmap(NULL, bytes + CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) {
         ancestor_die("cannot reserve its window of 8 GiB; this baseline does not run under such a limit");
     }

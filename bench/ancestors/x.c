@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Baselines: the X allocator (2013), which is free lists by size under one mutex, and pooled X, which is 16 such heaps,
-// chosen by the number of the calling thread. X_HEAPS says which.
+// Baselines: the X allocator (2013), which is free lists by size under one mutex, and pooled X, which is 16
+// such heaps, chosen by the number of the calling thread. X_HEAPS says which.
 //
-// Pooled X frees into the heap of the thread that frees. A consumer's heap therefore collects what a producer makes, and
-// the producer's heap never sees it again: in `handover` and `retire` its memory grows with time, which is the point.
+// Pooled X frees into the heap of the thread that frees. A consumer's heap therefore collects what a producer
+// makes, and the producer's heap never sees it again: in `handover` and `retire` its memory grows with time,
+// which is the point.
 #define _GNU_SOURCE
 #include "ancestor.h"
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What every workload shares: clocks, random numbers, a start line for threads, stamps on blocks, and memory figures.
+// What every workload shares: clocks, random numbers, a start line for threads, stamps on blocks, and memory
+// figures.
 //
-// A workload is one program that knows nothing of the allocator it runs on; the allocator comes in by LD_PRELOAD.
+// A workload is one program that knows nothing of the allocator it runs on; the allocator comes in by
+// LD_PRELOAD.
 //
 //     int main(int argc, char **argv) {
 //         BENCH_START(argc, argv, variants);     // answers --list, keeps the key=value arguments
@@ -12,8 +14,8 @@
 //         return bench_finish(checksum);
 //     }
 //
-// The figures are lines "key value" on standard output, "ok" being the last. They are collected in a static buffer and
-// leave by write(2): stdio would allocate its buffer with the allocator that is being measured.
+// The figures are lines "key value" on standard output, "ok" being the last. They are collected in a static
+// buffer and leave by write(2): stdio would allocate its buffer with the allocator that is being measured.
 #ifndef FREEHOLD_BENCH_H
 #define FREEHOLD_BENCH_H
 
@@ -54,7 +56,8 @@ static size_t bench_text_used;
 static int bench_argc;
 static char **bench_argv;
 
-// Appends to the output. What does not fit is a mistake of the workload, and silently cut figures would be worse than none.
+// Appends to the output. What does not fit is a mistake of the workload, and silently cut figures would be
+// worse than none.
 __attribute__((format(printf, 1, 2), unused)) static void bench_print(const char *format, ...) {
     va_list list;
     va_start(list, format);
@@ -81,7 +84,8 @@ __attribute__((unused)) static void bench_flush(void) {
     bench_text_used = 0;
 }
 
-// A failed check ends the process at once, with a non-zero exit code: a wrong run must never look like a fast one.
+// A failed check ends the process at once, with a non-zero exit code: a wrong run must never look like a fast
+// one.
 __attribute__((format(printf, 1, 2), noreturn, cold, unused)) static void bench_fail(const char *format, ...) {
     char line[256];
     va_list list;
@@ -151,8 +155,8 @@ __attribute__((unused)) static uint64_t bench_arg(const char *key, uint64_t fall
 
 // ---------------------------------------------------------------------------------------------------- clocks
 
-// The measured section: wall clock, and the user and system time of the whole process. A workload with phases of its own
-// may stop and start the clock again; the parts add up.
+// The measured section: wall clock, and the user and system time of the whole process. A workload with phases
+// of its own may stop and start the clock again; the parts add up.
 static struct {
     double wall, user, system;
     double wall_at, user_at, system_at;
@@ -222,7 +226,8 @@ static inline uint64_t bench_random(struct bench_rng *rng) {
     return x;
 }
 
-// A number below limit, by multiplication of the upper half: no division in the measured loop. limit fits in 32 bits.
+// A number below limit, by multiplication of the upper half: no division in the measured loop. limit fits in
+// 32 bits.
 static inline uint32_t bench_below(struct bench_rng *rng, uint32_t limit) {
     return (uint32_t)(((bench_random(rng) >> 32) * (uint64_t)limit) >> 32);
 }
@@ -233,8 +238,8 @@ static inline uint32_t bench_between(struct bench_rng *rng, uint32_t low, uint32
 
 // ---------------------------------------------------------------------------------------------------- blocks
 
-// Each block is written in its first and last byte, with a stamp that the freer can work out again, and read before it is
-// freed. Volatile keeps the compiler from dropping a pair of malloc and free as without effect.
+// Each block is written in its first and last byte, with a stamp that the freer can work out again, and read
+// before it is freed. Volatile keeps the compiler from dropping a pair of malloc and free as without effect.
 static inline void bench_stamp(void *block, size_t size, uint8_t stamp) {
     volatile uint8_t *bytes = (volatile uint8_t *)block;
     bytes[size - 1] = (uint8_t)(stamp ^ 0xa5);
@@ -272,8 +277,8 @@ static inline uint64_t bench_give(void *block, size_t size, uint8_t stamp) {
     return seen;
 }
 
-// A block and its size in one word, so that a table of a million of them costs 8 MB and one cache miss a look. User
-// addresses have 47 or 48 bits; sizes up to 65,535 fit above them.
+// A block and its size in one word, so that a table of a million of them costs 8 MB and one cache miss a
+// look. User addresses have 47 or 48 bits; sizes up to 65,535 fit above them.
 typedef uint64_t bench_slot;
 
 static inline bench_slot bench_pack(void *block, size_t size) {
@@ -301,7 +306,8 @@ static inline uint64_t bench_give_slot(bench_slot slot, uint8_t stamp) {
 static uint64_t bench_own_bytes;
 static uint64_t bench_live_peak;
 
-// Memory of the workload itself: mapped and touched before the clock starts, and reported, so that it can be subtracted.
+// Memory of the workload itself: mapped and touched before the clock starts, and reported, so that it can be
+// subtracted.
 __attribute__((unused)) static void *bench_map(size_t bytes) {
     bytes = (bytes + 4095) & ~(size_t)4095;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -319,7 +325,8 @@ __attribute__((unused)) static void bench_live(uint64_t bytes) {
     }
 }
 
-// Reads one of the files of /proc/self into the caller's buffer; the descriptor is closed again, as a workload may fork.
+// Reads one of the files of /proc/self into the caller's buffer; the descriptor is closed again, as a
+// workload may fork.
 __attribute__((unused)) static size_t bench_read_proc(const char *path, char *buffer, size_t room) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
@@ -334,7 +341,8 @@ __attribute__((unused)) static size_t bench_read_proc(const char *path, char *bu
     return used;
 }
 
-// Resident bytes from statm: cheap enough to be called every few milliseconds, off by some pages for each processor.
+// Resident bytes from statm: cheap enough to be called every few milliseconds, off by some pages for each
+// processor.
 __attribute__((unused)) static uint64_t bench_rss(void) {
     char text[128];
     if (bench_read_proc("/proc/self/statm", text, sizeof text) == 0) {
@@ -360,7 +368,8 @@ __attribute__((unused)) static void bench_moment(const char *name) {
     bench_print("private_dirty@%s %" PRIu64 "\n", name, bench_rollup_field(text, "\nPrivate_Dirty:"));
 }
 
-// RSS over time. One series for a program; the array is static, as it must not come from the measured allocator.
+// RSS over time. One series for a program; the array is static, as it must not come from the measured
+// allocator.
 static struct {
     double time[2048];
     uint64_t bytes[2048];
@@ -391,8 +400,9 @@ __attribute__((unused)) static void bench_series_print(const char *name) {
     bench_print("\n");
 }
 
-// Asks whatever allocator is in the process to give back what it can. Each peer has its own name for that; only the one
-// that is loaded resolves, and glibc's malloc_trim is there in any case. Asking only through malloc_trim would be unfair.
+// Asks whatever allocator is in the process to give back what it can. Each peer has its own name for that;
+// only the one that is loaded resolves, and glibc's malloc_trim is there in any case. Asking only through
+// malloc_trim would be unfair.
 extern void mi_collect(bool force) __attribute__((weak));
 extern int mallctl(const char *name, void *old, size_t *old_size, void *value, size_t size) __attribute__((weak));
 extern void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
@@ -413,10 +423,10 @@ __attribute__((unused)) static void bench_trim(void) {
 
 // ---------------------------------------------------------------------------------------------------- threads
 
-// What a team of threads does. Each thread prepares, and reports ready; the main thread takes the clock, and all work; they
-// meet again before any of them cleans up and exits. So neither birth nor death of a thread, nor what it prepares and
-// cleans up, is in the measured section. Only work is a must. "during" is called by the main thread while the others work,
-// for taking samples, and has to end by itself.
+// What a team of threads does. Each thread prepares, and reports ready; the main thread takes the clock, and
+// all work; they meet again before any of them cleans up and exits. So neither birth nor death of a thread,
+// nor what it prepares and cleans up, is in the measured section. Only work is a must. "during" is called by
+// the main thread while the others work, for taking samples, and has to end by itself.
 struct bench_plan {
     void (*prepare)(void *context, unsigned index);
     void (*work)(void *context, unsigned index);
@@ -454,8 +464,8 @@ __attribute__((unused)) static void *bench_member_run(void *argument) {
     return NULL;
 }
 
-// With one thread the main thread does the work: a program with a single thread is what most programs are, and some
-// allocators are faster in one.
+// With one thread the main thread does the work: a program with a single thread is what most programs are,
+// and some allocators are faster in one.
 __attribute__((unused)) static void bench_team_alone(const struct bench_plan *plan, uint64_t ops) {
     if (plan->prepare != NULL) {
         plan->prepare(plan->context, 0);
@@ -509,7 +519,8 @@ __attribute__((unused)) static void bench_team_run(unsigned count, const struct 
     }
 }
 
-// Sums what each thread counted for itself: one cache line each, so that counting does not slow the others down.
+// Sums what each thread counted for itself: one cache line each, so that counting does not slow the others
+// down.
 struct bench_tally {
     uint64_t sum, live, ops, extra;
 } __attribute__((aligned(BENCH_LINE)));
@@ -534,9 +545,10 @@ __attribute__((unused)) static uint64_t bench_tally_live(unsigned count) {
 
 // ---------------------------------------------------------------------------------------------------- end
 
-// Prints the figures. ns_per_op is processor time, of all threads, for an operation: unlike wall time it is comparable
-// between machines with a different load, and unlike cpu_s it is comparable for workloads that run for a fixed time.
-// With BENCH_AFTER set, a second of sleep and a request to trim follow, as the rules ask for.
+// Prints the figures. ns_per_op is processor time, of all threads, for an operation: unlike wall time it is
+// comparable between machines with a different load, and unlike cpu_s it is comparable for workloads that run
+// for a fixed time. With BENCH_AFTER set, a second of sleep and a request to trim follow, as the rules ask
+// for.
 __attribute__((unused)) static int bench_finish(uint64_t check) {
     bench_moment("freed");
     if (getenv("BENCH_AFTER") != NULL) {

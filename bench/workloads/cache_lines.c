@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// False sharing (Berger and others, "Hoard", 2000; written from the description). cache-thrash: each thread allocates a tiny
-// block, writes it very often, and frees it; an allocator that puts blocks of two threads into one cache line makes them
-// fight ("active"). cache-scratch: the main thread allocates the first blocks, neighbours in memory, and hands one to each
-// thread, which frees it and goes on as before; reusing it brings the sharing back ("passive").
+// False sharing (Berger and others, "Hoard", 2000; written from the description). cache-thrash: each thread
+// allocates a tiny block, writes it very often, and frees it; an allocator that puts blocks of two threads
+// into one cache line makes them fight ("active"). cache-scratch: the main thread allocates the first blocks,
+// neighbours in memory, and hands one to each thread, which frees it and goes on as before; reusing it brings
+// the sharing back ("passive").
 //
-// Time is that of the writes; it should be that of one thread divided by the threads, as far as there are cores.
+// Time is that of the writes; it should be that of one thread divided by the threads, as far as there are
+// cores.
 // Arguments: threads=, rounds= of allocation, size=, writes= of each block, scratch=1.
 #include "bench.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Threads that come and go: each allocates a few hundred cells, frees the half of them itself, and leaves the other half
-// in a mailbox, from which it takes what another thread, long gone perhaps, has left, and frees that. What a thread had in
-// its cache when it ended, and blocks whose owner is dead, must not be lost.
+// Threads that come and go: each allocates a few hundred cells, frees the half of them itself, and leaves the
+// other half in a mailbox, from which it takes what another thread, long gone perhaps, has left, and frees
+// that. What a thread had in its cache when it ended, and blocks whose owner is dead, must not be lost.
 //
 // With alone=1 one thread does the same work without creating any: the measure for memory.
 // Arguments: threads= over the whole run, lanes= alive at once, cells= of each, alone=1, seed=.
@@ -18,8 +18,8 @@ static const struct bench_variant variants[] = {
 
 enum { MAX_CELLS = 1000, MAX_LANES = 256 };
 
-// What one thread leaves for another. Carriers are the harness's own memory and travel through the mailboxes by exchange;
-// there is one for each lane and one for each mailbox, so somebody always has an empty one.
+// What one thread leaves for another. Carriers are the harness's own memory and travel through the mailboxes
+// by exchange; there is one for each lane and one for each mailbox, so somebody always has an empty one.
 struct carrier {
     bench_slot cells[MAX_CELLS];
     uint32_t count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Firebird's class_perf: a million small items, the half of them freed in the order of their keys, larger ones put into the
-// holes, and the rest freed. Keys are the sequence n ← n·47163 − 57412 in 32 bits with wrap-around; sizes come from n with
-// C's remainder, which takes the sign of n: 1 to 50 bytes, then 1 to 250.
+// Firebird's class_perf: a million small items, the half of them freed in the order of their keys, larger
+// ones put into the holes, and the rest freed. Keys are the sequence n ← n·47163 − 57412 in 32 bits with
+// wrap-around; sizes come from n with C's remainder, which takes the sign of n: 1 to 50 bytes, then 1 to 250.
 //
 // Each phase is timed apart, in nanoseconds of wall time for an operation.
 // Arguments: rounds=, items=.
@@ -28,8 +28,8 @@ static int32_t next_key(int32_t n) {
     return (int32_t)((uint32_t)n * 47163u - 57412u);
 }
 
-// Sorts by key, eight bits a round, with the sign bit turned so that negative keys come first. Stable, so equal keys keep
-// the order of birth on every machine; and it needs no memory but the spare array.
+// Sorts by key, eight bits a round, with the sign bit turned so that negative keys come first. Stable, so
+// equal keys keep the order of birth on every machine; and it needs no memory but the spare array.
 static void sort_by_key(struct item *items, struct item *spare, uint32_t count) {
     for (int shift = 0; shift < 32; shift += 8) {
         uint32_t starts[257] = {0};

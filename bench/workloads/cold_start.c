@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A fresh process allocates 200 MB in blocks of 64 to 512 bytes, touches them once, and exits without freeing: compilers,
-// command line tools, build steps. What counts is how memory comes from the system: faults, huge pages, set-up.
+// A fresh process allocates 200 MB in blocks of 64 to 512 bytes, touches them once, and exits without
+// freeing: compilers, command line tools, build steps. What counts is how memory comes from the system:
+// faults, huge pages, set-up.
 //
 // Every byte is written, not only the ends: the program exists in order to use that memory.
 // Arguments: total= bytes, min=, max=, seed=.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A long-running program whose sizes drift: over 60 phases from 32–128 bytes to 512–2,048 and on to 8–64 KiB. Each phase
-// allocates a fixed volume, and of its blocks one in twenty survives to the end. Memory that was cut for the small blocks
-// must serve the larger ones later; resident memory over live memory tells how well that went.
+// A long-running program whose sizes drift: over 60 phases from 32–128 bytes to 512–2,048 and on to 8–64 KiB.
+// Each phase allocates a fixed volume, and of its blocks one in twenty survives to the end. Memory that was
+// cut for the small blocks must serve the larger ones later; resident memory over live memory tells how well
+// that went.
 //
 // Arguments: volume= bytes of a phase, phases=, seed=.
 #include "bench.h"

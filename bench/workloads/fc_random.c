@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// fc_malloc's random producer and consumer (2013). There are arrays of 524,288 slots. A worker fills random empty slots of
-// the array it produces into, then empties random full slots of the array it consumes from, 262,144 picks each, and again.
-// "single": one worker, one array. "ring": worker i passes to i + 1. "pair": worker i exchanges with n + 1 − i.
+// fc_malloc's random producer and consumer (2013). There are arrays of 524,288 slots. A worker fills random
+// empty slots of the array it produces into, then empties random full slots of the array it consumes from,
+// 262,144 picks each, and again. "single": one worker, one array. "ring": worker i passes to i + 1. "pair":
+// worker i exchanges with n + 1 − i.
 //
-// Picks are the operations, because how many of them hit depends on timing; in the end the rest is freed and the counts of
-// blocks made and dropped must agree. Sizes: 60 B (the published figures), 128 B (the published text), or a range.
+// Picks are the operations, because how many of them hit depends on timing; in the end the rest is freed and
+// the counts of blocks made and dropped must agree. Sizes: 60 B (the published figures), 128 B (the published
+// text), or a range.
 // Arguments: mode=single|ring|pair, threads=, rounds= (0: as published), min=, max=, seed=.
 #include "bench.h"
 
@@ -26,8 +28,8 @@ static const struct bench_variant variants[] = {
 
 enum { SLOTS = 524288, PICKS = 262144, MAX_WORKERS = 16 };
 
-// Only one thread fills an array and only one empties it, so a slot needs no compare-and-swap: the filler stores where it
-// saw zero, the emptier stores zero where it saw a block, and neither can meet itself.
+// Only one thread fills an array and only one empties it, so a slot needs no compare-and-swap: the filler
+// stores where it saw zero, the emptier stores zero where it saw a block, and neither can meet itself.
 static struct {
     _Atomic(bench_slot) *arrays[MAX_WORKERS];
     uint32_t produce_into[MAX_WORKERS], consume_from[MAX_WORKERS];

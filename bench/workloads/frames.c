@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Call frames of an interpreter, as MoarVM's fixed size allocator served them: each thread keeps a stack of 8 to 64 live
-// cells and pushes and pops at random. Sizes are 8·(1 + x·y/96) with x and y from 0 to 95, so small ones are common and
-// 760 bytes is the largest; above=1 takes 770 to 1,024 bytes instead, which are just beyond MoarVM's bins.
+// Call frames of an interpreter, as MoarVM's fixed size allocator served them: each thread keeps a stack of 8
+// to 64 live cells and pushes and pops at random. Sizes are 8·(1 + x·y/96) with x and y from 0 to 95, so
+// small ones are common and 760 bytes is the largest; above=1 takes 770 to 1,024 bytes instead, which are
+// just beyond MoarVM's bins.
 //
 // With sized=1 the caller tells the size on release, where the allocator has free_sized.
 // Arguments: n= pushes and pops of all threads, threads=, above=, sized=, seed=.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Growing realloc: a buffer that is read into, a vector that doubles, a string that is appended to. Each step writes the
-// part that is new, as a program would, and the old ends are checked, so a copy that loses bytes does not pass.
+// Growing realloc: a buffer that is read into, a vector that doubles, a string that is appended to. Each step
+// writes the part that is new, as a program would, and the old ends are checked, so a copy that loses bytes
+// does not pass.
 //
-// Arguments: start= bytes, step= bytes added each time (0: doubling), limit= bytes, n= rounds, neighbours= blocks
-// allocated beside it in each step, which keeps "grow in place at the end of the heap" from being the whole story.
+// Arguments: start= bytes, step= bytes added each time (0: doubling), limit= bytes, n= rounds, neighbours=
+// blocks allocated beside it in each step, which keeps "grow in place at the end of the heap" from being the
+// whole story.
 #include "bench.h"
 
 static const struct bench_variant variants[] = {
@@ -22,8 +24,8 @@ struct job {
 
 enum { MAX_NEIGHBOURS = 1 << 17 };
 
-// One buffer from start to limit. The last byte of each stage is left as a mark, and all marks are read in the end: their
-// places are a function of the sizes alone.
+// One buffer from start to limit. The last byte of each stage is left as a mark, and all marks are read in
+// the end: their places are a function of the sizes alone.
 static uint64_t grow(const struct job *job, void **beside, uint64_t *steps) {
     size_t size = job->start, count = 0;
     uint64_t sum = 0;
@@ -58,8 +60,8 @@ static uint64_t grow(const struct job *job, void **beside, uint64_t *steps) {
 
 int main(int argc, char **argv) {
     BENCH_START(argc, argv, variants);
-    struct job job = {bench_arg("start", 16), bench_arg("step", 0), bench_arg("limit", 64 << 20),
-                      bench_arg("n", 1), bench_arg("neighbours", 0) != 0};
+    struct job job = {bench_arg("start", 16), bench_arg("step", 0), bench_arg("limit", 64 << 20), bench_arg("n", 1),
+                      bench_arg("neighbours", 0) != 0};
     void **beside = job.neighbours ? (void **)bench_map(MAX_NEIGHBOURS * sizeof(void *)) : NULL;
     bench_live(job.limit);
     uint64_t check = 0, steps = 0;

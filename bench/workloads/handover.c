@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Some threads allocate, others free: pipelines, message queues, asynchronous writers. Blocks travel through bounded rings
-// of 4,096, one from each producer to each consumer, so the harness itself has no contended word; both ends are published
-// in batches, which leaves the allocator as the only thing that may cost.
+// Some threads allocate, others free: pipelines, message queues, asynchronous writers. Blocks travel through
+// bounded rings of 4,096, one from each producer to each consumer, so the harness itself has no contended
+// word; both ends are published in batches, which leaves the allocator as the only thing that may cost.
 //
-// A side that has to wait sleeps in the kernel instead of spinning: spinning would count as processor time of whichever
-// allocator happens to be faster on one of the two sides.
-// With hold= the consumer lets that many blocks of each ring live and only ever frees the oldest: "retire", a thread that
-// frees what all others made. Live memory is then constant, and RSS should be.
-// Arguments: from= producers, to= consumers, size= (or min= and max=), n= blocks, queue= entries, hold=, seed=,
-// sample=1 for RSS over time.
+// A side that has to wait sleeps in the kernel instead of spinning: spinning would count as processor time of
+// whichever allocator happens to be faster on one of the two sides. With hold= the consumer lets that many
+// blocks of each ring live and only ever frees the oldest: "retire", a thread that frees what all others
+// made. Live memory is then constant, and RSS should be.
+// Arguments: from= producers, to= consumers, size= (or min= and max=), n= blocks, queue= entries, hold=,
+// seed=, sample=1 for RSS over time.
 #include "bench.h"
 
 #include <linux/futex.h>
@@ -28,8 +28,8 @@ static const struct bench_variant variants[] = {
 
 enum { BATCH = 32, MAX_SIDE = 16 };
 
-// Single producer, single consumer. head and tail only grow; each side keeps a copy of the other's counter and reloads it
-// only when the copy says full or empty.
+// Single producer, single consumer. head and tail only grow; each side keeps a copy of the other's counter
+// and reloads it only when the copy says full or empty.
 struct ring {
     _Alignas(BENCH_LINE) _Atomic(uint32_t) tail; // written by the producer
     uint32_t written, head_seen;
@@ -60,8 +60,8 @@ static void wake(uint32_t who) {
     }
 }
 
-// Sleeps unless ready() holds after the word was set: the partner publishes first and looks at the word afterwards, both in
-// one total order, so one of the two sees the other. The time limit is a safety net only.
+// Sleeps unless ready() holds after the word was set: the partner publishes first and looks at the word
+// afterwards, both in one total order, so one of the two sees the other. The time limit is a safety net only.
 static void sleep_unless(uint32_t who, bool (*ready)(uint32_t), uint32_t index) {
     struct sleeper *sleeper = &all.sleepers[who];
     for (int spin = 0; spin < 64; spin++) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The trivial process: one small block, then the end. What an allocator costs a program that hardly needs one, in private
-// dirty memory and in start-up time. With n= the program starts itself that many times, one after another, and the figure
-// is the processor time of a start, exec and loader included; the children inherit LD_PRELOAD.
+// The trivial process: one small block, then the end. What an allocator costs a program that hardly needs
+// one, in private dirty memory and in start-up time. With n= the program starts itself that many times, one
+// after another, and the figure is the processor time of a start, exec and loader included; the children
+// inherit LD_PRELOAD.
 //
 // Arguments: n= starts (0: only this process and its memory).
 #include "bench.h"

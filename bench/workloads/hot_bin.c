@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The hot bin: all threads live on cells of one size, 64 bytes, each allocating and freeing in bursts. With one list for a
-// size, as MoarVM had at first, every thread fights for the same cache line.
+// The hot bin: all threads live on cells of one size, 64 bytes, each allocating and freeing in bursts. With
+// one list for a size, as MoarVM had at first, every thread fights for the same cache line.
 //
 // Arguments: threads=, burst= cells made before they are dropped, size=, n= cells of all threads.
 #include "bench.h"

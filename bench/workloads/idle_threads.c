@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Many threads that allocate a little and then wait: servers with a thread for each connection, thread pools, runtimes.
-// The figure is private dirty memory while all of them are idle, and the same with one thread for what is not theirs.
+// Many threads that allocate a little and then wait: servers with a thread for each connection, thread pools,
+// runtimes. The figure is private dirty memory while all of them are idle, and the same with one thread for
+// what is not theirs.
 //
 // Thread stacks are part of it, about 8 KiB each, for every allocator alike.
 // Arguments: threads=, blocks= for each thread, seed=.

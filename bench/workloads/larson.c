@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// larson: a server whose requests outlive the thread that accepted them. Each thread owns 1,000 blocks of 7 to 1,000 bytes
-// and replaces random ones; after a while it hands all of them to a successor thread and ends. (Larson and Krishnan,
-// "Memory allocation for long-running server applications", 1998; written from the description.)
+// larson: a server whose requests outlive the thread that accepted them. Each thread owns 1,000 blocks of 7
+// to 1,000 bytes and replaces random ones; after a while it hands all of them to a successor thread and ends.
+// (Larson and Krishnan, "Memory allocation for long-running server applications", 1998; written from the
+// description.)
 //
-// With seconds= it runs for that time and the figure is the processor time of a replacement; with generations= the amount
-// of work is fixed. The checksum covers what does not depend on time.
-// Arguments: threads=, blocks=, min=, max=, rounds= replacements before a hand-over, seconds= or generations=, seed=.
+// With seconds= it runs for that time and the figure is the processor time of a replacement; with
+// generations= the amount of work is fixed. The checksum covers what does not depend on time.
+// Arguments: threads=, blocks=, min=, max=, rounds= replacements before a hand-over, seconds= or
+// generations=, seed=.
 #include "bench.h"
 
 #include <stdatomic.h>

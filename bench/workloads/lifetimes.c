@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Mixed lifetimes, in the manner of the sh6 and sh8 benchmarks. Each round makes a batch of blocks of falling likelihood
-// with size, keeps a few of them for long in a ring of survivors, and frees the rest forwards, backwards, or by strides,
-// one order after another. In the second form threads exchange survivors, so a long-lived block is freed by a stranger.
+// Mixed lifetimes, in the manner of the sh6 and sh8 benchmarks. Each round makes a batch of blocks of falling
+// likelihood with size, keeps a few of them for long in a ring of survivors, and frees the rest forwards,
+// backwards, or by strides, one order after another. In the second form threads exchange survivors, so a
+// long-lived block is freed by a stranger.
 //
 // Arguments: threads=, batch= blocks, rounds= of each thread, keep= one in so many survives, shared=1, seed=.
 #include "bench.h"

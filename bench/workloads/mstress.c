@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A stress in phases, in the manner of mstress: in each phase fresh threads come, allocate blocks of all sizes (now and
-// then a large one), keep some, drop some, exchange some with each other through a shared table, and go, leaving what is in
-// the table to the next phase. Half of the table is emptied between phases.
+// A stress in phases, in the manner of mstress: in each phase fresh threads come, allocate blocks of all
+// sizes (now and then a large one), keep some, drop some, exchange some with each other through a shared
+// table, and go, leaving what is in the table to the next phase. Half of the table is emptied between phases.
 //
-// Which thread frees a block depends on timing, but all blocks that were made are freed and checked exactly once, so the
-// sum over them does not.
+// Which thread frees a block depends on timing, but all blocks that were made are freed and checked exactly
+// once, so the sum over them does not.
 // Arguments: threads= of a phase, phases=, load= blocks of a thread, large= one in so many is large, seed=.
 #include "bench.h"
 
@@ -23,7 +23,8 @@ struct cell {
     uint32_t size;
 };
 
-// A large block's size does not fit beside its address, so table entries are blocks that carry their size in the front.
+// A large block's size does not fit beside its address, so table entries are blocks that carry their size in
+// the front.
 static struct {
     _Atomic(void *) table[TABLE];
     uint32_t threads, load, large, phase;
@@ -51,7 +52,8 @@ static uint64_t drop(void *block) {
     return size + bench_give(block, size, (uint8_t)size);
 }
 
-// A thread's phase: in each step it makes a block and keeps it, and then drops one of its own or exchanges one.
+// A thread's phase: in each step it makes a block and keeps it, and then drops one of its own or exchanges
+// one.
 static void work(void *context, unsigned index) {
     (void)context;
     struct bench_rng rng = bench_rng_make(all.seed + all.phase, index);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// OctAlloc's suite (2007): each thread has a table of 4,096 slots and picks one at random; a full one is checked and freed,
-// an empty one filled. Small sizes are likely, large ones rare: the probability halves every four of 53 size classes up to
-// 32,752 bytes, and one block in 1,024 has 33 to 256 KiB instead.
+// OctAlloc's suite (2007): each thread has a table of 4,096 slots and picks one at random; a full one is
+// checked and freed, an empty one filled. Small sizes are likely, large ones rare: the probability halves
+// every four of 53 size classes up to 32,752 bytes, and one block in 1,024 has 33 to 256 KiB instead.
 //
 // Mode A keeps the load of each thread constant, mode B the load of all together.
 // Arguments: threads=, each= operations of a thread, or total= of all, slots=, seed=.
@@ -10,11 +10,11 @@
 #include <math.h>
 
 static const struct bench_variant variants[] = {
-    {"oct-a-1t", "threads=1 each=2000000", "quick"},   {"oct-a-2t", "threads=2 each=2000000", "quick"},
-    {"oct-a-4t", "threads=4 each=2000000", "full"},    {"oct-a-8t", "threads=8 each=2000000", "full"},
-    {"oct-a-16t", "threads=16 each=2000000", "full"},  {"oct-b-1t", "threads=1 total=8000000", "full"},
-    {"oct-b-2t", "threads=2 total=8000000", "full"},   {"oct-b-4t", "threads=4 total=8000000", "full"},
-    {"oct-b-8t", "threads=8 total=8000000", "full"},   {"oct-b-16t", "threads=16 total=8000000", "full"},
+    {"oct-a-1t", "threads=1 each=2000000", "quick"},  {"oct-a-2t", "threads=2 each=2000000", "quick"},
+    {"oct-a-4t", "threads=4 each=2000000", "full"},   {"oct-a-8t", "threads=8 each=2000000", "full"},
+    {"oct-a-16t", "threads=16 each=2000000", "full"}, {"oct-b-1t", "threads=1 total=8000000", "full"},
+    {"oct-b-2t", "threads=2 total=8000000", "full"},  {"oct-b-4t", "threads=4 total=8000000", "full"},
+    {"oct-b-8t", "threads=8 total=8000000", "full"},  {"oct-b-16t", "threads=16 total=8000000", "full"},
 };
 
 enum { CLASSES = 53, LARGEST = 32752, SAMPLES = 1 << 14 };
@@ -32,8 +32,8 @@ static struct {
     uint64_t each, seed;
 } all;
 
-// The classes: 8-byte steps to 128, then equal ratios to the largest. The originals are not known to the byte; their
-// number, their largest, and the law are.
+// The classes: 8-byte steps to 128, then equal ratios to the largest. The originals are not known to the
+// byte; their number, their largest, and the law are.
 static void lay_out_classes(void) {
     for (int k = 0; k <= 16; k++) {
         all.bounds[k] = (uint16_t)(8 * k);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A large heap in which a random block is replaced by one of a random size: what a cache, a graph or an interpreter does
-// to its allocator. Almost every free meets a cold block, so an allocator that writes into freed blocks pays for it here.
+// A large heap in which a random block is replaced by one of a random size: what a cache, a graph or an
+// interpreter does to its allocator. Almost every free meets a cold block, so an allocator that writes into
+// freed blocks pays for it here.
 //
-// The figure is that of the replacements alone; the heap is filled before the clock starts and emptied after it stops.
+// The figure is that of the replacements alone; the heap is filled before the clock starts and emptied after
+// it stops.
 // Arguments: live= blocks, min= and max= bytes, n= replacements for all threads together, threads=, seed=.
 #include "bench.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A ring of 8 blocks of one size; the oldest is replaced by a new one, over and over. Buffers, images, messages: sizes
-// between "small" and "the system's business", where allocators tend to fall off a cliff.
+// A ring of 8 blocks of one size; the oldest is replaced by a new one, over and over. Buffers, images,
+// messages: sizes between "small" and "the system's business", where allocators tend to fall off a cliff.
 //
-// The figure should be flat over the sizes. Only the first and last byte of a block are touched, so what is measured is
-// the allocator, and the page faults that it causes by giving memory back too early.
+// The figure should be flat over the sizes. Only the first and last byte of a block are touched, so what is
+// measured is the allocator, and the page faults that it causes by giving memory back too early.
 // Arguments: size=, ring= blocks, n= replacements for all threads, threads=.
 #include "bench.h"
 

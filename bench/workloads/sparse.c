@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A heap of which one block in a hundred is still alive, spread at random, and which then has to hold blocks of other
-// sizes: a cache that was emptied, a session store after the rush. Nearly every page has a live block on it.
+// A heap of which one block in a hundred is still alive, spread at random, and which then has to hold blocks
+// of other sizes: a cache that was emptied, a session store after the rush. Nearly every page has a live
+// block on it.
 //
-// Arguments: total= bytes at first, then= bytes of other sizes afterwards, alive= one in so many stays, seed=.
+// Arguments: total= bytes at first, then= bytes of other sizes afterwards, alive= one in so many stays,
+// seed=.
 #include "bench.h"
 
 static const struct bench_variant variants[] = {

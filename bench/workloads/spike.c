@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A spike, and then nothing: the program allocates much memory within a second, frees all of it, and sleeps. Does the
-// memory go home while it sleeps? OctAlloc's "stress and release", and the complaint heard most often about servers.
+// A spike, and then nothing: the program allocates much memory within a second, frees all of it, and sleeps.
+// Does the memory go home while it sleeps? OctAlloc's "stress and release", and the complaint heard most
+// often about servers.
 //
-// RSS is taken at once, after 0.1 s, 1 s and on, and after a request to trim; and as a series over the whole of it.
-// Arguments: total= bytes, min=, max=, sleep= tenths of a second, random=1 frees in random order, threads=, seed=.
+// RSS is taken at once, after 0.1 s, 1 s and on, and after a request to trim; and as a series over the whole
+// of it.
+// Arguments: total= bytes, min=, max=, sleep= tenths of a second, random=1 frees in random order, threads=,
+// seed=.
 #include "bench.h"
 
 static const struct bench_variant variants[] = {

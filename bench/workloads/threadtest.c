@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// threadtest: each thread makes many small blocks, then frees them all, over and over. (Berger and others, "Hoard",
-// ASPLOS 2000; written from the description.) It tells how blocks get from thread caches to shared memory and back in bulk.
+// threadtest: each thread makes many small blocks, then frees them all, over and over. (Berger and others,
+// "Hoard", ASPLOS 2000; written from the description.) It tells how blocks get from thread caches to shared
+// memory and back in bulk.
 //
-// Arguments: threads=, blocks= for all threads together, size=, rounds=, order=0 first made first freed, 1 last made first.
+// Arguments: threads=, blocks= for all threads together, size=, rounds=, order=0 first made first freed, 1
+// last made first.
 #include "bench.h"
 
 static const struct bench_variant variants[] = {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Trace replay, the testbed of Vulcan's memory manager (2004): a list of "a <size> <id>" and "r <id>" is read into arrays
-// before the clock starts, and every pass performs each operation once. What a trace leaves alive is released at the end
-// of the pass. Traces come from a recorder (file=) or are made here as a synthetic server mix.
+// Trace replay, the testbed of Vulcan's memory manager (2004): a list of "a <size> <id>" and "r <id>" is read
+// into arrays before the clock starts, and every pass performs each operation once. What a trace leaves alive
+// is released at the end of the pass. Traces come from a recorder (file=) or are made here as a synthetic
+// server mix.
 //
-// The server mix: 90 % of the blocks have 8 to 255 bytes, 8 % 256 to 4,095, 2 % 4 to 64 KiB. Three quarters of the releases
-// hit one of the 64 youngest blocks, a quarter any block. The live set grows to 20,000 blocks and then hovers.
-// With several threads, each replays the trace into slots of its own; in swap mode each releases its neighbour's blocks.
+// The server mix: 90 % of the blocks have 8 to 255 bytes, 8 % 256 to 4,095, 2 % 4 to 64 KiB. Three quarters
+// of the releases hit one of the 64 youngest blocks, a quarter any block. The live set grows to 20,000 blocks
+// and then hovers. With several threads, each replays the trace into slots of its own; in swap mode each
+// releases its neighbour's blocks.
 // Arguments: file= (none: server mix), ops=, passes=, threads=, swap=1, seed=.
 #include "bench.h"
 
@@ -21,12 +23,12 @@ static const struct bench_variant variants[] = {
     {"trace-swap-8t", "passes=10 threads=8 swap=1", "full"},
 };
 
-// In swap mode a thread performs its neighbour's releases this many operations later than its own allocations, so that
-// threads of slightly different speed do not wait for one another at every step.
+// In swap mode a thread performs its neighbour's releases this many operations later than its own
+// allocations, so that threads of slightly different speed do not wait for one another at every step.
 enum { LAG = 4096, YOUNG = 64, HOVER = 20000, RELEASE = 1 };
 
-// The size is kept with the release as well, since the block itself is all that a slot holds. Identifiers are unique
-// within a pass: the loader renames those of the file.
+// The size is kept with the release as well, since the block itself is all that a slot holds. Identifiers are
+// unique within a pass: the loader renames those of the file.
 struct op {
     uint32_t size;
     uint32_t id_and_kind; // id << 1 | RELEASE
@@ -77,8 +79,8 @@ static uint32_t server_size(struct bench_rng *rng) {
     return kind < 98 ? bench_between(rng, 256, 4095) : bench_between(rng, 4096, 65536);
 }
 
-// The last 64 entries of the live list are in order of birth; those before are only ever picked uniformly, so their order
-// is free, and a removal there moves one of them into the hole and the young end down by one.
+// The last 64 entries of the live list are in order of birth; those before are only ever picked uniformly, so
+// their order is free, and a removal there moves one of them into the hole and the young end down by one.
 static void server_release(struct bench_rng *rng) {
     uint32_t old = trace.live_count > YOUNG ? trace.live_count - YOUNG : 0, at;
     if (bench_below(rng, 4) != 0 || old == 0) {
@@ -122,7 +124,8 @@ static uint64_t read_number(const char **at, const char *end) {
     return number;
 }
 
-// Identifiers of the file may be used again after a release; names[] maps them to the unique ones of the moment, plus one.
+// Identifiers of the file may be used again after a release; names[] maps them to the unique ones of the
+// moment, plus one.
 static void load(const char *path) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     struct stat info;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// "Create X objects on N threads", the test of the X allocator (2013): C++ objects of a fixed size made by new and dropped
-// by delete. The total is fixed and each thread does its part, so the time should fall with the threads as far as there
-// are cores. Objects come one by one, in batches of 1,000 (8 of 1 MiB), or all before the first is dropped.
+// "Create X objects on N threads", the test of the X allocator (2013): C++ objects of a fixed size made by
+// new and dropped by delete. The total is fixed and each thread does its part, so the time should fall with
+// the threads as far as there are cores. Objects come one by one, in batches of 1,000 (8 of 1 MiB), or all
+// before the first is dropped.
 //
 // The producer and consumer case that makes pooled X grow is `handover`, run on that ancestor.
 // Arguments: size= 128, 1024 or 1m, total= objects, batch= (1: one by one, 0: all), threads=.
@@ -28,14 +29,19 @@ static const struct bench_variant variants[] = {
 namespace {
 
 // An object writes its first and last byte when it is made, and reads both when it goes.
-template <size_t Size>
-class Object {
-public:
-    explicit Object(uint8_t stamp) { bench_stamp(bytes_, Size, stamp); }
-    ~Object() { (void)0; }
-    uint64_t check(uint8_t stamp) const { return bench_verify(bytes_, Size, stamp); }
+template <size_t Size> class Object {
+  public:
+    explicit Object(uint8_t stamp) {
+        bench_stamp(bytes_, Size, stamp);
+    }
+    ~Object() {
+        (void)0;
+    }
+    uint64_t check(uint8_t stamp) const {
+        return bench_verify(bytes_, Size, stamp);
+    }
 
-private:
+  private:
     uint8_t bytes_[Size];
 };
 
@@ -45,8 +51,7 @@ struct Job {
     void **slots;
 };
 
-template <size_t Size>
-void work(void *context, unsigned index) {
+template <size_t Size> void work(void *context, unsigned index) {
     const Job *job = static_cast<const Job *>(context);
     void **slots = job->slots + size_t{index} * job->batch;
     uint64_t sum = 0;

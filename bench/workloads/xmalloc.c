@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// An xmalloc-like test: as many producers as consumers, and batches of blocks of mixed small sizes that go through one
-// common list, so that any consumer may get the blocks of any producer. (After Lever and Boreham, "malloc() performance in
-// a multithreaded Linux environment", 2000.)
+// An xmalloc-like test: as many producers as consumers, and batches of blocks of mixed small sizes that go
+// through one common list, so that any consumer may get the blocks of any producer. (After Lever and Boreham,
+// "malloc() performance in a multithreaded Linux environment", 2000.)
 //
 // The list is a ring under a mutex, taken once for 120 blocks; its cost is the same for every allocator.
 // Arguments: pairs= of producer and consumer, batches= for each producer, seed=.
@@ -15,7 +15,8 @@ static const struct bench_variant variants[] = {
 
 enum { BATCH = 120, QUEUE = 256 };
 
-// Batches live in the queue's own memory: copying 960 bytes under the lock costs less than allocating a carrier would.
+// Batches live in the queue's own memory: copying 960 bytes under the lock costs less than allocating a
+// carrier would.
 struct batch {
     bench_slot slots[BATCH];
 };
@@ -26,7 +27,8 @@ static struct {
     struct batch *ring;
     uint32_t head, count, pairs;
     uint64_t batches, seed;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .not_empty = PTHREAD_COND_INITIALIZER, .not_full = PTHREAD_COND_INITIALIZER};
+} all = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .not_empty = PTHREAD_COND_INITIALIZER, .not_full = PTHREAD_COND_INITIALIZER};
 
 static const uint16_t sizes[] = {8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096};
 
