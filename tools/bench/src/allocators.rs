@@ -56,8 +56,13 @@ impl<'a> Known<'a> {
             "default" => [base, peers(&|peer| peer.default)].concat(),
             "peers" => peers(&|_| true),
             "packages" => peers(&|peer| peer.package.is_some()),
-            "ancestors" => self.ancestors(),
-            _ => self.names(),
+            // The untagged one is a negative control that hands out blocks twice: to be asked for by name only.
+            "ancestors" => self
+                .ancestors()
+                .into_iter()
+                .filter(|name| !name.ends_with("-untagged"))
+                .collect(),
+            _ => [base, peers(&|_| true), self.group("ancestors")].concat(),
         }
     }
 

@@ -69,7 +69,7 @@ fn metric_table(figures: &Figures, metric: Metric) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{}: value for {reference}, ratio to it for the others (* first or not separable from it, = not separable from {reference})",
+        "{}: value for {reference}, ratio to it for the others (* first or not separable from it, = not separable from {reference}, ? one run only)",
         metric.title()
     );
     let _ = write!(text, "{:<NAME_WIDTH$}", "");

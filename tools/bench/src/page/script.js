@@ -114,8 +114,8 @@ function cellOf(workload, allocator) {
   if (cell.failure) return el("td", { class: "fail", title: cell.reason }, cell.failure);
   const m = cell[view.metric];
   if (!m) return el("td", {}, "–");
-  const classes = [m.rank === 1 ? "first" : "", allocator.name === reference ? "reference" : ""].join(" ");
-  const text = allocator.name === reference || m.ratio === null ? show[view.metric](m.median) : two(m.ratio) + (m.same ? "=" : "");
+  const classes = [m.rank === 1 && cell.runs > 1 ? "first" : "", allocator.name === reference ? "reference" : ""].join(" ");
+  const text = allocator.name === reference || m.ratio === null ? show[view.metric](m.median) : two(m.ratio) + (m.low === null ? "?" : m.same ? "=" : "");
   return el("td", { class: classes, style: shade(m), title: hint(cell, m) }, text);
 }
 

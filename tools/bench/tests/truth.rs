@@ -1,0 +1,244 @@
+//! Truth checks of the harness itself: does it rank what is worse as worse, call equal what is equal, and report what
+//! fails as failed? It runs for real here, on allocators that misbehave on purpose (`shims/shim.c`).
+//!
+//! Nothing is asserted on absolute times. What is asserted on ratios may be tried again a few times, because this
+//! runs on machines that do other things at the same moment; a harness that is wrong fails each time.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser;
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    bench: freehold_bench::BenchArgs,
+}
+
+/// A repository in miniature: the launcher's source, no peers, one workload, and the shims.
+struct Toy {
+    folder: tempfile::TempDir,
+}
+
+impl Toy {
+    fn new() -> Self {
+        let toy = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for folder in ["bench/peers", "bench/launcher", "build/bench", "shims"] {
+            std::fs::create_dir_all(toy.path(folder)).unwrap();
+        }
+        std::fs::write(toy.path("bench/peers/peers.toml"), "").unwrap();
+        let launcher = crate_folder.join("../../bench/launcher/launcher.c");
+        std::fs::copy(launcher, toy.path("bench/launcher/launcher.c")).unwrap();
+        let shims = crate_folder.join("tests/shims");
+        compile(
+            &["-O1", "-fno-builtin"],
+            &shims.join("workload.c"),
+            &toy.path("build/bench/toy"),
+        );
+        for kind in [
+            "PLAIN",
+            "WASTE_TIME",
+            "WASTE_MEMORY",
+            "CRASH",
+            "HANG",
+            "DIRTY",
+        ] {
+            let library = toy.path(&format!("shims/{}.so", kind.to_lowercase()));
+            compile(
+                &[
+                    "-O1",
+                    "-fno-builtin",
+                    "-shared",
+                    "-fPIC",
+                    &format!("-D{kind}"),
+                ],
+                &shims.join("shim.c"),
+                &library,
+            );
+        }
+        toy
+    }
+
+    fn path(&self, inside: &str) -> PathBuf {
+        self.folder.path().join(inside)
+    }
+
+    /// Runs the harness and returns the data of the page that it wrote, which is what a reader is shown.
+    fn bench(&self, allocators: &[&str], more: &[&str]) -> Value {
+        let out = tempfile::tempdir().unwrap();
+        let shim = |word: &&str| match word.split_once('=') {
+            Some((name, kind)) => format!(
+                "{name}={}",
+                self.path(&format!("shims/{kind}.so")).display()
+            ),
+            None => (*word).to_owned(),
+        };
+        let words: Vec<String> = allocators.iter().map(shim).collect();
+        let mut line = vec![
+            "bench".to_owned(),
+            "--no-warm".into(),
+            "--reference".into(),
+            "plain".into(),
+        ];
+        line.extend(["--root".into(), self.folder.path().display().to_string()]);
+        line.extend(["--out".into(), out.path().display().to_string()]);
+        line.extend(["--allocators".into(), words.join(",")]);
+        line.extend(more.iter().map(|word| (*word).to_owned()));
+        freehold_bench::run(Cli::parse_from(line).bench).unwrap();
+        let page = std::fs::read_dir(out.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let page = page
+            .filter(|path| path.extension().is_some_and(|e| e == "html"))
+            .only_one();
+        data_of(&std::fs::read_to_string(page).unwrap())
+    }
+}
+
+trait OnlyOne {
+    fn only_one(self) -> PathBuf;
+}
+
+impl<I: Iterator<Item = PathBuf>> OnlyOne for I {
+    fn only_one(self) -> PathBuf {
+        let all: Vec<PathBuf> = self.collect();
+        assert_eq!(all.len(), 1, "one page a run");
+        all[0].clone()
+    }
+}
+
+fn compile(flags: &[&str], source: &Path, product: &Path) {
+    let status = Command::new("cc")
+        .args(flags)
+        .arg("-o")
+        .arg(product)
+        .arg(source)
+        .status()
+        .unwrap();
+    assert!(status.success(), "cannot compile {}", source.display());
+}
+
+fn data_of(html: &str) -> Value {
+    let begin = html.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let end = begin + html[begin..].find("</script>").unwrap();
+    serde_json::from_str(&html[begin..end]).unwrap()
+}
+
+fn cell<'a>(data: &'a Value, allocator: &str) -> &'a Value {
+    &data["workloads"][0]["cells"][allocator]
+}
+
+/// True when one of a few tries succeeds; the last one's data is shown when none does.
+fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut last = String::new();
+    for _ in 0..4 {
+        match attempt() {
+            Ok(()) => return,
+            Err(what) => last = what,
+        }
+    }
+    panic!("{last}");
+}
+
+#[test]
+fn wasted_time_and_wasted_memory_are_ranked_below() {
+    let toy = Toy::new();
+    within_tries(|| {
+        let data = toy.bench(
+            &["plain=plain", "slow=waste_time", "fat=waste_memory"],
+            &["--repeats", "7"],
+        );
+        let (slow, fat) = (cell(&data, "slow"), cell(&data, "fat"));
+        let time = slow["cpu"]["ratio"].as_f64().unwrap();
+        let memory = fat["rss"]["ratio"].as_f64().unwrap();
+        let ranked = slow["cpu"]["rank"].as_u64() > Some(1)
+            && slow["cpu"]["same"] == false
+            && (1.03..1.30).contains(&time);
+        let sized = fat["rss"]["rank"].as_u64() > Some(1)
+            && fat["rss"]["same"] == false
+            && (1.15..1.30).contains(&memory);
+        let spared = slow["rss"]["same"] == true;
+        if ranked && sized && spared {
+            Ok(())
+        } else {
+            Err(format!("slow {slow}, fat {fat}"))
+        }
+    });
+}
+
+#[test]
+fn one_allocator_under_two_names_is_equal() {
+    let toy = Toy::new();
+    within_tries(|| {
+        let data = toy.bench(&["plain=plain", "again=plain"], &["--repeats", "6"]);
+        let again = cell(&data, "again");
+        let equal = ["cpu", "rss"]
+            .iter()
+            .all(|metric| again[metric]["same"] == true && again[metric]["rank"] == 1);
+        if equal {
+            Ok(())
+        } else {
+            Err(format!("{again}"))
+        }
+    });
+}
+
+#[test]
+fn failures_are_reported_as_such_and_have_no_figures() {
+    let toy = Toy::new();
+    let words = [
+        "plain=plain",
+        "crash=crash",
+        "hang=hang",
+        "dirty=dirty",
+        "glibc",
+    ];
+    let data = toy.bench(&words, &["--repeats", "2", "--timeout", "2"]);
+    for (allocator, word) in [
+        ("crash", "crash"),
+        ("hang", "time-out"),
+        ("dirty", "wrong sum"),
+    ] {
+        let cell = cell(&data, allocator);
+        assert_eq!(cell["failure"], word, "{cell}");
+        assert!(
+            cell["cpu"].is_null() && cell["rss"].is_null() && cell["wall"].is_null(),
+            "{cell}"
+        );
+    }
+    assert!(cell(&data, "glibc")["failure"].is_null());
+    let standing = |name: &str| {
+        data["standings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|s| s["allocator"] == name)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(standing("crash")["failed"], 1);
+    assert!(
+        standing("crash")["cpu"].is_null(),
+        "a failed allocator has no mean"
+    );
+}
+
+#[test]
+fn what_cannot_be_loaded_is_skipped_with_a_reason() {
+    let toy = Toy::new();
+    std::fs::write(toy.path("broken.so"), "no library at all").unwrap();
+    let broken = toy.path("broken.so").display().to_string();
+    let data = toy.bench(&["plain=plain", &broken, "nobody"], &["--repeats", "1"]);
+    let skipped = data["skipped"].as_array().unwrap();
+    assert_eq!(skipped.len(), 2, "{skipped:?}");
+    assert!(
+        skipped
+            .iter()
+            .all(|s| !s["reason"].as_str().unwrap().is_empty())
+    );
+    assert_eq!(data["allocators"].as_array().unwrap().len(), 1);
+}
