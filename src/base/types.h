@@ -112,7 +112,8 @@ typedef struct {
  *
  *   kind   class + 1 of a slab, FH_KIND_RUN + 1 of a run, 0 of a free slot
  *   bump   blocks handed out at least once; those beyond were never touched. Of a run: its length in slots.
- *   count  ≥ number of set bits; equal when nobody is between adding and setting, or between claiming and subtracting
+ *   count  blocks given back since the mark was cleared last, while it is clear: a hint that says when to mark. Nothing
+ *          but the mark depends on it; how many blocks are free is what the words say
  *   clean  the memory beyond bump reads as zero
  *
  *     equation:  live + in magazines  =  bump − set bits,   bump ≤ blocks

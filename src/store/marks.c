@@ -49,6 +49,10 @@ void fh_mark_clear(unsigned mark, unsigned level, size_t child) {
     if ((before & ~bit) == 0) lower(mark, level, child >> 6);
 }
 
+bool fh_mark_is_set(unsigned mark, size_t slot) {
+    return fh_load(node(mark, 0, slot >> 6)) >> (slot & 63) & 1;
+}
+
 static size_t find(unsigned mark, unsigned lowest_level, bool last) {
     for (;;) {
         size_t index = 0;

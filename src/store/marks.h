@@ -26,6 +26,9 @@ void fh_mark_set(unsigned mark, unsigned level, size_t child);
 /* The caller must look again, afterwards, at what the bit stood for. */
 void fh_mark_clear(unsigned mark, unsigned level, size_t child);
 
+/* True if the slot has the class mark. A hint. */
+bool fh_mark_is_set(unsigned mark, size_t slot);
+
 /* The lowest child at that level with the mark set, or FH_NONE. */
 size_t fh_mark_find(unsigned mark, unsigned level);
 

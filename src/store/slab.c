@@ -48,7 +48,7 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
         if (!fh_cas_acquire(&slab->free[w], &full, 0)) break;
     }
     if (w == words) {
-        /* All blocks are ours, so nobody is between adding to the count and setting bits: only a bump can interfere. */
+        /* All blocks are ours, so nobody is adding to the count; only a bump can interfere. */
         uint64_t state = fh_load(&slab->state);
         while (fh_state_kind(state) == c && fh_state_bump(state) == bump) {
             if (!fh_cas_acq_rel(&slab->state, &state, 0)) continue;
@@ -66,20 +66,37 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
     return false;
 }
 
-/* Looks at a slab in which this thread has just set bits (a full barrier ago) and of which it holds nothing any more:
- * the slab may be of another class by now, or none. Releases it if it is all free and the class has others, or marks it. */
-static void look(size_t slot, bool release_last) {
+/* Marks a slab of class c that this thread has reason to believe all free, or releases it if the class has others (or if
+ * release_last). The thread holds nothing of it: the slab may be of another class by now, or none. */
+static void settle(size_t slot, unsigned c, bool release_last) {
     fh_slab *slab = fh_slab_at(slot);
     for (;;) {
         uint64_t state = fh_load_acquire(&slab->state);
-        unsigned c = fh_state_kind(state), bump = fh_state_bump(state), count = fh_state_count(state);
-        if (c >= FH_CLASSES) return; /* free, or a run */
-        bool empty = count >= bump && all_free(slab, bump);
-        if (!empty && count < fh_class_table[c].mark_at) return;
+        unsigned bump = fh_state_bump(state);
+        if (fh_state_kind(state) != c || !all_free(slab, bump)) return;
         fh_mark_set(c, 0, slot);
-        if (!empty || (!release_last && !fh_mark_other(c, slot))) return;
+        if (!release_last && !fh_mark_other(c, slot)) return;
         if (try_release(slot, slab, c, bump)) return;
     }
+}
+
+/* n blocks of a slab of class c were given back: their bits are set, and a full barrier lies behind that. The thread holds
+ * nothing of the slab any more. If no mark leads to it, counts them and sets the mark when there are enough; `filled`: a
+ * word became full, so that all may be free. */
+static void given(fh_slab *slab, size_t slot, unsigned c, unsigned n, bool filled) {
+    if (!fh_mark_is_set(c, slot)) {
+        uint64_t state = fh_load(&slab->state);
+        /* Relaxed, and only while it is a slab of this class: the count is a hint, and of a free slot it stays 0. */
+        while (fh_state_kind(state) == c) {
+            unsigned count = fh_state_count(state) + n;
+            if (count >= fh_class_table[c].mark_at) {
+                fh_mark_set(c, 0, slot);
+                break;
+            }
+            if (fh_cas_relaxed(&slab->state, &state, state + n)) break;
+        }
+    }
+    if (filled) settle(slot, c, false);
 }
 
 /* ── Take ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -91,6 +108,15 @@ static unsigned emit(unsigned c, char *start, unsigned w, uint64_t bits, void **
     unsigned n = 0;
     for (; bits; bits &= bits - 1) out[n++] = first + fh_lowest_bit(bits) * size;
     return n;
+}
+
+/* Bits were put back into a slab that is not of the class it was taken for: whoever freed its last block meanwhile did not
+ * see it all free, and whoever looked for its blocks did not see these. */
+static void put_back(size_t slot, const fh_slab *slab) {
+    unsigned c = fh_state_kind(fh_load_acquire(&slab->state));
+    if (c >= FH_CLASSES) return; /* free, or a run */
+    fh_mark_set(c, 0, slot);
+    settle(slot, c, false);
 }
 
 /* Claims up to `want` free blocks: up to 64 in one instruction. Gets nothing from a slab that is not of class c. */
@@ -107,14 +133,13 @@ static unsigned take_bits(size_t slot, fh_slab *slab, unsigned c, unsigned bump,
                 /* A stale mark led us here. Put the bits back; nothing was counted. */
                 fh_or_release(&slab->free[w], claim);
                 fh_fence_after_rmw();
-                look(slot, false);
+                put_back(slot, slab);
                 return 0;
             }
             got += emit(c, start, w, claim, out + got);
             break;
         }
     }
-    if (got) fh_sub_relaxed(&slab->state, got); /* relaxed: we hold blocks, so the slab stays what it is */
     return got;
 }
 
@@ -135,10 +160,15 @@ static unsigned take_fresh(size_t slot, fh_slab *slab, unsigned c, unsigned want
     }
 }
 
-/* The slab had less than was wanted: its mark goes, unless there is something after all. */
+/* The slab had less than was wanted: its mark goes, unless there is something after all. The count begins anew while the
+ * mark still keeps others from adding to it. */
 static void unmark(size_t slot, fh_slab *slab, unsigned c) {
+    uint64_t state = fh_load(&slab->state);
+    while (fh_state_kind(state) == c && fh_state_count(state) != 0) {
+        if (fh_cas_relaxed(&slab->state, &state, state & ~FH_STATE_COUNT_MASK)) break;
+    }
     fh_mark_clear(c, 0, slot);
-    uint64_t state = fh_load_acquire(&slab->state);
+    state = fh_load_acquire(&slab->state);
     if (fh_state_kind(state) != c) return;
     unsigned bump = fh_state_bump(state);
     if (bump < fh_class_table[c].blocks || any_free(slab, bump)) fh_mark_set(c, 0, slot);
@@ -206,62 +236,42 @@ unsigned fh_slab_take(unsigned c, unsigned want, void **out) {
 
 /* ── Give ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A batch is sorted into words and slabs by two small hash tables on the stack, so that each word costs one fetch_or and
- * each slab one fetch_add, however the blocks are strewn. Entry 0 of the index tables means "none". Blocks that were
- * freed together often lie together, so the word of the block before is kept at hand (slot … bits) and goes to the table
- * only when another one comes. */
-#define BATCH 64u
-#define TABLE 128u
+/* A batch is sorted into words and slabs on the stack, so that a word costs one fetch_or and a slab one fetch_add for as
+ * many blocks as possible. Blocks freed together often lie together: the word of the block before is kept at hand (slab,
+ * word, bits) and put away only when another one comes; a few recent ones are found again through a small index, which
+ * may forget. A word that is entered twice costs an instruction, nothing else.
+ *
+ * Rejected: exact hash tables, which find every word again, cost more than they save where blocks are strewn. */
+#define BATCH 128u
+#define RECENT 16u
 
 typedef struct {
-    size_t slot;
-    unsigned word;
+    uint32_t slab; /* index into slab_of */
+    uint32_t word;
     uint64_t bits;
 } word_entry;
 
 typedef struct {
+    fh_slab *slab;
     size_t slot;
-    unsigned count;
+    unsigned count; /* its blocks in this batch */
+    unsigned bump;
+    bool filled;    /* our bits made a word full */
 } slab_entry;
 
 typedef struct {
     unsigned words, slabs;
-    size_t slot;    /* the slab at hand, */
-    char *start;    /*   where it begins, */
-    unsigned bump;  /*   and how many of its blocks there are */
+    unsigned slab;  /* the slab at hand, an index into slab_of, */
+    char *start;    /*   and where it begins */
     unsigned word;  /* the word at hand */
     uint64_t bits;  /*   and its blocks in this batch */
+    uint8_t recent_word[RECENT], recent_slab[RECENT]; /* index + 1 of the entry last seen with that hash, 0 = none */
     word_entry word_of[BATCH];
     slab_entry slab_of[BATCH];
-    uint8_t word_index[TABLE], slab_index[TABLE];
 } sorter;
 
 static unsigned hash(uint64_t key) {
-    return (unsigned)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 57); /* 7 bits: TABLE */
-}
-
-static slab_entry *slab_entry_of(sorter *s, size_t slot) {
-    unsigned h = hash(slot);
-    for (; s->slab_index[h]; h = (h + 1) % TABLE) {
-        slab_entry *e = &s->slab_of[s->slab_index[h] - 1];
-        if (e->slot == slot) return e;
-    }
-    slab_entry *e = &s->slab_of[s->slabs++];
-    s->slab_index[h] = (uint8_t)s->slabs;
-    *e = (slab_entry){.slot = slot};
-    return e;
-}
-
-static word_entry *word_entry_of(sorter *s, size_t slot, unsigned word) {
-    unsigned h = hash(slot * FH_SLAB_WORDS + word);
-    for (; s->word_index[h]; h = (h + 1) % TABLE) {
-        word_entry *e = &s->word_of[s->word_index[h] - 1];
-        if (e->slot == slot && e->word == word) return e;
-    }
-    word_entry *e = &s->word_of[s->words++];
-    s->word_index[h] = (uint8_t)s->words;
-    *e = (word_entry){.slot = slot, .word = word};
-    return e;
+    return (unsigned)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 60); /* 4 bits: RECENT */
 }
 
 static void report_blocks(fh_fault fault, unsigned c, size_t slot, unsigned word, uint64_t bits) {
@@ -272,25 +282,36 @@ static void report_blocks(fh_fault fault, unsigned c, size_t slot, unsigned word
 }
 
 /* Puts the word at hand into the table. */
-static void put_away(sorter *s, unsigned c) {
+static inline void put_away(sorter *s, unsigned c) {
     if (!s->bits) return;
-    word_entry *e = word_entry_of(s, s->slot, s->word);
-    uint64_t twice = e->bits & s->bits, fresh = s->bits & ~twice;
-    e->bits |= fresh;
-    if (fresh) slab_entry_of(s, s->slot)->count += fh_count_bits(fresh);
+    unsigned h = hash(s->slab * FH_SLAB_WORDS + s->word), i = s->recent_word[h];
+    word_entry *e = &s->word_of[i - 1];
+    if (i == 0 || e->slab != s->slab || e->word != s->word) {
+        e = &s->word_of[s->words++];
+        s->recent_word[h] = (uint8_t)s->words;
+        *e = (word_entry){.slab = s->slab, .word = s->word};
+    }
+    uint64_t twice = e->bits & s->bits;
+    e->bits |= s->bits;
+    s->slab_of[s->slab].count += fh_count_bits(s->bits & ~twice);
     s->bits = 0;
-    if (FH_UNLIKELY(twice)) report_blocks(FH_FAULT_DOUBLE_FREE, c, s->slot, s->word, twice);
+    if (FH_UNLIKELY(twice)) report_blocks(FH_FAULT_DOUBLE_FREE, c, s->slab_of[s->slab].slot, s->word, twice);
 }
 
 /* Makes the slab that p points into the one at hand. False: it is no slab of class c any more. */
-static bool enter_slab(sorter *s, unsigned c, const void *p) {
+static inline bool enter_slab(sorter *s, unsigned c, const void *p) {
     size_t slot = head_of(c, fh_slot_of(p));
-    uint64_t state = fh_load(&fh_slab_at(slot)->state);
-    if (FH_UNLIKELY(fh_state_kind(state) != c)) return false;
-    s->slot = slot;
+    unsigned h = hash(slot), i = s->recent_slab[h];
+    if (i == 0 || s->slab_of[i - 1].slot != slot) {
+        s->slab_of[s->slabs] = (slab_entry){.slab = fh_slab_at(slot), .slot = slot};
+        i = ++s->slabs;
+        s->recent_slab[h] = (uint8_t)i;
+    }
+    s->slab = i - 1;
     s->start = fh_slot_address(slot);
-    s->bump = fh_state_bump(state);
-    return true;
+    uint64_t state = fh_load(&s->slab_of[i - 1].slab->state);
+    s->slab_of[i - 1].bump = fh_state_bump(state);
+    return fh_state_kind(state) == c;
 }
 
 /* Checks the pointers and sorts them. The caller holds them, as far as they are blocks. */
@@ -304,15 +325,16 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
             put_away(s, c);
             if (FH_UNLIKELY(!enter_slab(s, c, p))) {
                 /* Everything in that slab was free, it went back, and now this block comes again. */
+                s->start = NULL;
                 fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, size);
                 continue;
             }
             offset = (size_t)(p - s->start);
         }
         unsigned i = (unsigned)((offset * info->reciprocal) >> 40);
-        if (FH_UNLIKELY(i * size != offset || i >= s->bump)) {
+        if (FH_UNLIKELY(i * size != offset || i >= s->slab_of[s->slab].bump)) {
             /* Inside of a block; or in a slab of ours, but never handed out. */
-            fh_report_fault(i >= s->bump ? FH_FAULT_FOREIGN : FH_FAULT_INSIDE, NULL, p, (size_t)s->start + i * size, size);
+            fh_report_fault(i >= s->slab_of[s->slab].bump ? FH_FAULT_FOREIGN : FH_FAULT_INSIDE, NULL, p, (size_t)s->start + i * size, size);
             continue;
         }
         uint64_t bit = UINT64_C(1) << i % 64;
@@ -327,41 +349,91 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
     put_away(s, c);
 }
 
-/* Bits that were set already: these blocks were free. Takes them out of the count again, as far as the slab is still
- * there, and reports them. A count that is off by them costs a look too many or an empty slab kept; never a block. */
-static void report_free_already(unsigned c, const word_entry *word, uint64_t twice) {
-    fh_slab *slab = fh_slab_at(word->slot);
-    uint64_t state = fh_load(&slab->state);
-    unsigned n = fh_count_bits(twice);
-    while (fh_state_kind(state) == c && fh_state_count(state) >= n) {
-        if (fh_cas_relaxed(&slab->state, &state, state - n)) break;
-    }
-    report_blocks(FH_FAULT_DOUBLE_FREE, c, word->slot, word->word, twice);
+/* True if setting `bits` in a word that was `before` may have made the slab all free. The last word is full when it is full
+ * up to bump, which may have moved: it always may. */
+static bool fills(uint64_t before, uint64_t bits, unsigned word, unsigned bump) {
+    return (before | bits) == ~UINT64_C(0) || (word + 1) * 64 > bump;
 }
 
-static void give_batch(unsigned c, unsigned n, void **blocks) {
+static void give_sorted(unsigned c, unsigned n, void **blocks) {
     sorter s;
-    s.words = s.slabs = s.word = s.bump = 0;
+    s.words = s.slabs = s.slab = s.word = 0;
     s.bits = 0;
-    s.slot = 0;
     s.start = NULL; /* no block lies within a slab's length of address 0 */
-    for (unsigned i = 0; i < TABLE; i++) s.word_index[i] = s.slab_index[i] = 0;
+    for (unsigned i = 0; i < RECENT; i++) s.recent_word[i] = s.recent_slab[i] = 0;
     sort(&s, c, n, blocks);
-    /* Counts first: from the last fetch_or on the slabs may be gone. Relaxed: we still hold blocks of each. */
-    for (unsigned i = 0; i < s.slabs; i++) fh_add_relaxed(&fh_slab_at(s.slab_of[i].slot)->state, s.slab_of[i].count);
     for (unsigned i = 0; i < s.words; i++) {
-        word_entry *word = &s.word_of[i];
+        const word_entry *e = &s.word_of[i];
+        slab_entry *in = &s.slab_of[e->slab];
         /* release: the program's last use of the blocks before anybody takes them. */
-        uint64_t before = fh_or_release(&fh_slab_at(word->slot)->free[word->word], word->bits);
-        if (FH_UNLIKELY(before & word->bits)) report_free_already(c, word, before & word->bits);
+        uint64_t before = fh_or_release(&in->slab->free[e->word], e->bits);
+        /* Bits that were set already: these blocks were free. */
+        if (FH_UNLIKELY(before & e->bits)) {
+            report_blocks(FH_FAULT_DOUBLE_FREE, c, in->slot, e->word, before & e->bits);
+        }
+        in->filled |= fills(before, e->bits, e->word, in->bump);
     }
     fh_fence_after_rmw();
-    for (unsigned i = 0; i < s.slabs; i++) look(s.slab_of[i].slot, false);
+    for (unsigned i = 0; i < s.slabs; i++) {
+        const slab_entry *e = &s.slab_of[i];
+        if (e->count) given(e->slab, e->slot, c, e->count, e->filled);
+    }
+}
+
+/* ── Give, strewn ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    fh_slab *slab;
+    uint32_t index; /* of the block in its slab */
+    bool inside;    /* the pointer is not at its beginning */
+} strewn_block;
+
+/* Blocks each in a slab of its own: sorting finds nothing. First all their words are fetched, then their bits are set. */
+static void give_strewn(unsigned c, unsigned n, void **blocks) {
+    const fh_class_info *info = &fh_class_table[c];
+    strewn_block at[BATCH];
+    for (unsigned k = 0; k < n; k++) {
+        size_t slot = fh_slot_of(blocks[k]) & ~(size_t)(info->slots - 1);
+        size_t offset = (size_t)((char *)blocks[k] - fh_slot_address(slot));
+        uint32_t i = (uint32_t)((offset * info->reciprocal) >> 40);
+        at[k] = (strewn_block){fh_slab_at(slot), i, i * info->size != offset};
+        __builtin_prefetch(&at[k].slab->state);
+        __builtin_prefetch(&at[k].slab->free[i / 64], 1);
+    }
+    for (unsigned k = 0; k < n; k++) {
+        const strewn_block *b = &at[k];
+        uint64_t state = fh_load(&b->slab->state), bit = UINT64_C(1) << b->index % 64;
+        unsigned bump = fh_state_bump(state);
+        if (FH_UNLIKELY(fh_state_kind(state) != c || b->index >= bump || b->inside)) {
+            give_sorted(c, 1, &blocks[k]); /* says what is wrong with it */
+            continue;
+        }
+        /* release: as in give_sorted. */
+        uint64_t before = fh_or_release(&b->slab->free[b->index / 64], bit);
+        size_t slot = head_of(c, fh_slot_of(blocks[k]));
+        if (FH_UNLIKELY(before & bit)) {
+            report_blocks(FH_FAULT_DOUBLE_FREE, c, slot, b->index / 64, bit);
+            continue;
+        }
+        fh_fence_after_rmw();
+        given(b->slab, slot, c, 1, fills(before, bit, b->index / 64, bump));
+    }
+}
+
+/* A guess from four pairs of neighbours. */
+static bool are_strewn(unsigned c, unsigned n, void **blocks) {
+    if (n < 8) return false;
+    unsigned apart = 0;
+    for (unsigned k = 0; k < n; k += n / 4) {
+        if (k + 1 < n) apart += head_of(c, fh_slot_of(blocks[k])) != head_of(c, fh_slot_of(blocks[k + 1]));
+    }
+    return apart >= 3;
 }
 
 void fh_slab_give(unsigned c, unsigned n, void **blocks) {
     for (unsigned done = 0; done < n; done += BATCH) {
-        give_batch(c, n - done < BATCH ? n - done : BATCH, blocks + done);
+        unsigned batch = n - done < BATCH ? n - done : BATCH;
+        (are_strewn(c, batch, blocks + done) ? give_strewn : give_sorted)(c, batch, blocks + done);
     }
 }
 
@@ -386,7 +458,7 @@ unsigned fh_slab_release_empty(unsigned c) {
     for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
         for (uint64_t marks = fh_load_acquire(&fh_chunk_at(chunk)->mark[c]); marks; marks &= marks - 1) {
             size_t slot = chunk * FH_CHUNK_SLOTS + fh_lowest_bit(marks);
-            look(slot, true);
+            settle(slot, c, true);
             released += fh_state_kind(fh_load(&fh_slab_at(slot)->state)) != c;
         }
     }
