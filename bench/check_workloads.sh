@@ -67,6 +67,11 @@ checksum() {
     sed -n 's/^check //p' <<<"$text"
 }
 
+# The loader only warns about a library that it cannot find, and the program would run without it.
+for library in "$@"; do
+    [ -f "$library" ] || { echo "$library does not exist"; exit 1; }
+done
+
 bad=0 runs=0 seen=" "
 while read -r program arguments; do
     [ -n "$program" ] || continue
