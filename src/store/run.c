@@ -94,7 +94,8 @@ static size_t claim_new(unsigned n, bool *clean) {
     fh_chunk *chunk = fh_chunk_at(index);
     fh_purge_new_chunk(index);
     fh_purge_claimed(n, 0, 0);
-    fh_store_release(&chunk->free, ~fh_low_mask(n));
+    /* release: the empty metadata. An exchange and not a store, because a barrier after a locked instruction follows. */
+    fh_swap_acq_rel(&chunk->free, ~fh_low_mask(n));
     fh_run_changed(index, 0);
     *clean = true;
     return index * FH_CHUNK_SLOTS;
