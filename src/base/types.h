@@ -97,9 +97,8 @@ typedef struct {
  * While somebody is, a bit may be set too many (whoever follows it finds nothing and clears it) and, between a clear
  * and the second look that follows every clear, one too few. See store/marks.h. */
 #define FH_ROOMS 20u
-#define FH_MARK_ROOM FH_CLASSES              /* + room: chunks by their longest free run */
-#define FH_MARK_DIRTY (FH_CLASSES + FH_ROOMS) /* chunks with free slots that have memory behind them */
-#define FH_MARKS (FH_CLASSES + FH_ROOMS + 1)
+#define FH_MARK_ROOM FH_CLASSES /* + room: chunks by their longest free run */
+#define FH_MARKS (FH_CLASSES + FH_ROOMS)
 
 typedef struct {
     fh_word mark[FH_MARKS];

@@ -43,15 +43,24 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
     return false;
 }
 
+/* Put fills the lowest slot that is not full, so that beyond one which holds nothing there is seldom anything: the search
+ * ends there, and in a depot that nobody uses at its first slot. The highest full one is taken: what came last is the one
+ * still in somebody's cache. */
 static fh_magazine *get_from(fh_depot *d, fh_magazine *empty) {
-    /* From the top: the magazine that came last is the one still in somebody's cache. */
-    for (unsigned i = FH_DEPOT_SLOTS; i-- > 0;) {
-        fh_word *slot = &d->slot[i];
-        uint64_t seen = fh_load(slot);
-        if (!is_full(seen)) continue;
-        if (fh_cas_acq_rel(slot, &seen, pack(empty, FH_DEPOT_EMPTY))) return unpack(seen);
+    for (;;) {
+        fh_word *highest = NULL;
+        uint64_t full = 0;
+        for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
+            uint64_t seen = fh_load(&d->slot[i]);
+            if (!seen) break;
+            if (is_full(seen)) {
+                highest = &d->slot[i];
+                full = seen;
+            }
+        }
+        if (!highest) return NULL;
+        if (fh_cas_acq_rel(highest, &full, pack(empty, FH_DEPOT_EMPTY))) return unpack(full);
     }
-    return NULL;
 }
 
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {

@@ -53,7 +53,7 @@ bool fh_mark_is_set(unsigned mark, size_t slot) {
     return fh_load(node(mark, 0, slot >> 6)) >> (slot & 63) & 1;
 }
 
-static size_t find(unsigned mark, unsigned lowest_level, bool last) {
+size_t fh_mark_find(unsigned mark, unsigned lowest_level) {
     for (;;) {
         size_t index = 0;
         for (unsigned level = TOP_LEVEL;; level--) {
@@ -64,18 +64,10 @@ static size_t find(unsigned mark, unsigned lowest_level, bool last) {
                 lower(mark, level, index);
                 break;
             }
-            index = index << 6 | (last ? fh_highest_bit(word) : fh_lowest_bit(word));
+            index = index << 6 | fh_lowest_bit(word);
             if (level == lowest_level) return index;
         }
     }
-}
-
-size_t fh_mark_find(unsigned mark, unsigned level) {
-    return find(mark, level, false);
-}
-
-size_t fh_mark_find_last(unsigned mark, unsigned level) {
-    return find(mark, level, true);
 }
 
 bool fh_mark_other(unsigned mark, size_t slot) {
@@ -86,7 +78,7 @@ bool fh_mark_other(unsigned mark, size_t slot) {
 }
 
 size_t fh_mark_find_apart(unsigned mark, const size_t *apart, unsigned n) {
-    size_t lowest = find(mark, 0, false);
+    size_t lowest = fh_mark_find(mark, 0);
     bool taken = false;
     for (unsigned i = 0; i < n; i++) taken |= apart[i] == lowest;
     if (lowest == FH_NONE || !taken) return lowest;

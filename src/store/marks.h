@@ -32,9 +32,6 @@ bool fh_mark_is_set(unsigned mark, size_t slot);
 /* The lowest child at that level with the mark set, or FH_NONE. */
 size_t fh_mark_find(unsigned mark, unsigned level);
 
-/* The highest one. */
-size_t fh_mark_find_last(unsigned mark, unsigned level);
-
 /* The lowest slot with the class mark that is none of the n in apart[] (slots; FH_NONE is ignored). If these are the only
  * ones, FH_NONE; if the search would be long, one of them. */
 size_t fh_mark_find_apart(unsigned mark, const size_t *apart, unsigned n);

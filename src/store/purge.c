@@ -4,7 +4,6 @@
 #include "base/settings.h"
 #include "store/depot.h"
 #include "store/huge.h"
-#include "store/marks.h"
 #include "store/slab.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -13,20 +12,28 @@
  * because of its value alone. They change once a slab or large block, not once a block. */
 static fh_word used_slots;
 static fh_word dirty_slots;  /* free, with memory behind them */
-static fh_word regret_slots; /* purged and wanted again; halves every second */
+static fh_word regret_slots; /* purged and wanted again; see current_regret */
+static fh_word reused_slots; /* dirty ones that were claimed again, in this second */
 static fh_word regret_second;
 
 /* The first chunks stay on small pages: a small process pays for what it touches, not for 2 MiB. */
 #define YOUNG_CHUNKS 4u
 
-/* A release gives back at most this many chunks' worth of slots, so that no free takes long. */
-#define CHUNKS_A_CALL 4
+/* A release looks at this many chunks at most, so that no free takes long. */
+#define CHUNKS_A_CALL 64
 
 #define FLOOR_SLOTS (8 * FH_MIB / FH_SLOT_SIZE)
 
-size_t fh_purge_budget(size_t used, size_t peak, size_t regret) {
-    (void)peak;
-    return FLOOR_SLOTS + used / 8 + 2 * regret;
+size_t fh_purge_budget(size_t used, size_t regret) {
+    return FLOOR_SLOTS + used / 8 + regret + regret / 4;
+}
+
+size_t fh_purge_regret(size_t regret, size_t reused, size_t seconds) {
+    if (seconds > 63) return 0;
+    size_t halved = regret >> seconds;
+    /* What was re-used in the last second would be missed again if it were given back. */
+    size_t needed = seconds <= 1 && reused < regret ? reused : seconds <= 1 ? regret : 0;
+    return halved > needed ? halved : needed;
 }
 
 size_t fh_purge_dirty_bytes(void) {
@@ -39,7 +46,10 @@ size_t fh_purge_used_bytes(void) {
 
 void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged) {
     fh_add_relaxed(&used_slots, slots);
-    if (dirty) fh_sub_relaxed(&dirty_slots, dirty);
+    if (dirty) {
+        fh_sub_relaxed(&dirty_slots, dirty);
+        if (fh_load(&regret_slots)) fh_add_relaxed(&reused_slots, dirty);
+    }
     if (purged) fh_add_relaxed(&regret_slots, purged);
 }
 
@@ -58,25 +68,35 @@ void fh_purge_new_chunk(size_t chunk) {
     }
 }
 
-/* Halves the regret once for each second that has gone by. Whoever moves the clock does the halving. */
+/* The regret, brought up to date once a second by whoever moves the clock. */
 static size_t current_regret(void) {
     uint64_t regret = fh_load(&regret_slots);
     if (!regret) return 0;
     uint64_t now = fh_system_nanoseconds() >> 30, then = fh_load(&regret_second);
-    if (now != then && fh_cas_relaxed(&regret_second, &then, now) && then != 0) {
-        uint64_t halvings = now - then, rest = halvings > 63 ? 0 : regret >> halvings;
-        /* Compare-and-swap: who was interrupted since it read the figure must not subtract from a smaller one. */
-        if (fh_cas_relaxed(&regret_slots, &regret, rest)) regret = rest;
+    if (now != then && fh_cas_relaxed(&regret_second, &then, now)) {
+        uint64_t reused = fh_load(&reused_slots);
+        uint64_t rest = then == 0 ? regret : fh_purge_regret(regret, reused, now - then);
+        fh_sub_relaxed(&regret_slots, regret - rest);
+        fh_sub_relaxed(&reused_slots, reused);
+        regret = rest;
     }
     return (size_t)regret;
 }
 
-/* Gives back the dirty free slots of one chunk. They are claimed like an allocation first. Returns how many. */
-static unsigned purge_chunk(size_t index) {
+/* Of these slots, those that fill a whole half of the chunk: 2 MiB, a huge page. */
+static uint64_t whole_halves(uint64_t slots) {
+    uint64_t low = fh_low_mask(32), high = ~low;
+    return ((slots & low) == low ? low : 0) | ((slots & high) == high ? high : 0);
+}
+
+/* Gives back the dirty free slots of one chunk, or only whole halves of it. They are claimed like an allocation first. */
+static unsigned purge_chunk(size_t index, bool whole) {
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t free = fh_load(&chunk->free), take;
     do {
         take = free & fh_load(&chunk->dirty);
+        /* A half counts as whole when all of it is free, be it dirty or not. */
+        if (whole) take &= whole_halves(free);
         if (!take) return 0;
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in run.c's claim */
     fh_run_changed(index, free);
@@ -88,25 +108,24 @@ static unsigned purge_chunk(size_t index) {
         fh_system_purge(fh_slot_address(index * FH_CHUNK_SLOTS + place), n * FH_SLOT_SIZE);
         rest &= ~fh_run_mask(place, n);
     }
-    /* Some of them may have been purged by another thread since `dirty` was read, and be free again: of each slot only
-     * who clears its bit counts it. */
-    uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;
-    fh_sub_relaxed(&dirty_slots, fh_count_bits(cleared));
+    fh_and_acq_rel(&chunk->dirty, ~take);
+    fh_sub_relaxed(&dirty_slots, fh_count_bits(take));
     uint64_t before = fh_or_release(&chunk->free, take); /* release: the purge before anybody claims the slots */
     fh_run_changed(index, before);
     return fh_count_bits(take);
 }
 
-/* The highest chunk first: low addresses are re-used first, so what lies high is wanted last. Returns slots purged. */
-static size_t purge_some(size_t target_slots, int most_chunks) {
-    size_t purged = 0;
-    while (most_chunks-- > 0 && fh_load(&dirty_slots) > target_slots) {
-        size_t chunk = fh_mark_find_last(FH_MARK_DIRTY, 1);
-        if (chunk == FH_NONE) break;
-        fh_mark_clear(FH_MARK_DIRTY, 1, chunk);
-        purged += purge_chunk(chunk);
-        fh_chunk *c = fh_chunk_at(chunk);
-        if (fh_load_acquire(&c->free) & fh_load(&c->dirty)) fh_mark_set(FH_MARK_DIRTY, 1, chunk);
+/* Goes through the chunks downwards, round and round, as low addresses are re-used first and what lies high is wanted
+ * last. In chunks on huge pages a piece of a page is only given back if `pieces`: it costs the huge page. */
+static size_t purge_some(size_t target_slots, size_t most_chunks, bool pieces) {
+    static fh_word hand;
+    size_t chunks = fh_window_chunks(), purged = 0;
+    if (most_chunks > chunks) most_chunks = chunks;
+    for (size_t looked = 0; looked < most_chunks && fh_load(&dirty_slots) > target_slots; looked++) {
+        size_t at = (size_t)fh_add_relaxed(&hand, 1) % chunks;
+        size_t index = chunks - 1 - at;
+        bool huge = index >= YOUNG_CHUNKS && fh_settings.thp != FH_THP_NEVER;
+        purged += purge_chunk(index, huge && !pieces);
     }
     return purged;
 }
@@ -115,18 +134,21 @@ void fh_purge_over_budget(void) {
     uint64_t dirty = fh_load(&dirty_slots);
     if (fh_settings.purge == FH_PURGE_LAZY) return;
     if (fh_settings.purge == FH_PURGE_EAGER) {
-        purge_some(0, CHUNKS_A_CALL);
+        purge_some(0, CHUNKS_A_CALL, true);
         return;
     }
     if (FH_LIKELY(dirty <= FLOOR_SLOTS)) return;
-    size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, used, 0);
+    size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, 0);
     if (dirty <= budget) return;
-    budget = fh_purge_budget(used, used, current_regret());
-    if (dirty > budget) purge_some(budget, CHUNKS_A_CALL);
+    budget = fh_purge_budget(used, current_regret());
+    if (dirty <= budget) return;
+    /* A quarter more than needed, so that the next calls of the system are not for one slot each. */
+    purge_some(budget - budget / 4, CHUNKS_A_CALL, false);
+    if (fh_load(&dirty_slots) > 2 * budget) purge_some(budget, CHUNKS_A_CALL, true);
 }
 
 size_t fh_purge_to(size_t keep) {
-    return purge_some(keep / FH_SLOT_SIZE, (int)fh_window_chunks() + 1) * FH_SLOT_SIZE;
+    return purge_some(keep / FH_SLOT_SIZE, fh_window_chunks(), true) * FH_SLOT_SIZE;
 }
 
 size_t fh_trim(size_t keep) {

@@ -148,7 +148,6 @@ void fh_run_release(size_t slot, unsigned n) {
     /* release: the last use of the memory, and the words above, before it is free. */
     uint64_t before = fh_or_release(&chunk->free, mask);
     fh_run_changed(index, before);
-    fh_mark_set(FH_MARK_DIRTY, 1, index);
     fh_purge_over_budget();
 }
 

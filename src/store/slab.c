@@ -187,8 +187,11 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
     if (c <= FH_SMALL_LAST) {
         for (unsigned i = 0; i < info->slots; i++) *fh_class_byte(slot + i) = (uint8_t)c;
     }
-    /* release: whoever sees the class sees words of 0 (they are 0 in every free slot). */
-    fh_store_release(&slab->state, fh_state_make(c, n, clean ? FH_STATE_CLEAN : 0));
+    /* release: whoever sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store: a
+     * mark from this slot's earlier life may be on its way out, and whoever clears it must see the state, or we must see
+     * it cleared. A plain store could still be in the processor's buffer while the mark is read. */
+    fh_swap_acq_rel(&slab->state, fh_state_make(c, n, clean ? FH_STATE_CLEAN : 0));
+    fh_fence_after_rmw();
     if (n < info->blocks) fh_mark_set(c, 0, slot);
     return n;
 }
@@ -422,7 +425,7 @@ static void give_strewn(unsigned c, unsigned n, void **blocks) {
 
 /* A guess from four pairs of neighbours. */
 static bool are_strewn(unsigned c, unsigned n, void **blocks) {
-    if (n < 8) return false;
+    if (n < 8) return n == 1; /* and there is nothing to sort in one block */
     unsigned apart = 0;
     for (unsigned k = 0; k < n; k += n / 4) {
         if (k + 1 < n) apart += head_of(c, fh_slot_of(blocks[k])) != head_of(c, fh_slot_of(blocks[k + 1]));
