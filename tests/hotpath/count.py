@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Instructions of a pair of malloc and free, counted by callgrind: count.py PAIR-PROGRAM LIBFREEHOLD.SO WORK-FOLDER
+
+Two runs that differ only in the number of pairs are subtracted, so that start-up, the first refills and the program's
+own loop drop out. Counted is what runs inside the library; the call's way there (the program's PLT stub) is the
+same for every allocator and is left out.
+
+Asserted: at most 33 for the pair up to 1 KiB, and nearly flat on to 32 KiB."""
+
+import os
+import re
+import subprocess
+import sys
+
+SIZES = [16, 32, 64, 100, 128, 256, 512, 1000, 1024, 2048, 4096, 8192, 16384, 32768]
+FEW, MANY = 1000, 3000
+MOST_TO_1_KIB = 33
+# Above 1 KiB the class takes a few instructions of arithmetic more.
+MOST_ABOVE = 45
+
+
+def instructions(program, library, size, pairs, folder):
+    """Instructions that ran inside the library, by callgrind's own lines: `ob=` and `fn=` say where we are,
+    a line after `calls=` is what a callee cost (counted there already), any other number line is a cost here."""
+    out = os.path.join(folder, f"callgrind.{size}.{pairs}")
+    subprocess.run(["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no",
+                    "--compress-pos=no", program, str(size), str(pairs)],
+                   check=True, env=dict(os.environ, LD_PRELOAD=library), stderr=subprocess.PIPE)
+    total, inside, callee = 0, False, False
+    name = os.path.basename(os.path.realpath(library))
+    for line in open(out, encoding="utf-8", errors="replace"):
+        if line.startswith("ob="):
+            inside = os.path.basename(os.path.realpath(line[3:].strip())) == name
+        elif line.startswith("calls="):
+            callee = True
+        elif re.match(r"[0-9+*-]", line):
+            if inside and not callee:
+                total += int(line.split()[1])
+            callee = False
+    os.remove(out)
+    return total
+
+
+def main():
+    program, library, folder = sys.argv[1:4]
+    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        print("SKIPPED: no valgrind", file=sys.stderr)
+        sys.exit(77)
+    os.makedirs(folder, exist_ok=True)
+    good = True
+    for size in SIZES:
+        few = instructions(program, library, size, FEW, folder)
+        many = instructions(program, library, size, MANY, folder)
+        each = (many - few) / (MANY - FEW)
+        most = MOST_TO_1_KIB if size <= 1024 else MOST_ABOVE
+        # Less than ten means that the calls never arrived in the library: then nothing was measured.
+        fits = 10 <= each <= most
+        good = good and fits
+        print(f"{'ok' if fits else 'FAILED':7} {size:6} bytes: {each:5.1f} instructions a pair (at most {most})")
+    sys.exit(0 if good else 1)
+
+
+main()
