@@ -73,12 +73,11 @@ static size_t current_regret(void) {
     uint64_t regret = fh_load(&regret_slots);
     if (!regret) return 0;
     uint64_t now = fh_system_nanoseconds() >> 30, then = fh_load(&regret_second);
-    if (now != then && fh_cas_relaxed(&regret_second, &then, now)) {
-        uint64_t reused = fh_load(&reused_slots);
-        uint64_t rest = then == 0 ? regret : fh_purge_regret(regret, reused, now - then);
-        fh_sub_relaxed(&regret_slots, regret - rest);
-        fh_sub_relaxed(&reused_slots, reused);
-        regret = rest;
+    if (now != then && fh_cas_relaxed(&regret_second, &then, now) && then != 0) {
+        uint64_t rest = fh_purge_regret(regret, fh_load(&reused_slots), now - then);
+        fh_store(&reused_slots, 0); /* one that is added meanwhile is lost: a figure to steer by */
+        /* Compare-and-swap: who was interrupted since it read the figure must not subtract from a smaller one. */
+        if (fh_cas_relaxed(&regret_slots, &regret, rest)) regret = rest;
     }
     return (size_t)regret;
 }
@@ -108,8 +107,10 @@ static unsigned purge_chunk(size_t index, bool whole) {
         fh_system_purge(fh_slot_address(index * FH_CHUNK_SLOTS + place), n * FH_SLOT_SIZE);
         rest &= ~fh_run_mask(place, n);
     }
-    fh_and_acq_rel(&chunk->dirty, ~take);
-    fh_sub_relaxed(&dirty_slots, fh_count_bits(take));
+    /* Some of them may have been purged by another thread since `dirty` was read, and be free again: of each slot only
+     * who clears its bit counts it. */
+    uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;
+    fh_sub_relaxed(&dirty_slots, fh_count_bits(cleared));
     uint64_t before = fh_or_release(&chunk->free, take); /* release: the purge before anybody claims the slots */
     fh_run_changed(index, before);
     return fh_count_bits(take);
