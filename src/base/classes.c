@@ -5,11 +5,11 @@
 #include "base/classes.h"
 
 #define ROW(bytes, n)                                                                                                  \
-    {.size = (bytes),                                                                                                  \
-     .blocks = (n)*FH_SLOT_SIZE / (bytes),                                                                             \
-     .slots = (n),                                                                                                     \
-     .mark_at = (uint8_t)((n)*FH_SLOT_SIZE / (bytes) >= 128 ? 8 : ((n)*FH_SLOT_SIZE / (bytes) + 15) / 16),                      \
-     .reciprocal = ((UINT64_C(1) << 40) + (bytes)-1) / (bytes)}
+    {                                                                                                                  \
+        .size = (bytes), .blocks = (n)*FH_SLOT_SIZE / (bytes), .slots = (n),                                           \
+        .mark_at = (uint8_t)((n)*FH_SLOT_SIZE / (bytes) >= 128 ? 8 : ((n)*FH_SLOT_SIZE / (bytes) + 15) / 16),          \
+        .reciprocal = ((UINT64_C(1) << 40) + (bytes)-1) / (bytes)                                                      \
+    }
 
 /* Eight classes of one doubling: base + base/8 … 2 · base. */
 #define EIGHT(base, a, b, c, d, e, f, g, h)                                                                            \
@@ -21,22 +21,50 @@
     ROW((first)*16, 1), ROW((first)*16 + 16, 1), ROW((first)*16 + 32, 1), ROW((first)*16 + 48, 1),                     \
         ROW((first)*16 + 64, 1), ROW((first)*16 + 80, 1), ROW((first)*16 + 96, 1), ROW((first)*16 + 112, 1)
 
-#define RUN(n) {.size = (n)*FH_SLOT_SIZE, .blocks = 1, .slots = (n)}
+#define RUN(n)                                                                                                         \
+    { .size = (n)*FH_SLOT_SIZE, .blocks = 1, .slots = (n) }
 
 const fh_class_info fh_class_table[FH_CLASSES] = {
     {.size = 0},
-    FINE(1), FINE(9), FINE(17), FINE(25), FINE(33), FINE(41), FINE(49), FINE(57),
+    FINE(1),
+    FINE(9),
+    FINE(17),
+    FINE(25),
+    FINE(33),
+    FINE(41),
+    FINE(49),
+    FINE(57),
     EIGHT(1024, 1, 1, 1, 1, 1, 1, 1, 1),
     EIGHT(2048, 1, 1, 1, 1, 1, 1, 1, 1),
     EIGHT(4096, 1, 1, 2, 1, 1, 1, 2, 1),
     EIGHT(8192, 2, 2, 2, 4, 4, 4, 4, 2),
     EIGHT(16384, 4, 4, 4, 4, 4, 4, 4, 4),
     EIGHT(32768, 8, 8, 8, 8, 8, 8, 8, 8),
-    RUN(2), RUN(3), RUN(4), RUN(5), RUN(6), RUN(7), RUN(8), RUN(9), RUN(10), RUN(11), RUN(12), RUN(13), RUN(14), RUN(15),
+    RUN(2),
+    RUN(3),
+    RUN(4),
+    RUN(5),
+    RUN(6),
+    RUN(7),
+    RUN(8),
+    RUN(9),
+    RUN(10),
+    RUN(11),
+    RUN(12),
+    RUN(13),
+    RUN(14),
+    RUN(15),
     RUN(16),
-    ROW(64, 1), ROW(128, 1), ROW(256, 1), ROW(512, 1), ROW(1024, 1), ROW(2048, 1), ROW(4096, 1),
+    ROW(64, 1),
+    ROW(128, 1),
+    ROW(256, 1),
+    ROW(512, 1),
+    ROW(1024, 1),
+    ROW(2048, 1),
+    ROW(4096, 1),
     ROW((sizeof(fh_thread) + 63) / 64 * 64, 1),
 };
 
 _Static_assert(64 << (FH_MAGAZINE_SIZES - 1) == 4096, "the magazine rows above");
-_Static_assert(FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES == FH_CLASS_THREAD && FH_CLASS_THREAD + 1 == FH_CLASSES, "row order");
+_Static_assert(FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES == FH_CLASS_THREAD && FH_CLASS_THREAD + 1 == FH_CLASSES,
+               "row order");

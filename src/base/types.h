@@ -152,9 +152,9 @@ static inline uint64_t fh_state_make(unsigned kind, unsigned bump, uint64_t clea
  *     it one of these or to give it back.
  *     dirty says of a free slot that it has memory of the system behind it; of a used slot it says nothing that counts. */
 typedef struct {
-    fh_word free;             /* 1 = free. Claimed by compare-and-swap, given back by fetch_or: neighbours are one run again */
-    fh_word dirty;            /* 1 = written since it came from the system */
-    fh_word used;             /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
+    fh_word free;  /* 1 = free. Claimed by compare-and-swap, given back by fetch_or: neighbours are one run again */
+    fh_word dirty; /* 1 = written since it came from the system */
+    fh_word used;  /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
     fh_word mark[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
     uint64_t pad[13];         /* to an odd number of lines: see the assertion */
 } fh_chunk;
@@ -211,8 +211,8 @@ typedef struct {
 typedef struct {
     fh_magazine *loaded;
     fh_magazine *previous;
-    uint16_t limit;  /* blocks that each of the two may hold now: grows with use, shrinks when idle */
-    uint8_t used;    /* refilled or flushed since the last tick */
+    uint16_t limit; /* blocks that each of the two may hold now: grows with use, shrinks when idle */
+    uint8_t used;   /* refilled or flushed since the last tick */
     uint8_t unused_ticks;
 } fh_rack;
 

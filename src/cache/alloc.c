@@ -193,8 +193,9 @@ void fh_release_sized_checked(void *p, size_t n) {
     size_t usable = fh_usable("free_sized", p);
     if (!usable) return;
     unsigned c = fh_class_at(p);
-    bool right = c ? fh_class_size(fh_class_of(n)) == usable || (n < usable && n % FH_MIN_ALIGN == 0 && size_fits(n, usable))
-                   : size_fits(n, usable);
+    bool right =
+        c ? fh_class_size(fh_class_of(n)) == usable || (n < usable && n % FH_MIN_ALIGN == 0 && size_fits(n, usable))
+          : size_fits(n, usable);
     if (!right) {
         fh_report_fault(FH_FAULT_WRONG_SIZE, "free_sized", p, n, usable);
         return;

@@ -13,7 +13,8 @@ void *const fh_empty_magazine[2] = {NULL, NULL};
 #define MAGAZINE_BYTES (128 * FH_KIB)
 #define RUN_MAGAZINE_BYTES FH_MIB
 #define MOST_BLOCKS 254u
-#define MOST_TINY_BLOCKS 510u /* of at most 128 bytes: −20 to −30 % where thousands are made and dropped over and over */
+#define MOST_TINY_BLOCKS                                                                                               \
+    510u /* of at most 128 bytes: −20 to −30 % where thousands are made and dropped over and over */
 #define TINY 128
 
 /* What a new bin starts with: about this many bytes, at most 6 blocks. A thread that makes one block of a class should
@@ -24,8 +25,8 @@ void *const fh_empty_magazine[2] = {NULL, NULL};
 /* All bins of a thread together. Beyond it a bin does not grow; idle ones give their share back (see tick). */
 #define THREAD_BYTES (2 * FH_MIB)
 
-#define TICK 64u           /* slow paths between two looks at an idle bin */
-#define IDLE_TICKS 2u      /* looks that a bin must be found unused before it gives back */
+#define TICK 64u      /* slow paths between two looks at an idle bin */
+#define IDLE_TICKS 2u /* looks that a bin must be found unused before it gives back */
 
 static unsigned most_blocks(unsigned c) {
     size_t size = fh_class_size(c);

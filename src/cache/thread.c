@@ -9,7 +9,8 @@
 #include "system/system.h"
 
 /* A bin whose magazine is full and empty at once, 128 of them. */
-#define B {(void **)&fh_empty_magazine[1], (void **)&fh_empty_magazine[1]}
+#define B                                                                                                              \
+    { (void **)&fh_empty_magazine[1], (void **)&fh_empty_magazine[1] }
 #define B4 B, B, B, B
 #define B16 B4, B4, B4, B4
 #define B128 B16, B16, B16, B16, B16, B16, B16, B16

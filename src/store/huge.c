@@ -39,7 +39,8 @@ static bool prepare(const void *p) {
     if (!mine) return false;
     uint64_t seen = 0;
     /* release: the leaf is zero before it is found. */
-    if (!fh_cas_acq_rel(&root[address >> (UNIT_SHIFT + LEAF_BITS)], &seen, (uintptr_t)mine)) fh_system_unmap(mine, bytes);
+    if (!fh_cas_acq_rel(&root[address >> (UNIT_SHIFT + LEAF_BITS)], &seen, (uintptr_t)mine))
+        fh_system_unmap(mine, bytes);
     return true;
 }
 
@@ -102,9 +103,9 @@ static size_t unpack_size(uint64_t word) {
 /* How many bytes the cache may hold: a floor, raised to what was unmapped and wanted again within a second or so, and
  * lowered when nothing has been missed for as long. A program that makes and drops 64 MiB again and again keeps them; one
  * that did so once does not. */
-static fh_word allowance;                          /* bytes above the floor */
-static fh_word missed_at;                          /* when it was last raised, in units of 2^30 ns */
-static fh_word unmapped_bytes, unmapped_at;        /* what was turned away lately */
+static fh_word allowance;                   /* bytes above the floor */
+static fh_word missed_at;                   /* when it was last raised, in units of 2^30 ns */
+static fh_word unmapped_bytes, unmapped_at; /* what was turned away lately */
 
 static uint64_t seconds(void) {
     return fh_system_nanoseconds() >> 30;

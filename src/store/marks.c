@@ -6,10 +6,14 @@
 
 static fh_word *node(unsigned mark, unsigned level, size_t index) {
     switch (level) {
-    case 0: return &fh_chunk_at(index)->mark[mark];
-    case 1: return &fh_region_at(index)->marks.mark[mark];
-    case 2: return &fh_window.unit[index].mark[mark];
-    default: return &fh_window.top.mark[mark];
+    case 0:
+        return &fh_chunk_at(index)->mark[mark];
+    case 1:
+        return &fh_region_at(index)->marks.mark[mark];
+    case 2:
+        return &fh_window.unit[index].mark[mark];
+    default:
+        return &fh_window.top.mark[mark];
     }
 }
 

@@ -259,15 +259,15 @@ typedef struct {
     size_t slot;
     unsigned count; /* its blocks in this batch */
     unsigned bump;
-    bool filled;    /* our bits made a word full */
+    bool filled; /* our bits made a word full */
 } slab_entry;
 
 typedef struct {
     unsigned words, slabs;
-    unsigned slab;  /* the slab at hand, an index into slab_of, */
-    char *start;    /*   and where it begins */
-    unsigned word;  /* the word at hand */
-    uint64_t bits;  /*   and its blocks in this batch */
+    unsigned slab;                                    /* the slab at hand, an index into slab_of, */
+    char *start;                                      /*   and where it begins */
+    unsigned word;                                    /* the word at hand */
+    uint64_t bits;                                    /*   and its blocks in this batch */
     uint8_t recent_word[RECENT], recent_slab[RECENT]; /* index + 1 of the entry last seen with that hash, 0 = none */
     word_entry word_of[BATCH];
     slab_entry slab_of[BATCH];
@@ -337,7 +337,8 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
         unsigned i = (unsigned)((offset * info->reciprocal) >> 40);
         if (FH_UNLIKELY(i * size != offset || i >= s->slab_of[s->slab].bump)) {
             /* Inside of a block; or in a slab of ours, but never handed out. */
-            fh_report_fault(i >= s->slab_of[s->slab].bump ? FH_FAULT_FOREIGN : FH_FAULT_INSIDE, NULL, p, (size_t)s->start + i * size, size);
+            fh_report_fault(i >= s->slab_of[s->slab].bump ? FH_FAULT_FOREIGN : FH_FAULT_INSIDE, NULL, p,
+                            (size_t)s->start + i * size, size);
             continue;
         }
         uint64_t bit = UINT64_C(1) << i % 64;

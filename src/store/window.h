@@ -16,9 +16,9 @@
 #define FH_NO_WINDOW (UINT64_C(1) << 63)
 
 typedef struct {
-    fh_word origin;     /* 0, then base | reserved: written once, by compare-and-swap; fh_base follows */
-    fh_word next_chunk; /* chunks below it were taken from the window; only grows */
-    fh_word lost;       /* number of bits set in the regions' `lost` words */
+    fh_word origin;                    /* 0, then base | reserved: written once, by compare-and-swap; fh_base follows */
+    fh_word next_chunk;                /* chunks below it were taken from the window; only grows */
+    fh_word lost;                      /* number of bits set in the regions' `lost` words */
     fh_word region[FH_WINDOW_REGIONS]; /* fh_region*, 0 until its first chunk is wanted; written once */
     fh_marks top;                      /* one bit a unit */
     fh_marks unit[FH_WINDOW_UNITS];    /* one bit a region */
