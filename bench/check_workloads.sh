@@ -19,6 +19,7 @@ drift          volume=500k phases=60
 fc_random      mode=single threads=1 rounds=1 min=1 max=256
 fc_random      mode=ring threads=3 rounds=1
 fc_random      mode=pair threads=2 rounds=1 min=32 max=2000
+edge           size=64 swing=1024 hold=512 step=128 turns=10
 frames         n=200000 threads=2
 frames         n=200000 above=1 sized=1
 grow           start=64k step=64k limit=8m n=2 neighbours=1

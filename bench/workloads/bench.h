@@ -160,8 +160,7 @@ __attribute__((unused)) static uint64_t bench_arg(const char *key, uint64_t fall
 static struct {
     double wall, user, system;
     double wall_at, user_at, system_at;
-    uint64_t ops;
-    double origin;
+    uint64_t ops, faults, switches, faults_at, switches_at;
 } bench_clock;
 
 __attribute__((unused)) static double bench_now(void) {
@@ -180,10 +179,9 @@ __attribute__((unused)) static void bench_clock_start(void) {
     getrusage(RUSAGE_SELF, &use);
     bench_clock.user_at = bench_seconds(use.ru_utime);
     bench_clock.system_at = bench_seconds(use.ru_stime);
+    bench_clock.faults_at = (uint64_t)use.ru_minflt;
+    bench_clock.switches_at = (uint64_t)(use.ru_nvcsw + use.ru_nivcsw);
     bench_clock.wall_at = bench_now();
-    if (bench_clock.origin == 0) {
-        bench_clock.origin = bench_clock.wall_at;
-    }
 }
 
 __attribute__((unused)) static void bench_clock_stop(uint64_t ops) {
@@ -193,6 +191,8 @@ __attribute__((unused)) static void bench_clock_stop(uint64_t ops) {
     bench_clock.wall += wall - bench_clock.wall_at;
     bench_clock.user += bench_seconds(use.ru_utime) - bench_clock.user_at;
     bench_clock.system += bench_seconds(use.ru_stime) - bench_clock.system_at;
+    bench_clock.faults += (uint64_t)use.ru_minflt - bench_clock.faults_at;
+    bench_clock.switches += (uint64_t)(use.ru_nvcsw + use.ru_nivcsw) - bench_clock.switches_at;
     bench_clock.ops += ops;
 }
 
@@ -562,6 +562,7 @@ __attribute__((unused)) static int bench_finish(uint64_t check) {
     bench_print("ns_per_op %.3f\n", bench_clock.ops != 0 ? cpu * 1e9 / (double)bench_clock.ops : 0.0);
     bench_print("wall_s %.6f\ncpu_s %.6f\n", bench_clock.wall, cpu);
     bench_print("user_s %.6f\nsystem_s %.6f\n", bench_clock.user, bench_clock.system);
+    bench_print("faults %" PRIu64 "\nswitches %" PRIu64 "\n", bench_clock.faults, bench_clock.switches);
     bench_print("live_bytes %" PRIu64 "\nown_bytes %" PRIu64 "\n", bench_live_peak, bench_own_bytes);
     bench_print("check %016" PRIx64 "\nok\n", check);
     bench_flush();
