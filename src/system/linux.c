@@ -27,7 +27,7 @@
 
 /* musl comes without the kernel's headers. The numbers are part of the kernel's interface. */
 #define FUTEX_CMP_REQUEUE 4
-#define FUTEX_PRIVATE     128
+#define FUTEX_PRIVATE 128
 
 /* ThreadSanitizer owns most of the address space and lets a program use only the part where the kernel itself puts
  * mappings. */
@@ -40,7 +40,7 @@
 extern char **environ;
 
 #define READ_WRITE (PROT_READ | PROT_WRITE)
-#define PRIVATE    (MAP_PRIVATE | MAP_ANONYMOUS)
+#define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
 /* mmap says failure with a pointer that is not NULL; here NULL is failure. */
 static void *map_at(void *place, size_t size, int protection, int flags) {
@@ -128,7 +128,7 @@ static bool is_free_place(char *place, size_t size) {
 
 /* The kernel fills the address space from the top (mappings, stack) and, for the program itself, at 0x55…; the bottom
  * belongs to programs at fixed addresses and to runtimes that want 32 to 40 bits. Between lies nobody's land. */
-#define PLACE_LOWEST  UINT64_C(0x100000000000)
+#define PLACE_LOWEST UINT64_C(0x100000000000)
 #define PLACE_HIGHEST UINT64_C(0x500000000000)
 
 void *fh_system_find_place(size_t size, size_t align) {
@@ -282,27 +282,30 @@ bool fh_system_counts_every_page(void) {
  * libraries do not have it. Only read here; no restartable sequences are used. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
-#define RSEQ_MM_CID 24      /* offset of the dense number in the area */
-#define RSEQ_WITH_MM_CID 28 /* what the kernel says the area's size is when it keeps that number */
+#define RSEQ_CPU_ID 4       /* offset of the processor's number in the area */
+#define RSEQ_MM_CID 24      /* and of the dense one */
+#define RSEQ_WITH_MM_CID 28 /* what the kernel says the area's size is when it keeps the latter */
 #ifndef AT_RSEQ_FEATURE_SIZE
 #define AT_RSEQ_FEATURE_SIZE 27
 #endif
 
+/* The offset of the best number there is, 0 if the area is not registered. */
+static uint64_t near_field(void) {
+    if (!&__rseq_offset || !&__rseq_size || !__rseq_size) return 0;
+    return getauxval(AT_RSEQ_FEATURE_SIZE) >= RSEQ_WITH_MM_CID ? RSEQ_MM_CID : RSEQ_CPU_ID;
+}
+
 unsigned fh_system_near(void) {
-    static fh_word known; /* 0 not asked yet, 1 there is no such number, 2 there is */
-    uint64_t how = fh_load(&known);
-    if (how == 0) {
-        bool dense = &__rseq_offset && &__rseq_size && __rseq_size && getauxval(AT_RSEQ_FEATURE_SIZE) >= RSEQ_WITH_MM_CID;
-        how = dense ? 2 : 1;
-        fh_store(&known, how);
+    static fh_word known; /* 1 + near_field(), 0 not asked yet */
+    uint64_t field = fh_load(&known);
+    if (field == 0) {
+        field = 1 + near_field();
+        fh_store(&known, field);
     }
-    if (how == 2) {
-        const char *area = (const char *)__builtin_thread_pointer() + __rseq_offset;
-        return *(const volatile uint32_t *)(area + RSEQ_MM_CID);
-    }
-    unsigned processor = 0;
-    syscall(SYS_getcpu, &processor, NULL, NULL);
-    return processor;
+    const char *thread = __builtin_thread_pointer();
+    if (field > 1) return *(const volatile uint32_t *)(thread + __rseq_offset + (field - 1));
+    /* No number of a processor that costs no system call: then one of the thread. Thread stacks lie some MiB apart. */
+    return (unsigned)(((uintptr_t)thread >> 12) * 0x9E3779B1u >> 16);
 }
 
 /* The processors that this process may run on, which in a container or under taskset are fewer than the machine has.
