@@ -11,6 +11,20 @@ use crate::record::{Allocator, Origin, Skipped};
 /// What a word of `--allocators` may be, besides the name of an allocator.
 pub const GROUPS: [&str; 5] = ["default", "peers", "packages", "ancestors", "all"];
 
+/// The ancestors in the order of their time, and what tables call them. One that is not in this list is shown last,
+/// under its own name.
+const ANCESTORS: [(&str, &str); 9] = [
+    ("vulcan-mutex", "Vulcan, mutex (2004)"),
+    ("vulcan-cas", "Vulcan, CAS (2004)"),
+    ("vulcan-cas-untagged", "Vulcan, CAS without tag (2004)"),
+    ("oct-like", "OctAlloc-like (2007)"),
+    ("x", "X (2013)"),
+    ("pooled-x", "Pooled X (2013)"),
+    ("fc-like", "fc_malloc-like (2013)"),
+    ("moar-2014", "MoarVM 2014"),
+    ("moar-2017", "MoarVM 2017"),
+];
+
 /// Where things are. Relative places are those of the repository.
 pub struct Known<'a> {
     pub root: &'a Path,
@@ -39,7 +53,14 @@ impl<'a> Known<'a> {
             return Vec::new();
         };
         let name = |path: PathBuf| Some(path.file_stem()?.to_string_lossy().into_owned());
-        found.filter_map(Result::ok).filter_map(name).collect()
+        let mut names: Vec<String> = found.filter_map(Result::ok).filter_map(name).collect();
+        names.sort_by_key(|name| {
+            ANCESTORS
+                .iter()
+                .position(|(known, _)| known == name)
+                .unwrap_or(ANCESTORS.len())
+        });
+        names
     }
 
     fn group(&self, word: &str) -> Vec<String> {
@@ -122,19 +143,33 @@ impl<'a> Known<'a> {
         }
         match word {
             "glibc" => Ok(system()),
-            "freehold" => {
-                let path = self.root.join("build/libfreehold.so");
-                library(
-                    "freehold",
-                    "Freehold",
-                    Origin::Ours,
-                    &path,
-                    &our_version(self.root),
-                    "release",
-                )
-            }
+            "freehold" => self.ours(),
             _ => self.peer_or_ancestor(word),
         }
+    }
+
+    /// Ours is measured as a copy made now. A run takes minutes, in which its developer builds the next one, and the
+    /// rounds of one record must all be of one library.
+    fn ours(&self) -> anyhow::Result<Allocator> {
+        let built = self.root.join("build/libfreehold.so");
+        ensure!(
+            built.exists(),
+            "{} is not there; `make` builds it",
+            built.display()
+        );
+        let scratch = self.root.join("build/bench-scratch");
+        std::fs::create_dir_all(&scratch)?;
+        // Under a name of this process: another run may be using its own copy at this moment.
+        let copy = scratch.join(format!("libfreehold-{}.so", std::process::id()));
+        std::fs::copy(&built, &copy)?;
+        library(
+            "freehold",
+            "Freehold",
+            Origin::Ours,
+            &copy,
+            &our_version(self.root),
+            "release",
+        )
     }
 
     fn peer_or_ancestor(&self, name: &str) -> anyhow::Result<Allocator> {
@@ -157,7 +192,11 @@ impl<'a> Known<'a> {
         }
         let path = self.root.join("build/ancestors").join(format!("{name}.so"));
         if path.exists() {
-            return library(name, name, Origin::Ancestor, &path, "", "bench/ancestors");
+            let label = ANCESTORS
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map_or(name, |(_, label)| label);
+            return library(name, label, Origin::Ancestor, &path, "", "bench/ancestors");
         }
         bail!(
             "no allocator of that name; there are {}",

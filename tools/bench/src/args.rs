@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::allocators::Known;
 use crate::launcher::Launcher;
-use crate::record::Record;
+use crate::record::{Origin, Record};
 use crate::selection::Selection;
 use crate::{compare, page, schedule, table, workloads};
 
@@ -174,6 +174,14 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     std::fs::create_dir_all(&out)?;
     let record = schedule::run(&root, &launcher, &selection, allocators, skipped, &out)?;
+    for allocator in record
+        .allocators
+        .iter()
+        .filter(|a| a.origin == Origin::Ours)
+    {
+        // The copy has served; a failure to remove it costs a megabyte until the next clean build.
+        let _ = std::fs::remove_file(&allocator.library);
+    }
     let failures = record.runs.iter().any(|run| !run.outcome.is_ok());
     conclude(&record, &out.join(file_stem(&record)))?;
     Ok(if failures {

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 
 use crate::record::{Allocator, Origin, Outcome, Record, Run, Workload};
-use crate::statistics::{Ratio, Verdict, median, minimum, paired_ratio, spread};
+use crate::statistics::{
+    Noise, Ratio, Verdict, median, minimum, paired_ratio, residual_noise, spread,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
@@ -16,8 +18,6 @@ pub enum Metric {
 }
 
 impl Metric {
-    pub const ALL: [Self; 3] = [Self::Cpu, Self::PeakRss, Self::Wall];
-
     pub fn of(self, run: &Run) -> f64 {
         match self {
             Self::Cpu => run.cpu,
@@ -130,7 +130,27 @@ impl<'a> Figures<'a> {
         if smallest < metric.least() {
             return None;
         }
-        paired_ratio(&numerators, &denominators)
+        paired_ratio(&numerators, &denominators, self.noise(workload, metric))
+    }
+
+    /// What the whole group tells of the noise, over the rounds that all its allocators have.
+    fn noise(&self, workload: &str, metric: Metric) -> Option<Noise> {
+        let names = self.record.allocators.iter().map(|a| a.name.as_str());
+        let rows: Vec<&[&Run]> = names
+            .map(|name| self.good(workload, name))
+            .filter(|runs| !runs.is_empty())
+            .collect();
+        let in_all = |round: usize| {
+            rows.iter()
+                .all(|runs| runs.iter().any(|run| run.round == round))
+        };
+        let common = |runs: &&[&Run]| -> Vec<f64> {
+            runs.iter()
+                .filter(|run| in_all(run.round))
+                .map(|run| metric.of(run))
+                .collect()
+        };
+        residual_noise(&rows.iter().map(common).collect::<Vec<_>>())
     }
 
     /// The peer with the lowest median. Ancestors and ours do not count, nor what was given by path.

@@ -9,6 +9,8 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     total: usize,
     done: usize,
+    /// No run takes longer than this.
+    budget: f64,
     begun: Instant,
     last_line: Instant,
 }
@@ -17,11 +19,10 @@ pub struct Progress {
 const QUIET: Duration = Duration::from_secs(30);
 
 impl Progress {
-    pub fn new(total: usize) -> Self {
+    pub fn new(total: usize, budget: f64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(total as u64);
-            let style =
-                "{bar:30.green/black} {pos}/{len} runs  {elapsed} gone, about {eta} left  {msg}";
+            let style = "{bar:30.green/black} {pos}/{len} runs  {elapsed} gone, {msg}";
             // The template is a constant, so a mistake in it shows at the first use; the default is no disaster.
             if let Ok(style) = ProgressStyle::with_template(style) {
                 bar.set_style(style);
@@ -33,6 +34,7 @@ impl Progress {
             bar,
             total,
             done: 0,
+            budget,
             begun: Instant::now(),
             last_line: Instant::now(),
         }
@@ -40,7 +42,10 @@ impl Progress {
 
     pub fn at(&self, workload: &str, allocator: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("{workload} / {allocator}"));
+            bar.set_message(format!(
+                "about {:.0} s left  {workload} / {allocator}",
+                self.seconds_left()
+            ));
         }
     }
 
@@ -54,12 +59,21 @@ impl Progress {
         }
     }
 
+    /// By the average so far, but never beyond the budget.
+    fn seconds_left(&self) -> f64 {
+        let gone = self.begun.elapsed().as_secs_f64();
+        let at_this_rate =
+            gone / self.done.max(1) as f64 * self.total.saturating_sub(self.done) as f64;
+        at_this_rate.min((self.budget - gone).max(0.0))
+    }
+
     fn line(&self) -> String {
         let gone = self.begun.elapsed().as_secs_f64();
-        let left = gone / self.done.max(1) as f64 * self.total.saturating_sub(self.done) as f64;
         format!(
-            "{} of {} runs, {gone:.0} s gone, about {left:.0} s left",
-            self.done, self.total
+            "{} of {} runs, {gone:.0} s gone, about {:.0} s left",
+            self.done,
+            self.total,
+            self.seconds_left()
         )
     }
 

@@ -1,7 +1,7 @@
 //! Carries a run out: round by round, workload by workload, the allocators in turn.
 //!
 //! ```text
-//! round 1:  w1: A B C   w2: A B C   w3: A B C      always whole, unless interrupted
+//! round 1:  w1: A B C   w2: A B C   w3: A B C
 //! round 2:  w1: A B C   w2: A B C   ...            a group (one workload, all allocators) begins only
 //! ...                                              when the budget still covers what it took before
 //! ```
@@ -118,7 +118,7 @@ impl<'a> Schedule<'a> {
         Self {
             launcher,
             selection,
-            progress: Progress::new(total),
+            progress: Progress::new(total, selection.budget),
             begun: Instant::now(),
             cost: HashMap::new(),
             failed: HashSet::new(),
@@ -129,12 +129,12 @@ impl<'a> Schedule<'a> {
     fn carry_out(mut self, record: &mut Record, path: &Path) -> anyhow::Result<()> {
         self.set_up(record);
         for round in 0..self.selection.repeats {
-            for workload in record.workloads.clone() {
+            for workload in self.in_order(record) {
                 if stopped() {
                     break;
                 }
-                if round > 0 && !self.affordable(&workload.name) {
-                    self.progress.forget(record.allocators.len());
+                if !self.affordable(&workload.name) {
+                    self.leave_out(record, &workload.name, round);
                     continue;
                 }
                 self.group(record, &workload, round)?;
@@ -170,9 +170,31 @@ impl<'a> Schedule<'a> {
         record.workloads = usable;
     }
 
+    /// The first round goes as the record lists them. Later ones go from cheap to dear, so that what is left of the
+    /// budget at the end buys one more round for as many workloads as possible.
+    fn in_order(&self, record: &Record) -> Vec<Workload> {
+        let mut workloads = record.workloads.clone();
+        let cost = |workload: &Workload| self.cost.get(&workload.name).copied().unwrap_or(0.0);
+        workloads.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        workloads
+    }
+
     fn affordable(&self, workload: &str) -> bool {
         let cost = self.cost.get(workload).copied().unwrap_or(0.0);
         self.begun.elapsed().as_secs_f64() + cost <= self.selection.budget
+    }
+
+    /// A further round that does not fit only makes intervals wider. A workload that was never measured is said to be
+    /// skipped: no table may look complete when it is not.
+    fn leave_out(&mut self, record: &mut Record, workload: &str, round: usize) {
+        self.progress.forget(record.allocators.len());
+        if round == 0 {
+            let reason = "the time budget was used up; --budget gives more".to_owned();
+            record.skipped.push(Skipped {
+                name: workload.to_owned(),
+                reason,
+            });
+        }
     }
 
     fn group(

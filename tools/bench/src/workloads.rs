@@ -81,14 +81,18 @@ fn variant(path: &Path, family: &str, line: &str) -> anyhow::Result<Workload> {
     })
 }
 
+/// Thousands of threads are threads over time (churn), or sleepers; neither belongs on a scaling curve.
+const MOST_THREADS: usize = 999;
+
 fn threads_of(args: &[String]) -> Option<usize> {
-    args.iter()
-        .find_map(|arg| {
-            arg.strip_prefix("threads=")
-                .or_else(|| arg.strip_prefix("t="))
-        })?
+    let value = args.iter().find_map(|arg| {
+        arg.strip_prefix("threads=")
+            .or_else(|| arg.strip_prefix("t="))
+    })?;
+    value
         .parse()
         .ok()
+        .filter(|threads| *threads <= MOST_THREADS)
 }
 
 /// One real program. The commands are lines for `sh`, run in a scratch folder of their own.

@@ -60,7 +60,7 @@ function steering() {
 function bars(title, entries) {
   const shown = entries.filter(e => e.value !== null && e.value !== undefined && e.value > 0);
   const low = Math.min(0.5, ...shown.map(e => e.low || e.value)), high = Math.max(2, ...shown.map(e => Math.min(e.high || e.value, e.value * 3)));
-  const left = 128, width = 520, room = width - left - 46, row = 20;
+  const left = 170, width = 560, room = width - left - 46, row = 20;
   const x = v => left + room * Math.log(v / low) / Math.log(high / low);
   const svg = el("svg", { viewBox: `0 0 ${width} ${shown.length * row + 6}` });
   svg.append(el("line", { class: "one", x1: x(1), x2: x(1), y1: 0, y2: shown.length * row + 4 }));
@@ -80,6 +80,12 @@ function bars(title, entries) {
 function standing() {
   put("standing-note", `Geometric mean of the ratios to ${label(reference)}; lower is better, logarithmic scale. Counted are the workloads ` +
     "that an allocator did not fail, and whose time is long enough to be measured.");
+  // The ancestors in the order of their time, then the field of today, then ours.
+  const age = s => ({ ancestor: 0, ours: 2 })[byName[s.allocator].origin] ?? 1;
+  if (data.allocators.some(a => a.origin === "ancestor")) {
+    data.standings.sort((a, b) => age(a) - age(b));
+    document.getElementById("standing-title").textContent = "2004 → today: standing over the whole suite";
+  }
   const entry = key => data.standings.map(s => ({
     name: s.allocator, value: s[key], hint: `${s.faster} faster, ${s.equal} not separable, ${s.slower} slower, ${s.failed} failed`,
   }));
@@ -174,7 +180,7 @@ function ticks(low, high, about) {
 const short = v => v >= 1e9 ? +(v / 1e9).toPrecision(3) + " G" : v >= 1e6 ? +(v / 1e6).toPrecision(3) + " M" : v >= 1e3 ? +(v / 1e3).toPrecision(3) + " k" : +v.toPrecision(3) + "";
 
 function plot(title, curves, options) {
-  const w = 420, h = 230, l = 46, r = 10, t = 8, b = 32;
+  const w = 420, h = 240, l = 46, r = 12, t = 20, b = 32;
   const points = curves.flatMap(c => c.points);
   const x0 = options.logX ? 1 : Math.min(...points.map(p => p[0])), x1 = Math.max(...points.map(p => p[0]), x0 + 1e-9), y1 = Math.max(...points.map(p => p[1])) * 1.05 || 1;
   const fx = options.logX ? v => Math.log2(v / x0) / (Math.log2(x1 / x0) || 1) : v => (v - x0) / (x1 - x0);
@@ -183,7 +189,7 @@ function plot(title, curves, options) {
   for (const v of ticks(0, y1, 5)) svg.append(el("line", { class: "grid", x1: l, x2: w - r, y1: y(v), y2: y(v) }), el("text", { x: l - 5, y: y(v) + 4, "text-anchor": "end" }, short(v)));
   const marks = options.logX ? [...new Set(points.map(p => p[0]))].sort((a, c) => a - c) : ticks(x0, x1, 6);
   for (const v of marks) svg.append(el("text", { x: x(v), y: h - b + 14, "text-anchor": "middle" }, short(v)));
-  svg.append(el("text", { x: (l + w - r) / 2, y: h - 4, "text-anchor": "middle" }, options.xTitle), el("text", { x: 2, y: 10 }, options.yTitle));
+  svg.append(el("text", { x: (l + w - r) / 2, y: h - 4, "text-anchor": "middle" }, options.xTitle), el("text", { x: l, y: 10 }, options.yTitle));
   if (options.cores && options.cores >= x0 && options.cores < x1) svg.append(el("line", { class: "one", x1: x(options.cores), x2: x(options.cores), y1: t, y2: h - b }));
   for (const c of curves) {
     const path = c.points.map((p, i) => `${i ? "L" : "M"}${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join("");
@@ -199,7 +205,7 @@ function scaling() {
   const groups = {};
   for (const w of data.workloads) {
     if (!w.threads) continue;
-    const key = w.family + " " + w.name.replace(new RegExp(`(^|-)${w.threads}t?(?=-|$)`), "");
+    const key = w.name.replace(new RegExp(`(^|-)${w.threads}t?(?=-|$)`), "");
     (groups[key] = groups[key] || []).push(w);
   }
   const plots = Object.entries(groups).filter(([, list]) => new Set(list.map(w => w.threads)).size > 1).map(([key, list]) => {
