@@ -53,12 +53,23 @@ bool window_holds(const void *address) {
     return base != NULL && (uintptr_t)address - (uintptr_t)base < (size_t)WINDOW_CHUNKS * CHUNK;
 }
 
+// Some of the old designs grow without limit. Said once, since the program only sees a NULL.
+static void say_full(void) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static const char message[] = ": its window of 8 GiB is used up\n";
+    if (!atomic_flag_test_and_set(&said)) {
+        (void)!write(2, ancestor_name, strlen(ancestor_name));
+        (void)!write(2, message, sizeof message - 1);
+    }
+}
+
 void *window_run(size_t chunks) {
     char *base = window();
     window_base = base;
     uint32_t at = atomic_load(&fresh);
     do {
         if (at + chunks > WINDOW_CHUNKS) {
+            say_full();
             return NULL;
         }
     } while (!atomic_compare_exchange_weak(&fresh, &at, at + (uint32_t)chunks));
