@@ -14,7 +14,7 @@ skip() { echo "SKIPPED: $*" >&2; exit 77; }
 # records and, in the worst case, an address space cut into pieces.
 case $kind in
 address-space) (ulimit -v 1048576 && exec "$program" 620 4000) ;;
-address-space-small) (ulimit -v 65536 && exec "$program" 25 4000) ;;
+address-space-small) (ulimit -v 65536 && exec "$program" 20 4000) ;;
 data) (ulimit -d 262144 && exec "$program" 150 4000) ;;
 python)
     python=$(command -v python3) || skip "no python3"

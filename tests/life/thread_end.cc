@@ -19,6 +19,14 @@
 
 namespace {
 
+// How often each key asks for another round. A sanitizer's own end of a thread comes before the last of them, and what
+// it has instrumented does not run afterwards: with the system's allocator, too.
+#ifdef T_SANITIZED
+constexpr int early_rounds = 2, late_rounds = 1;
+#else
+constexpr int early_rounds = 4, late_rounds = 3;
+#endif
+
 std::atomic<int> object_destructors, key_destructors;
 pthread_key_t early_key, late_key;
 
@@ -86,9 +94,9 @@ enum Way { RETURN, EXIT, CANCEL };
 
 void *thread_body(void *argument) {
     const auto way = static_cast<Way>(reinterpret_cast<std::intptr_t>(argument) % 3);
-    set_key(early_key, 4);
+    set_key(early_key, early_rounds);
     CHECK(resident.memory, "the thread_local object has no memory");
-    set_key(late_key, 3);
+    set_key(late_key, late_rounds);
     use_heap(3);
     auto *left_behind = static_cast<char *>(t_malloc(1234));
     pattern_fill(left_behind, 1234, 99);
@@ -134,7 +142,8 @@ int main() {
     const int rounds = 60, at_once = 12;
     storm(rounds, at_once);
     CHECK(object_destructors == rounds * at_once, "%d thread_local objects were destroyed", object_destructors.load());
-    CHECK(key_destructors == rounds * at_once * 7, "%d key destructors ran", key_destructors.load());
+    CHECK(key_destructors == rounds * at_once * (early_rounds + late_rounds), "%d key destructors ran",
+          key_destructors.load());
     // The main thread's own thread_local object goes at exit; so does this handler's memory.
     std::atexit([] { use_heap(5); });
     std::printf("%d threads ended in three ways\n", rounds * at_once);

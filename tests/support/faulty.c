@@ -33,15 +33,16 @@ void *faulty_malloc(size_t size) {
     if (fault_is("errno-missing") && size > PTRDIFF_MAX) {
         return NULL;
     }
-    /* "twice": what is handed out is remembered, and handed out once more to the next caller of that size. */
-    if (fault_is("twice") && size <= 64 && now_and_then()) {
+    /* "twice": what is handed out is remembered, and handed out once more to the next caller of that size. Not below
+     * 33 bytes, where the tests keep their own notes: they are to find the fault by looking, not by crashing. */
+    if (fault_is("twice") && size > 32 && size <= 64 && now_and_then()) {
         void *old = atomic_exchange(&parked, NULL);
         if (old && malloc_usable_size(old) >= size) {
             return old;
         }
     }
     void *block = malloc(size);
-    if (fault_is("twice") && size <= 64 && size > 8) {
+    if (fault_is("twice") && size > 32 && size <= 64) {
         atomic_store(&parked, block);
     }
     return block;
