@@ -71,13 +71,21 @@ fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
     return NULL;
 }
 
+static void give(unsigned c, const fh_magazine *m, void **blocks) {
+    if (!fh_class_is_run(c)) {
+        fh_slab_give(c, m->count, blocks);
+        return;
+    }
+    for (unsigned i = 0; i < m->count; i++) fh_large_give(c, blocks[i]);
+}
+
 static void empty_one(unsigned c, fh_depot *d) {
     for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
         fh_word *slot = &d->slot[i];
         if (!fh_load(slot)) continue;
         uint64_t seen = fh_swap_acq_rel(slot, 0);
         fh_magazine *m = unpack(seen);
-        if (is_full(seen)) fh_slab_give(c, m->count, m->block);
+        if (is_full(seen)) give(c, m, m->block);
         if (m) fh_magazine_delete(m);
     }
 }

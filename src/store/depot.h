@@ -17,7 +17,8 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
 /* Takes a full magazine out, NULL if there is none. `empty` (may be NULL) goes in for it. */
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
 
-/* Gives all blocks in the depot of class c back to their slabs, and the magazines too. */
+/* Gives all blocks in the depot of class c back to their slabs (runs: to their chunks), and the
+ * magazines too. */
 void fh_depot_empty(unsigned c);
 
 /* Magazines: blocks of classes of their own, out of the reach of programs. The smallest that holds `blocks` (at most

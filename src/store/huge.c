@@ -1,6 +1,7 @@
 #include "store/huge.h"
 
 #include "base/settings.h"
+#include "store/policy.h"
 #include "system/system.h"
 
 #define UNIT_SHIFT 21 /* huge blocks begin at multiples of 2 MiB: the size of a huge page */
@@ -84,8 +85,6 @@ void *fh_huge_around(const void *p) {
 
 /* A slot holds 0 or one freed block, address and size packed in one word, exchanged by compare-and-swap. */
 #define CACHE_SLOTS 16
-#define CACHE_FLOOR (16 * FH_MIB)
-#define CACHE_MOST (512 * FH_MIB)
 #define PAGE_SHIFT 12 /* the unit of the packed size, not the system's page */
 
 static fh_word cache[CACHE_SLOTS];
@@ -100,9 +99,7 @@ static size_t unpack_size(uint64_t word) {
     return (size_t)(word & (((uint64_t)1 << 38) - 1)) << PAGE_SHIFT;
 }
 
-/* How many bytes the cache may hold: a floor, raised to what was unmapped and wanted again within a second or so, and
- * lowered when nothing has been missed for as long. A program that makes and drops 64 MiB again and again keeps them; one
- * that did so once does not. */
+/* How many bytes the cache may hold is policy.h's; here are its figures. */
 static fh_word allowance;                   /* bytes above the floor */
 static fh_word missed_at;                   /* when it was last raised, in units of 2^30 ns */
 static fh_word unmapped_bytes, unmapped_at; /* what was turned away lately */
@@ -112,20 +109,22 @@ static uint64_t seconds(void) {
 }
 
 static size_t cache_limit(void) {
-    uint64_t more = fh_load(&allowance);
-    if (more && seconds() - fh_load(&missed_at) > 2) {
+    size_t more = (size_t)fh_load(&allowance);
+    if (more && fh_huge_allowance_over(seconds() - fh_load(&missed_at))) {
         fh_store(&allowance, 0);
         more = 0;
     }
-    return CACHE_FLOOR + (size_t)more;
+    return fh_huge_cache_limit(more, FH_PRESSURE_NONE);
 }
 
 /* A block of this size was not in the cache. If one has just been turned away, the cache is too small. */
 static void cache_missed(size_t size) {
-    uint64_t gone = fh_load(&unmapped_bytes);
-    if (gone < size || seconds() - fh_load(&unmapped_at) > 1) return;
-    if (fh_load(&allowance) < gone && gone <= CACHE_MOST) fh_store(&allowance, gone);
-    fh_store(&missed_at, seconds());
+    size_t gone = (size_t)fh_load(&unmapped_bytes), old = (size_t)fh_load(&allowance);
+    if (gone < size) return; /* spares the look at the clock */
+    uint64_t now = seconds(), ago = now - fh_load(&unmapped_at);
+    size_t allowed = fh_huge_allowance(old, size, gone, ago);
+    if (allowed > old) fh_store(&allowance, allowed);
+    if (ago <= 1) fh_store(&missed_at, now);
 }
 
 static void turned_away(size_t size) {

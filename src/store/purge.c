@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "store/depot.h"
 #include "store/huge.h"
+#include "store/policy.h"
 #include "store/slab.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -12,29 +13,20 @@
  * because of its value alone. They change once a slab or large block, not once a block. */
 static fh_word used_slots;
 static fh_word dirty_slots;  /* free, with memory behind them */
-static fh_word regret_slots; /* purged and wanted again; see current_regret */
+static fh_word regret_slots; /* purged and soon wanted again; see current_regret */
 static fh_word reused_slots; /* dirty ones that were claimed again, in this second */
 static fh_word regret_second;
+static fh_word purged_second; /* when the budget last gave something back */
+
+static uint64_t this_second(void) {
+    return fh_system_nanoseconds() >> 30;
+}
 
 /* The first chunks stay on small pages: a small process pays for what it touches, not for 2 MiB. */
 #define YOUNG_CHUNKS 4u
 
 /* A release looks at this many chunks at most, so that no free takes long. */
 #define CHUNKS_A_CALL 64
-
-#define FLOOR_SLOTS (8 * FH_MIB / FH_SLOT_SIZE)
-
-size_t fh_purge_budget(size_t used, size_t regret) {
-    return FLOOR_SLOTS + used / 8 + regret + regret / 4;
-}
-
-size_t fh_purge_regret(size_t regret, size_t reused, size_t seconds) {
-    if (seconds > 63) return 0;
-    size_t halved = regret >> seconds;
-    /* What was re-used in the last second would be missed again if it were given back. */
-    size_t needed = seconds <= 1 && reused < regret ? reused : seconds <= 1 ? regret : 0;
-    return halved > needed ? halved : needed;
-}
 
 size_t fh_purge_dirty_bytes(void) {
     return (size_t)fh_load(&dirty_slots) * FH_SLOT_SIZE;
@@ -50,7 +42,8 @@ void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged) {
         fh_sub_relaxed(&dirty_slots, dirty);
         if (fh_load(&regret_slots)) fh_add_relaxed(&reused_slots, dirty);
     }
-    if (purged) fh_add_relaxed(&regret_slots, purged);
+    /* The look at the clock is nothing beside the page faults to come. */
+    if (purged && fh_purge_is_missed(this_second() - fh_load(&purged_second))) fh_add_relaxed(&regret_slots, purged);
 }
 
 void fh_purge_released(unsigned slots) {
@@ -72,7 +65,7 @@ void fh_purge_new_chunk(size_t chunk) {
 static size_t current_regret(void) {
     uint64_t regret = fh_load(&regret_slots);
     if (!regret) return 0;
-    uint64_t now = fh_system_nanoseconds() >> 30, then = fh_load(&regret_second);
+    uint64_t now = this_second(), then = fh_load(&regret_second);
     if (now != then && fh_cas_relaxed(&regret_second, &then, now) && then != 0) {
         uint64_t rest = fh_purge_regret(regret, fh_load(&reused_slots), now - then);
         fh_store(&reused_slots, 0); /* one that is added meanwhile is lost: a figure to steer by */
@@ -131,21 +124,29 @@ static size_t purge_some(size_t target_slots, size_t most_chunks, bool pieces) {
     return purged;
 }
 
+/* Batches and not single slots; see policy.h. */
+static void purge_eagerly(size_t dirty) {
+    if (dirty > FH_PURGE_EAGER_WHOLE) purge_some(0, CHUNKS_A_CALL, false);
+    if (fh_load(&dirty_slots) > FH_PURGE_EAGER_PIECES) purge_some(0, CHUNKS_A_CALL, true);
+}
+
 void fh_purge_over_budget(void) {
-    uint64_t dirty = fh_load(&dirty_slots);
+    size_t dirty = (size_t)fh_load(&dirty_slots);
     if (fh_settings.purge == FH_PURGE_LAZY) return;
     if (fh_settings.purge == FH_PURGE_EAGER) {
-        purge_some(0, CHUNKS_A_CALL, true);
+        purge_eagerly(dirty);
         return;
     }
-    if (FH_LIKELY(dirty <= FLOOR_SLOTS)) return;
-    size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, 0);
+    if (FH_LIKELY(dirty <= FH_PURGE_FLOOR_SLOTS)) return;
+    size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, 0, FH_PRESSURE_NONE);
     if (dirty <= budget) return;
-    budget = fh_purge_budget(used, current_regret());
+    budget = fh_purge_budget(used, current_regret(), FH_PRESSURE_NONE);
     if (dirty <= budget) return;
-    /* A quarter more than needed, so that the next calls of the system are not for one slot each. */
-    purge_some(budget - budget / 4, CHUNKS_A_CALL, false);
-    if (fh_load(&dirty_slots) > 2 * budget) purge_some(budget, CHUNKS_A_CALL, true);
+    fh_store(&purged_second, this_second());
+    purge_some(fh_purge_target(budget), CHUNKS_A_CALL, false);
+    if (fh_purge_pieces_too((size_t)fh_load(&dirty_slots), budget, FH_PRESSURE_NONE)) {
+        purge_some(budget, CHUNKS_A_CALL, true);
+    }
 }
 
 size_t fh_purge_to(size_t keep) {
@@ -154,9 +155,10 @@ size_t fh_purge_to(size_t keep) {
 
 size_t fh_trim(size_t keep) {
     if (!fh_window_chunks()) return fh_huge_trim(keep);
-    for (unsigned c = 1; c <= FH_SMALL_LAST; c++) {
-        fh_depot_empty(c);
-        fh_slab_release_empty(c);
+    /* The depots first: their magazines lie in slabs too, of the classes behind the bins. */
+    for (unsigned c = 1; c < FH_BINS; c++) fh_depot_empty(c);
+    for (unsigned c = 1; c < FH_CLASSES; c++) {
+        if (!fh_class_is_run(c)) fh_slab_release_empty(c);
     }
     return fh_purge_to(keep) + fh_huge_trim(keep);
 }

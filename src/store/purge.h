@@ -1,4 +1,4 @@
-/* Giving memory back: which free slots, and when. The policy is arithmetic over four counters; the mechanism claims
+/* Giving memory back: which free slots, and when. The policy is arithmetic over four counters (policy.h); purge.c claims
  * the slots like an allocation, so that it never meets anybody. */
 #ifndef FH_STORE_PURGE_H
 #define FH_STORE_PURGE_H
@@ -23,16 +23,6 @@ size_t fh_trim(size_t keep);
 /* Bytes free with memory behind them; bytes in slabs and runs. */
 size_t fh_purge_dirty_bytes(void);
 size_t fh_purge_used_bytes(void);
-
-/* The policy, pure arithmetic, all in slots.
- *
- * How many free slots may keep their memory: a floor, a share of what is used, and what was given back before and wanted
- * again (the regret). It bounds what a sleeping process keeps, with no helper thread: whoever frees beyond it gives back. */
-size_t fh_purge_budget(size_t used, size_t regret);
-
-/* What the regret has become after so many seconds in the last of which `reused` dirty slots were claimed again: it halves
- * every second, but not below what is being re-used. */
-size_t fh_purge_regret(size_t regret, size_t reused, size_t seconds);
 
 /* For run.c's neighbours only: the chunk's free word was `before` and this thread changed it. */
 void fh_run_changed(size_t chunk, uint64_t before);

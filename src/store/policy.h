@@ -1,0 +1,89 @@
+/* When memory goes back: pure arithmetic, with no memory, clock or thread in sight, so that each rule can be tested by
+ * giving it numbers. purge.c and huge.c have the counters and do what is decided here.
+ *
+ * The idea is a budget and not a delay. A delay that is looked at only when somebody allocates never ends in a program
+ * that has gone to sleep; a budget holds at each moment, so what a sleeping program keeps is bounded without a helper
+ * thread: whoever frees beyond it gives back.
+ *
+ * Thread-safety and progress: functions of their arguments, wait-free. */
+#ifndef FH_STORE_POLICY_H
+#define FH_STORE_POLICY_H
+
+#include "base/types.h"
+
+/* How short memory is, as limit.h judges it. */
+typedef enum {
+    FH_PRESSURE_NONE,
+    FH_PRESSURE_SOME, /* nine tenths of a limit are used: caches shrink */
+    FH_PRESSURE_HIGH, /* there is next to nothing left: whatever is free goes back */
+} fh_pressure;
+
+/* ── Free slots with memory behind them ──────────────────────────────────────────────────────────────────────────── */
+
+#define FH_PURGE_FLOOR_SLOTS ((size_t)(8 * FH_MIB / FH_SLOT_SIZE))
+
+/* In eager mode free slots go back in batches: whole huge pages when more than 4 MiB are free, pieces of them beyond 8 MiB.
+ * One by one each would cost a call of the system, 1 µs a page instead of 0.08, and its huge page. */
+#define FH_PURGE_EAGER_WHOLE ((size_t)(4 * FH_MIB / FH_SLOT_SIZE))
+#define FH_PURGE_EAGER_PIECES ((size_t)(8 * FH_MIB / FH_SLOT_SIZE))
+
+/* How many free slots may keep their memory: a floor, a share of what is used, and what was given back before and wanted
+ * again (the regret), with a quarter on top because a program seldom grows to exactly the same size twice. */
+static inline size_t fh_purge_budget(size_t used, size_t regret, fh_pressure pressure) {
+    if (pressure == FH_PRESSURE_HIGH) return 0;
+    if (pressure == FH_PRESSURE_SOME) return FH_PURGE_FLOOR_SLOTS / 4;
+    return FH_PURGE_FLOOR_SLOTS + used / 8 + regret + regret / 4;
+}
+
+/* Where a purge stops that began because `dirty` exceeded the budget: a quarter below it, so that the next calls of the
+ * system are not for one slot each. */
+static inline size_t fh_purge_target(size_t budget) {
+    return budget - budget / 4;
+}
+
+/* Whole huge pages go first; pieces of them only when there is twice the budget, as each costs its huge page. */
+static inline bool fh_purge_pieces_too(size_t dirty, size_t budget, fh_pressure pressure) {
+    return pressure != FH_PRESSURE_NONE || dirty > 2 * budget;
+}
+
+/* A slot that was purged is missed if it is wanted again within a second or two of the last purge. A program that comes
+ * back to its size after a minute has slept without that memory, which is what giving back is for. */
+static inline bool fh_purge_is_missed(uint64_t seconds_since_purge) {
+    return seconds_since_purge <= 1;
+}
+
+/* What the regret has become after so many seconds in the last of which `reused` dirty slots were claimed again: it halves
+ * every second, but not below what is being re-used, which would be missed again if it were given back. */
+static inline size_t fh_purge_regret(size_t regret, size_t reused, uint64_t seconds) {
+    if (seconds > 63) return 0;
+    size_t halved = regret >> seconds;
+    size_t needed = seconds > 1 ? 0 : reused < regret ? reused : regret;
+    return halved > needed ? halved : needed;
+}
+
+/* ── Freed huge blocks that are kept ─────────────────────────────────────────────────────────────────────────────── */
+
+#define FH_HUGE_CACHE_FLOOR (16 * FH_MIB)
+#define FH_HUGE_CACHE_MOST (512 * FH_MIB)
+#define FH_HUGE_CACHE_SECONDS 2u
+
+/* The allowance is what the cache may hold beyond its floor. It is raised to what was unmapped and wanted again within a
+ * second or so, and goes when nothing was missed for as long: a program that makes and drops 64 MiB again and again
+ * keeps them, one that did so once does not.
+ *
+ * A block of `wanted` bytes was not in the cache, and one of `gone` bytes was turned away `seconds` ago. */
+static inline size_t fh_huge_allowance(size_t allowance, size_t wanted, size_t gone, uint64_t seconds) {
+    bool missed = gone >= wanted && seconds <= 1 && gone <= FH_HUGE_CACHE_MOST;
+    return missed && gone > allowance ? gone : allowance;
+}
+
+/* True if the allowance has had its time: nothing was missed for so many seconds. */
+static inline bool fh_huge_allowance_over(uint64_t seconds) {
+    return seconds > FH_HUGE_CACHE_SECONDS;
+}
+
+static inline size_t fh_huge_cache_limit(size_t allowance, fh_pressure pressure) {
+    return pressure == FH_PRESSURE_NONE ? FH_HUGE_CACHE_FLOOR + allowance : 0;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* The rules for giving back, asked with numbers alone: no memory is allocated, no time passes. */
+#include "store/policy.h"
+
+#include "../support/check.h"
+
+/* Slots of 64 KiB in so many MiB. */
+static size_t mib(size_t n) {
+    return n * FH_MIB / FH_SLOT_SIZE;
+}
+
+/* The promise behind "goes home while the program sleeps": whatever was used before, what may stay is a small share. */
+static void budget_is_bounded(void) {
+    CHECK(fh_purge_budget(0, 0, FH_PRESSURE_NONE) == FH_PURGE_FLOOR_SLOTS, "an empty heap keeps its floor");
+    for (size_t used = 0; used <= mib(1 << 20); used = used * 2 + 1) {
+        size_t budget = fh_purge_budget(used, 0, FH_PRESSURE_NONE);
+        CHECK(budget >= FH_PURGE_FLOOR_SLOTS, "%zu slots used: a budget of %zu is below the floor", used, budget);
+        CHECK(budget <= FH_PURGE_FLOOR_SLOTS + used / 8, "%zu slots used: budget %zu", used, budget);
+        size_t target = fh_purge_target(budget);
+        CHECK(target < budget, "a purge that stops at the budget itself is for one slot: %zu of %zu", target, budget);
+        CHECK(fh_purge_target(budget) >= budget / 2, "a purge that takes more than half: %zu of %zu", target, budget);
+    }
+    /* 512 MiB that were used once and are free now: at most a tenth may stay. */
+    CHECK(fh_purge_budget(0, 0, FH_PRESSURE_NONE) * 10 <= mib(512), "more than a tenth of 512 MiB stays");
+}
+
+/* What was purged and wanted again raises the budget to cover it: the next phase of the same size purges nothing. */
+static void regret_covers_what_was_missed(void) {
+    for (size_t missed = 1; missed <= mib(1 << 16); missed *= 3) {
+        size_t budget = fh_purge_budget(0, missed, FH_PRESSURE_NONE);
+        CHECK(budget >= FH_PURGE_FLOOR_SLOTS + missed, "missed %zu, budget %zu", missed, budget);
+    }
+}
+
+static void regret_fades(void) {
+    CHECK(fh_purge_is_missed(0) && fh_purge_is_missed(1), "wanted again within a second, and not missed");
+    CHECK(!fh_purge_is_missed(60), "a minute's sleep counts as a miss");
+    size_t regret = mib(512);
+    CHECK(fh_purge_regret(regret, 0, 0) == regret, "no time has passed");
+    CHECK(fh_purge_regret(regret, 0, 1) == regret / 2, "it halves in a second");
+    CHECK(fh_purge_regret(regret, 0, 3) == regret / 8, "and in each further one");
+    CHECK(fh_purge_regret(regret, 0, 64) == 0 && fh_purge_regret(regret, regret, UINT64_MAX) == 0, "a long sleep");
+    /* Phases that go on: what is re-used each second is not forgotten, however long that goes on. */
+    for (int second = 0; second < 100; second++) regret = fh_purge_regret(regret, mib(512), 1);
+    CHECK(regret == mib(512), "still in use, yet the regret fell to %zu", regret);
+    /* It never grows by itself, whatever was re-used. */
+    CHECK(fh_purge_regret(10, 1000, 1) == 10, "re-use alone raised the regret");
+    /* Phases that stop: gone within ten seconds. */
+    for (int second = 0; second < 10; second++) regret = fh_purge_regret(regret, 0, 1);
+    CHECK(regret <= mib(1), "%zu slots are still regretted after ten idle seconds", regret);
+}
+
+static void pressure_overrides(void) {
+    size_t used = mib(4096), regret = mib(1024);
+    size_t none = fh_purge_budget(used, regret, FH_PRESSURE_NONE), some = fh_purge_budget(used, regret, FH_PRESSURE_SOME);
+    CHECK(none > some && some > 0, "some pressure: %zu of %zu", some, none);
+    CHECK(fh_purge_budget(used, regret, FH_PRESSURE_HIGH) == 0, "high pressure leaves nothing");
+    CHECK(!fh_purge_pieces_too(100, 100, FH_PRESSURE_NONE), "a huge page was split without need");
+    CHECK(fh_purge_pieces_too(201, 100, FH_PRESSURE_NONE), "twice the budget, and huge pages still whole");
+    CHECK(fh_purge_pieces_too(1, 100, FH_PRESSURE_SOME), "memory is short, and huge pages still whole");
+    CHECK(fh_huge_cache_limit(FH_MIB, FH_PRESSURE_SOME) == 0, "memory is short, and freed huge blocks are kept");
+}
+
+/* Freed huge blocks: one that is dropped once goes, one that is made and dropped again and again stays. */
+static void huge_allowance(void) {
+    size_t block = 64 * FH_MIB;
+    CHECK(fh_huge_cache_limit(0, FH_PRESSURE_NONE) < block, "64 MiB are kept at the first time");
+    size_t allowed = fh_huge_allowance(0, block, block, 0);
+    CHECK(fh_huge_cache_limit(allowed, FH_PRESSURE_NONE) >= block, "dropped, wanted again, and still turned away");
+    CHECK(fh_huge_allowance(0, block, block, 2) == 0, "what was turned away long ago is missed");
+    CHECK(fh_huge_allowance(0, block, block - 1, 0) == 0, "what was turned away would not have done");
+    CHECK(fh_huge_allowance(allowed, FH_MIB, FH_MIB, 0) == allowed, "a small miss lowered the allowance");
+    CHECK(fh_huge_allowance(0, FH_GIB, FH_GIB, 0) == 0, "a gibibyte is kept");
+    CHECK(!fh_huge_allowance_over(1) && fh_huge_allowance_over(10), "the allowance lasts some seconds");
+}
+
+int main(void) {
+    budget_is_bounded();
+    regret_covers_what_was_missed();
+    regret_fades();
+    pressure_overrides();
+    huge_allowance();
+    printf("the rules for giving back hold\n");
+    return 0;
+}
