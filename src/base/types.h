@@ -34,7 +34,10 @@
 #define FH_REGION_CHUNKS 64u
 #define FH_REGION_SLOTS (FH_REGION_CHUNKS * FH_CHUNK_SLOTS)
 #define FH_UNIT_REGIONS 64u
+/* Fewer where so much address space cannot be had in one piece: the thread sanitizer leaves a program little. */
+#ifndef FH_WINDOW_UNITS
 #define FH_WINDOW_UNITS 64u
+#endif
 #define FH_WINDOW_REGIONS (FH_WINDOW_UNITS * FH_UNIT_REGIONS)
 #define FH_WINDOW_CHUNKS (FH_WINDOW_REGIONS * FH_REGION_CHUNKS)
 #define FH_WINDOW_SLOTS ((size_t)FH_WINDOW_CHUNKS * FH_CHUNK_SLOTS)
