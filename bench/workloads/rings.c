@@ -13,12 +13,12 @@ static const struct bench_variant variants[] = {
     {"ring-5000B", "size=5000 n=20000000 ring=32", "quick"},
     {"ring-16KiB", "size=16k n=20000000", "quick"},
     {"ring-32KiB", "size=32k n=20000000", "full"},
-    {"ring-64KiB", "size=64k n=3000000", "full"},
-    {"ring-128KiB", "size=128k n=1500000", "quick"},
-    {"ring-512KiB", "size=512k n=1000000", "full"},
+    {"ring-64KiB", "size=64k n=1000000", "full"},
+    {"ring-128KiB", "size=128k n=1000000", "quick"},
+    {"ring-512KiB", "size=512k n=600000", "full"},
     {"ring-1MiB", "size=1m n=600000", "quick"},
-    {"ring-4MiB", "size=4m n=300000", "full"},
-    {"ring-16MiB", "size=16m n=300000", "full"},
+    {"ring-4MiB", "size=4m n=200000", "full"},
+    {"ring-16MiB", "size=16m n=200000", "full"},
     {"ring-1MiB-2t", "size=1m n=600000 threads=2", "full"},
 };
 
