@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 #include "cache/cache.h"
-#include "store/purge.h"
+#include "store/trim.h"
 #include "system/system.h"
 
 #include <errno.h>

@@ -1,11 +1,7 @@
 #include "store/purge.h"
 
-#include "base/classes.h"
 #include "base/settings.h"
-#include "store/depot.h"
-#include "store/huge.h"
 #include "store/policy.h"
-#include "store/slab.h"
 #include "store/window.h"
 #include "system/system.h"
 
@@ -151,14 +147,4 @@ void fh_purge_over_budget(void) {
 
 size_t fh_purge_to(size_t keep) {
     return purge_some(keep / FH_SLOT_SIZE, fh_window_chunks(), true) * FH_SLOT_SIZE;
-}
-
-size_t fh_trim(size_t keep) {
-    if (!fh_window_chunks()) return fh_huge_trim(keep);
-    /* The depots first: their magazines lie in slabs too, of the classes behind the bins. */
-    for (unsigned c = 1; c < FH_BINS; c++) fh_depot_empty(c);
-    for (unsigned c = 1; c < FH_CLASSES; c++) {
-        if (!fh_class_is_run(c)) fh_slab_release_empty(c);
-    }
-    return fh_purge_to(keep) + fh_huge_trim(keep);
 }

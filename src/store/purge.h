@@ -17,9 +17,6 @@ void fh_purge_over_budget(void);
  * threads, depot and slabs hold. */
 size_t fh_purge_to(size_t keep);
 
-/* The same after emptying the depot and the slabs that are all free. What malloc_trim does. */
-size_t fh_trim(size_t keep);
-
 /* Bytes free with memory behind them; bytes in slabs and runs. */
 size_t fh_purge_dirty_bytes(void);
 size_t fh_purge_used_bytes(void);

@@ -222,6 +222,13 @@ void fh_system_purge(void *p, size_t size) {
     errno = saved;
 }
 
+bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
+    int saved = errno;
+    bool known = mincore(p, size, pages) == 0;
+    errno = saved;
+    return known;
+}
+
 void fh_system_huge_pages(void *p, size_t size, bool wanted) {
     int saved = errno;
     madvise(p, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);

@@ -42,6 +42,9 @@ bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place);
 /* Gives the memory behind whole pages back; they read as zero from then on. */
 void fh_system_purge(void *p, size_t size);
 
+/* For each page of a range, in the lowest bit of a byte, whether it has memory. False: the system does not say. */
+bool fh_system_resident(void *p, size_t size, unsigned char *pages);
+
 /* Hints about huge pages for a range. */
 void fh_system_huge_pages(void *p, size_t size, bool wanted);
 

@@ -1,0 +1,177 @@
+#include "store/trim.h"
+
+#include "base/classes.h"
+#include "store/depot.h"
+#include "store/huge.h"
+#include "store/marks.h"
+#include "store/purge.h"
+#include "store/slab.h"
+#include "store/window.h"
+#include "system/system.h"
+
+/* ── Pages inside of slabs ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Pages of at least 4 KiB in the longest slab, of eight slots. */
+#define MOST_PAGES (8 * FH_SLOT_SIZE / (4 * FH_KIB))
+
+/* A slab while this thread holds free blocks of it, so that it cannot become another one. */
+typedef struct {
+    size_t slot;
+    fh_slab *slab;
+    unsigned c;
+    unsigned bump;
+    uint64_t held[FH_SLAB_WORDS]; /* the blocks that we have claimed */
+} holding;
+
+/* Blocks first … last of the slab, as bits of its word w. */
+static uint64_t bits_between(unsigned w, unsigned first, unsigned last) {
+    unsigned from = w == first / 64 ? first % 64 : 0, to = w == last / 64 ? last % 64 : 63;
+    return fh_run_mask(from, to - from + 1);
+}
+
+/* True if all of the blocks first … last are set in words[]. */
+static bool all_set(const uint64_t *words, unsigned first, unsigned last) {
+    for (unsigned w = first / 64; w <= last / 64; w++) {
+        uint64_t bits = bits_between(w, first, last);
+        if ((words[w] & bits) != bits) return false;
+    }
+    return true;
+}
+
+/* The blocks that lie on a page of the slab, be it in part. False: one of them was never handed out. */
+static bool blocks_of_page(const holding *h, unsigned page, unsigned *first, unsigned *last) {
+    size_t bytes = fh_system_page_size();
+    *first = fh_block_index(h->c, page * bytes);
+    *last = fh_block_index(h->c, (page + 1) * bytes - 1);
+    return *last < h->bump;
+}
+
+/* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory. Returns the number
+ * of such pages. */
+static unsigned choose(const holding *h, unsigned pages, const unsigned char *resident, uint64_t *wanted) {
+    uint64_t free[FH_SLAB_WORDS];
+    unsigned words = (h->bump + 63) / 64, chosen = 0, first, last;
+    for (unsigned w = 0; w < words; w++) {
+        free[w] = fh_load(&h->slab->free[w]);
+        wanted[w] = 0;
+    }
+    for (unsigned page = 0; page < pages && blocks_of_page(h, page, &first, &last); page++) {
+        if (!(resident[page] & 1) || !all_set(free, first, last)) continue;
+        for (unsigned w = first / 64; w <= last / 64; w++) wanted[w] |= bits_between(w, first, last);
+        chosen++;
+    }
+    return chosen;
+}
+
+/* Puts all blocks back that are held. The last one is given like a program's block: until then the slab is ours to mark,
+ * and giving it settles what has to be settled if it turns out that the slab is all free. */
+static void put_back(holding *h) {
+    unsigned words = FH_SLAB_WORDS;
+    while (words > 0 && !h->held[words - 1]) words--;
+    if (words == 0) return;
+    unsigned highest = fh_highest_bit(h->held[words - 1]);
+    h->held[words - 1] &= ~(UINT64_C(1) << highest);
+    for (unsigned w = 0; w < words; w++) {
+        /* release: the purge before anybody takes the block. */
+        if (h->held[w]) fh_or_release(&h->slab->free[w], h->held[w]);
+    }
+    fh_fence_after_rmw();
+    /* Somebody may have found the slab empty meanwhile, and cleared its mark. */
+    fh_mark_set(h->c, 0, h->slot);
+    void *last = fh_slot_address(h->slot) + ((words - 1) * 64 + highest) * fh_class_size(h->c);
+    fh_slab_give(h->c, 1, &last);
+}
+
+/* Claims what is wanted and still free, like an allocation. False if the slab is of another class by now: then nothing is
+ * held any more. */
+static bool claim(holding *h, const uint64_t *wanted) {
+    bool checked = false;
+    for (unsigned w = 0; w < (h->bump + 63) / 64; w++) {
+        uint64_t bits = wanted[w] ? fh_load(&h->slab->free[w]) : 0;
+        /* acquire: pairs with the release of whoever freed the blocks, whose last writes must come before the purge. */
+        while (bits & wanted[w]) {
+            if (!fh_cas_acquire(&h->slab->free[w], &bits, bits & ~wanted[w])) continue;
+            h->held[w] = bits & wanted[w];
+            break;
+        }
+        if (!h->held[w] || checked) continue;
+        /* Only now that blocks are held its class cannot change: the same rule as for whoever takes. */
+        unsigned kind = fh_state_kind(fh_load(&h->slab->state));
+        checked = true;
+        if (kind != h->c) {
+            h->c = kind;
+            put_back(h);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Gives back the pages that are all held. Returns how many. */
+static unsigned purge_held(const holding *h, unsigned pages, const unsigned char *resident) {
+    size_t bytes = fh_system_page_size();
+    char *start = fh_slot_address(h->slot);
+    unsigned given = 0, first, last, run = 0;
+    for (unsigned page = 0; page <= pages; page++) {
+        bool whole = page < pages && blocks_of_page(h, page, &first, &last) && (resident[page] & 1) &&
+                     all_set(h->held, first, last);
+        if (whole) {
+            run++;
+        } else if (run) {
+            fh_system_purge(start + (page - run) * bytes, run * bytes);
+            given += run;
+            run = 0;
+        }
+    }
+    return given;
+}
+
+/* One slab: claims its free pages, purges them, puts the blocks back. Returns the pages given back. */
+static unsigned purge_slab(size_t slot, unsigned c, unsigned bump) {
+    size_t bytes = fh_class_table[c].slots * FH_SLOT_SIZE, page_size = fh_system_page_size();
+    holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
+    unsigned pages = (unsigned)(bytes / page_size);
+    unsigned char resident[MOST_PAGES];
+    uint64_t wanted[FH_SLAB_WORDS];
+    if (pages > MOST_PAGES || !fh_system_resident(fh_slot_address(slot), bytes, resident)) return 0;
+    if (!choose(&h, pages, resident, wanted) || !claim(&h, wanted)) return 0;
+    unsigned given = purge_held(&h, pages, resident);
+    put_back(&h);
+    return given;
+}
+
+/* Enough bits for a page of free blocks? Looked at before the kernel is asked anything. */
+static bool has_a_page(const fh_slab *slab, unsigned c, unsigned bump) {
+    size_t free = 0;
+    for (unsigned w = 0; w < (bump + 63) / 64; w++) free += fh_count_bits(fh_load(&slab->free[w]));
+    return free * fh_class_size(c) >= fh_system_page_size();
+}
+
+size_t fh_trim_inside(void) {
+    size_t pages = 0, slots = fh_window_chunks() * FH_CHUNK_SLOTS;
+    for (size_t slot = 0; slot < slots; slot++) {
+        if (slot % FH_CHUNK_SLOTS == 0 && fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->free) == ~UINT64_C(0)) {
+            slot += FH_CHUNK_SLOTS - 1;
+            continue;
+        }
+        const fh_slab *slab = fh_slab_at(slot);
+        uint64_t state = fh_load_acquire(&slab->state);
+        unsigned c = fh_state_kind(state), bump = fh_state_bump(state);
+        /* Not the classes behind the bins: what a thread cache was is read by others after its end. */
+        if (c < 1 || c > FH_SMALL_LAST || !has_a_page(slab, c, bump)) continue;
+        pages += purge_slab(slot, c, bump);
+    }
+    return pages * fh_system_page_size();
+}
+
+/* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+size_t fh_trim(size_t keep) {
+    if (!fh_window_chunks()) return fh_huge_trim(keep);
+    /* The depots first: their magazines lie in slabs too, of the classes behind the bins. */
+    for (unsigned c = 1; c < FH_BINS; c++) fh_depot_empty(c);
+    for (unsigned c = 1; c < FH_CLASSES; c++) {
+        if (!fh_class_is_run(c)) fh_slab_release_empty(c);
+    }
+    return fh_purge_to(keep) + fh_trim_inside() + fh_huge_trim(keep);
+}

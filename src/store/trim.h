@@ -1,0 +1,24 @@
+/* Everything that can go back, at once: what malloc_trim does, and what happens when memory is short.
+ *
+ * Beyond the free slots that purge.c looks after, there are free pages *inside* of slabs that are partly used. A free block
+ * holds no link and is described by a bit elsewhere, so whole pages of free blocks can lose their memory without anybody
+ * noticing: the next user of such a block meets a page of zeroes. A heap of which one block in a hundred is alive goes
+ * home that way by three quarters.
+ *
+ * Thread-safety: any thread, any number at once. Progress: lock-free, but for what the kernel does; a thread that is parked
+ * in the middle holds back the free blocks of one slab. Cost: all of the heap's records are read, and a call of the system
+ * made for each stretch of free pages: for moments, not for hot paths. */
+#ifndef FH_STORE_TRIM_H
+#define FH_STORE_TRIM_H
+
+#include "base/types.h"
+
+/* Empties the depots and releases the slabs that are all free, then gives back free slots until at most `keep` bytes of
+ * them have memory, freed huge blocks likewise, and the free pages inside of slabs. Returns the bytes given back. What
+ * threads have in their magazines is not touched. */
+size_t fh_trim(size_t keep);
+
+/* Only the last of it. */
+size_t fh_trim_inside(void);
+
+#endif
