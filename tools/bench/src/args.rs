@@ -10,7 +10,7 @@ use crate::allocators::Known;
 use crate::launcher::Launcher;
 use crate::record::{Origin, Record};
 use crate::selection::Selection;
-use crate::{compare, page, schedule, table, workloads};
+use crate::{compare, markdown, page, schedule, table, workloads};
 
 /// Measures every workload under every allocator, side by side.
 #[derive(Debug, Args)]
@@ -122,6 +122,9 @@ struct ReportArgs {
     /// Take ratios to another allocator than the run did.
     #[arg(long)]
     reference: Option<String>,
+    /// Print Markdown for a document, and write nothing.
+    #[arg(long)]
+    markdown: bool,
 }
 
 #[derive(Debug, Args)]
@@ -269,6 +272,10 @@ fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
             "{reference} was not measured in that run"
         );
         record.settings.reference = reference;
+    }
+    if args.markdown {
+        print!("{}", markdown::render(&record));
+        return Ok(ExitCode::SUCCESS);
     }
     conclude(&record, &args.record.with_extension(""))?;
     Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 //! The launcher is a few lines of C (`bench/launcher/launcher.c`, which says why it exists); it is compiled here when
 //! it is missing or older than its source, because nothing else ever needs it.
 
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -12,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::{Context, ensure};
+use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
 use crate::output;
@@ -24,6 +26,8 @@ pub struct Launcher {
     program: PathBuf,
     scratch: PathBuf,
     timeout_ms: u64,
+    /// Held for as long as this lives: see `exclusive`.
+    _lock: File,
 }
 
 /// The launcher's answer, field by field as it writes it.
@@ -69,6 +73,7 @@ impl Launcher {
             );
         }
         Ok(Self {
+            _lock: exclusive(&scratch)?,
             program,
             scratch,
             timeout_ms: (timeout_seconds * 1000.0) as u64,
@@ -284,6 +289,17 @@ fn last_line(text: &str) -> String {
         .chars()
         .take(200)
         .collect()
+}
+
+/// Two runs at once would measure each other, and overwrite each other's files. The second waits for the first; the
+/// kernel takes the lock back when a run dies.
+fn exclusive(scratch: &Path) -> anyhow::Result<File> {
+    let lock = File::create(scratch.join("lock"))?;
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        eprintln!("bench: another run is under way; waiting for it");
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+    }
+    Ok(lock)
 }
 
 fn is_older(product: &Path, source: &Path) -> bool {

@@ -17,6 +17,7 @@ mod compare;
 mod figures;
 mod launcher;
 mod machine;
+mod markdown;
 mod memory;
 mod output;
 mod page;

@@ -47,6 +47,8 @@ struct SteeringData {
     rss: Option<f64>,
     worst: Option<f64>,
     worst_where: String,
+    /// Workload, peer, and ratio of each sure loss, the worst first.
+    losses: Vec<(String, String, f64)>,
     aims: [f64; 3],
 }
 
@@ -105,6 +107,11 @@ pub fn render(record: &Record) -> anyhow::Result<String> {
             worst_where: steering.worst.as_ref().map_or(String::new(), |w| {
                 format!("{} against {}", w.workload, w.peer)
             }),
+            losses: steering
+                .losses
+                .iter()
+                .map(|l| (l.workload.clone(), l.peer.clone(), l.ratio.value))
+                .collect(),
             aims: [steering::AIM_CPU, steering::AIM_RSS, steering::AIM_WORST],
         },
         standings: steering

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::figures::{Figures, Metric};
-use crate::record::Origin;
+use crate::record::{Origin, Workload};
 use crate::statistics::{Ratio, Verdict, geometric_mean};
 
 /// What the project aims at; see the page on benchmarks.
@@ -29,7 +29,9 @@ pub struct Standing {
     pub failed: usize,
 }
 
-pub struct Worst {
+/// Ours against the best peer of one workload.
+#[derive(Clone)]
+pub struct Against {
     pub workload: String,
     pub peer: String,
     pub ratio: Ratio,
@@ -38,7 +40,9 @@ pub struct Worst {
 pub struct Steering {
     pub reference: String,
     pub ours: Option<Standing>,
-    pub worst: Option<Worst>,
+    pub worst: Option<Against>,
+    /// All workloads where the noise separates ours from a better peer, the worst first: where the work is.
+    pub losses: Vec<Against>,
     pub standings: Vec<Standing>,
 }
 
@@ -56,8 +60,19 @@ pub fn steer(figures: &Figures) -> Steering {
         .iter()
         .find(|a| a.origin == Origin::Ours)
         .map(|a| a.name.as_str());
+    let mut against = ours.map_or_else(Vec::new, |name| against_best(figures, name));
+    let is_loss = |a: &Against| a.ratio.verdict() == Verdict::More;
+    let (mut losses, rest): (Vec<Against>, Vec<Against>) = against.drain(..).partition(is_loss);
+    // The figure is the largest ratio, separable or not; the list has only what is sure.
+    let worst = losses
+        .iter()
+        .chain(&rest)
+        .max_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))
+        .cloned();
+    losses.sort_by(|a, b| b.ratio.value.total_cmp(&a.ratio.value));
     Steering {
-        worst: ours.and_then(|name| worst(figures, name)),
+        worst,
+        losses,
         ours: ours.map(|name| standing(figures, name, "Freehold", &reference)),
         reference: record
             .allocator(&reference)
@@ -99,19 +114,23 @@ fn standing(figures: &Figures, name: &str, label: &str, reference: &str) -> Stan
     }
 }
 
-/// The largest ratio of processor time to the best peer. The best of many is partly luck, which makes this figure
+/// Processor time against the best peer of each workload. The best of many is partly luck, which makes these ratios
 /// harder on us than the truth; that is the right side to err on.
-fn worst(figures: &Figures, ours: &str) -> Option<Worst> {
-    let against_best = figures.measured().filter_map(|workload| {
+fn against_best(figures: &Figures, ours: &str) -> Vec<Against> {
+    let one = |workload: &Workload| {
         let peer = figures.best_peer(&workload.name, Metric::Cpu)?;
         let ratio = figures.ratio(&workload.name, ours, &peer.name, Metric::Cpu)?;
-        Some(Worst {
+        Some(Against {
             workload: workload.name.clone(),
             peer: peer.label.clone(),
             ratio,
         })
-    });
-    against_best.max_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))
+    };
+    figures.measured().filter_map(one).collect()
+}
+
+fn show(value: Option<f64>) -> String {
+    value.map_or_else(|| "  n/a".to_owned(), |v| format!("{v:5.2}"))
 }
 
 pub fn render(steering: &Steering) -> String {
@@ -143,41 +162,73 @@ pub fn render(steering: &Steering) -> String {
         );
     }
     if let Some(ours) = &steering.ours {
-        let _ = writeln!(text, "\nThe three figures that steer Freehold");
-        let _ = writeln!(
-            text,
-            "  CPU time against {against}    {}  (aim {AIM_CPU:.2}, {} workloads)",
-            show(ours.cpu),
-            ours.cpu_count
-        );
-        let _ = writeln!(
-            text,
-            "  peak RSS against {against}    {}  (aim {AIM_RSS:.2}, {} workloads)",
-            show(ours.rss),
-            ours.rss_count
-        );
-        match &steering.worst {
-            Some(w) => {
-                let sure = if w.ratio.verdict() == Verdict::Same {
-                    ", within the noise"
-                } else {
-                    ""
-                };
-                let _ = writeln!(
-                    text,
-                    "  worst against the best peer  {:5.2}  (aim {AIM_WORST:.2}: {} against {}{sure})",
-                    w.ratio.value, w.workload, w.peer
-                );
-            }
-            None => text.push_str("  worst against the best peer    n/a\n"),
-        }
-        if ours.failed > 0 {
+        text.push_str(&three_figures(steering, ours));
+        text.push_str(&losses(&steering.losses));
+    }
+    text
+}
+
+fn three_figures(steering: &Steering, ours: &Standing) -> String {
+    let against = &steering.reference;
+    let mut text = String::new();
+    let _ = writeln!(text, "\nThe three figures that steer Freehold");
+    let _ = writeln!(
+        text,
+        "  CPU time against {against}    {}  (aim {AIM_CPU:.2}, {} workloads)",
+        show(ours.cpu),
+        ours.cpu_count
+    );
+    let _ = writeln!(
+        text,
+        "  peak RSS against {against}    {}  (aim {AIM_RSS:.2}, {} workloads)",
+        show(ours.rss),
+        ours.rss_count
+    );
+    match &steering.worst {
+        Some(w) => {
+            let sure = if w.ratio.verdict() == Verdict::Same {
+                ", within the noise"
+            } else {
+                ""
+            };
             let _ = writeln!(
                 text,
-                "  {} workloads failed under Freehold and are in none of these figures",
-                ours.failed
+                "  worst against the best peer  {:5.2}  (aim {AIM_WORST:.2}: {} against {}{sure})",
+                w.ratio.value, w.workload, w.peer
             );
         }
+        None => text.push_str("  worst against the best peer    n/a\n"),
+    }
+    if ours.failed > 0 {
+        let _ = writeln!(
+            text,
+            "  {} workloads failed under Freehold and are in none of these figures",
+            ours.failed
+        );
+    }
+    text
+}
+
+/// How many losses the terminal shows; the page has all.
+const SHOWN: usize = 12;
+
+fn losses(losses: &[Against]) -> String {
+    if losses.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\nWhere Freehold needs more CPU time than the best peer ({} workloads)\n",
+        losses.len()
+    );
+    for loss in losses.iter().take(SHOWN) {
+        let Ratio {
+            value, low, high, ..
+        } = loss.ratio;
+        let _ = writeln!(
+            text,
+            "  {:<28} {value:5.2}  ({low:.2} to {high:.2}) against {}",
+            loss.workload, loss.peer
+        );
     }
     text
 }

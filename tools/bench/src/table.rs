@@ -100,7 +100,7 @@ fn metric_table(figures: &Figures, metric: Metric) -> String {
 }
 
 /// Threads beyond the cores measure over-subscription, not scaling; the row says so.
-fn row_name(workload: &Workload, record: &Record) -> String {
+pub fn row_name(workload: &Workload, record: &Record) -> String {
     let beyond = workload
         .threads
         .is_some_and(|threads| threads > record.machine.cores);
@@ -111,7 +111,7 @@ fn row_name(workload: &Workload, record: &Record) -> String {
     }
 }
 
-fn cell(figures: &Figures, workload: &str, allocator: &str, metric: Metric) -> String {
+pub fn cell(figures: &Figures, workload: &str, allocator: &str, metric: Metric) -> String {
     if let Some(outcome) = figures.failure(workload, allocator) {
         return outcome.word().to_owned();
     }

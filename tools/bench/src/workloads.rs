@@ -14,12 +14,14 @@ pub struct Found {
     pub skipped: Vec<Skipped>,
 }
 
-/// All workloads, small programs first, each family in the order in which its program lists the variants.
+/// All workloads: the real programs first, because they decide (and a run whose time is used up should not lack them),
+/// then each family in the order in which its program lists the variants.
 pub fn find(root: &Path) -> anyhow::Result<Found> {
     let mut found = Found {
         workloads: Vec::new(),
         skipped: Vec::new(),
     };
+    real_programs(root, &mut found)?;
     let pattern = root.join("build/bench/*");
     for path in glob::glob(&pattern.to_string_lossy())?.filter_map(Result::ok) {
         let family = path
@@ -38,7 +40,6 @@ pub fn find(root: &Path) -> anyhow::Result<Found> {
             }),
         }
     }
-    real_programs(root, &mut found)?;
     Ok(found)
 }
 

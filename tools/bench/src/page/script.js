@@ -93,7 +93,17 @@ function standing() {
     el("td", {}, s.faster), el("td", {}, s.equal), el("td", {}, s.slower), el("td", { class: s.failed ? "fail" : "" }, s.failed)));
   const head = ["", "CPU", "RSS", "faster", "equal", "slower", "failed"].map(text => el("th", {}, text));
   put("standing", el("div", { class: "bars" }, bars("CPU time", entry("cpu")), bars("Peak RSS", entry("rss"))),
-    el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
+    el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)),
+    losses() || "");
+}
+
+// Ours against the best peer of each workload: the losses have to be as visible as the wins.
+function losses() {
+  const list = data.steering.losses;
+  if (!list.length) return null;
+  const rows = list.map(([workload, peer, ratio]) => el("tr", {}, el("td", {}, workload), el("td", {}, two(ratio)), el("td", { class: "left" }, peer)));
+  return el("div", { class: "losses" }, el("h3", {}, "Where Freehold needs more CPU time than the best peer"),
+    el("table", {}, el("tbody", {}, rows)));
 }
 
 // ------------------------------------------------------------------------------------------------ the table
