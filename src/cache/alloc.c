@@ -3,6 +3,7 @@
 #include "cache/magazine.h"
 #include "cache/thread.h"
 #include "store/huge.h"
+#include "store/limit.h"
 #include "store/run.h"
 #include "store/slab.h"
 #include "system/report.h"
@@ -14,7 +15,7 @@
 /* ── Allocating ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A block of class c from the caller's cache, or from the store if it has none. */
-static void *alloc_class(unsigned c) {
+static void *try_class(unsigned c) {
     fh_thread *t = fh_thread_enter();
     void *p;
     if (FH_LIKELY(t != NULL)) {
@@ -29,12 +30,28 @@ static void *alloc_class(unsigned c) {
     } else {
         p = fh_window_start() ? fh_take_one(c) : NULL;
     }
+    return p;
+}
+
+/* An allocation was made or refused, and nothing is held now: the moment for the program's callback, which may free. True
+ * if it was refused and is worth another try. */
+static bool relieved(bool refused) {
+    if (FH_LIKELY(!refused && !fh_load(&fh_limit_due))) return false;
+    if (!fh_limit_relieve(refused) && !(refused && fh_limit_is_set())) return false;
+    /* What the callback, or the program before, has freed may lie in the magazines of this thread. */
+    if (refused) fh_thread_hand_in();
+    return refused;
+}
+
+static void *alloc_class(unsigned c) {
+    void *p = try_class(c);
+    if (relieved(p == NULL)) p = try_class(c);
     if (FH_UNLIKELY(p == NULL)) errno = ENOMEM;
     return p;
 }
 
 /* A block that no magazine holds: a run of more than 1 MiB, or a huge one. */
-static void *alloc_special(size_t align, size_t n, bool *clean) {
+static void *try_special(size_t align, size_t n, bool *clean) {
     void *p = NULL;
     fh_thread *t = fh_thread_enter();
     if (fh_window_start()) {
@@ -43,6 +60,12 @@ static void *alloc_special(size_t align, size_t n, bool *clean) {
         if (!p) p = fh_huge_alloc(n, align, clean);
     }
     fh_thread_leave(t);
+    return p;
+}
+
+static void *alloc_special(size_t align, size_t n, bool *clean) {
+    void *p = try_special(align, n, clean);
+    if (relieved(p == NULL)) p = try_special(align, n, clean);
     if (FH_UNLIKELY(p == NULL)) errno = ENOMEM;
     return p;
 }
@@ -242,8 +265,9 @@ void *fh_resize(void *p, size_t n) {
         errno = EINVAL;
         return NULL;
     }
-    /* In place within the class, and when it shrinks by less than half. */
-    if (n <= old && (n > old / 2 || old <= 64)) {
+    /* In place within the class, and when it shrinks by less than half. A checked build stays only within the class, so
+     * that it can hold a later sized free to the new size. */
+    if (n <= old && (FH_CHECKED ? fh_class_size(fh_class_of(n)) == old : n > old / 2 || old <= 64)) {
         if (old <= FH_SMALL_MAX || n > old - old / 8) return p;
     }
     void *q = n > PTRDIFF_MAX ? NULL : resize_without_copy(p, old, n);

@@ -46,16 +46,16 @@ static void threads_over_time(size_t count) {
         for (int i = 0; i < AT_ONCE; i++) {
             pthread_join(ids[i], NULL);
         }
-        if (made / AT_ONCE == count / AT_ONCE / 10) {
+        if (made / AT_ONCE == count / AT_ONCE / 2) {
             early = resident_bytes();
         }
     }
     size_t late = resident_bytes();
-    printf("%zu threads: resident %zu KiB after a tenth of them, %zu KiB after all\n", count, early / 1024,
-           late / 1024);
+    printf("%zu threads: resident %zu KiB after half of them, %zu KiB after all\n", count, early / 1024, late / 1024);
 #ifndef T_SANITIZED
-    /* A sanitizer keeps notes of its own on every thread that ever was. */
-    CHECK(late <= early + early / 5 + (1 << 20), "memory grows with every thread");
+    /* The caches of all classes fill up to their bounds, some MiB, in the first tens of thousands; what a thread leaves
+     * for good would be added by each of them. A sanitizer keeps notes of its own on every thread that ever was. */
+    CHECK(late <= early + early / 5 + (6 << 20), "memory grows with every thread");
 #endif
 }
 
