@@ -32,7 +32,7 @@ pub fn render(record: &Record) -> String {
     );
     let _ = writeln!(
         text,
-        "Over the whole suite, geometric means against {} = 1.00:\n",
+        "Over all that was measured, geometric means against {} = 1.00:\n",
         steering.reference
     );
     text.push_str(&standings(record, &steering.standings));

@@ -141,7 +141,7 @@ pub fn render(steering: &Steering) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "Over the whole suite, geometric means against {against} = 1.00 (lower is better)"
+        "Over all that was measured, geometric means against {against} = 1.00 (lower is better)"
     );
     let _ = writeln!(
         text,

@@ -30,7 +30,7 @@ const colours = {};
 let peers = 0, ancestors = 0;
 for (const a of data.allocators) {
   if (a.origin === "ours") colours[a.name] = "#0f9d63";
-  else if (a.origin === "ancestor") colours[a.name] = `hsl(25, ${30 + 6 * ancestors}%, ${36 + 5 * (ancestors++ % 7)}%)`;
+  else if (a.origin === "ancestor") colours[a.name] = `hsl(25, ${30 + 6 * ancestors}%, ${36 + 5 * (ancestors++ % 9)}%)`;
   else colours[a.name] = palette[peers++ % palette.length];
 }
 
@@ -84,7 +84,7 @@ function standing() {
   const age = s => ({ ancestor: 0, ours: 2 })[byName[s.allocator].origin] ?? 1;
   if (data.allocators.some(a => a.origin === "ancestor")) {
     data.standings.sort((a, b) => age(a) - age(b));
-    document.getElementById("standing-title").textContent = "2004 → today: standing over the whole suite";
+    document.getElementById("standing-title").textContent = "2004 → today: standing over all that was measured";
   }
   const entry = key => data.standings.map(s => ({
     name: s.allocator, value: s[key], hint: `${s.faster} faster, ${s.equal} not separable, ${s.slower} slower, ${s.failed} failed`,
