@@ -77,6 +77,11 @@ static void settle(size_t slot, unsigned c, bool release_last) {
         fh_mark_set(c, 0, slot);
         if (!release_last && !fh_mark_other(c, slot)) return;
         if (try_release(slot, slab, c, bump)) return;
+        /* While its words were ours, whoever looked for blocks here saw none and cleared the mark, and whoever freed its
+         * last block did not see it all free. Both are made up for, under the class that it is of by now. */
+        c = fh_state_kind(fh_load_acquire(&slab->state));
+        if (c >= FH_CLASSES) return;
+        fh_mark_set(c, 0, slot);
     }
 }
 
