@@ -17,15 +17,15 @@ check() {
 # Files that git knows or would know; what a build made is in neither.
 files() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while read -r f; do [ -e "$f" ] && echo "$f"; done; }
 
+# What clang-tidy says on stderr is a count of warnings in system headers; when it fails, it may be more.
 tidy() {
+    local noise status=0
+    noise=$(mktemp)
     files 'src/*.c' 'src/*.cc' | grep -v -E '/(windows|darwin)[^/]*\.c$' |
-        xargs -r -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet 2>/tmp/lint-noise.$$ || {
-        # What clang-tidy says on stderr is mostly a count of warnings in system headers.
-        grep -v 'warnings\? generated' /tmp/lint-noise.$$ >&2 || true
-        rm -f /tmp/lint-noise.$$
-        return 1
-    }
-    rm -f /tmp/lint-noise.$$
+        xargs -r -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet 2>"$noise" || status=1
+    [ "$status" = 0 ] || grep -v 'warnings\? generated' "$noise" >&2 || true
+    rm -f "$noise"
+    return "$status"
 }
 
 format() { files '*.c' '*.h' '*.cc' '*.hpp' | xargs -r clang-format --dry-run -Werror; }

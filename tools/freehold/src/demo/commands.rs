@@ -14,7 +14,9 @@ use anyhow::{Context, Result, bail};
 pub const CONNECTIONS: usize = 8;
 /// No more than this of a file's text becomes a part of its record.
 const TEXT: u64 = 2_000;
-/// How often, on average, a record is touched after it was made.
+/// How many changes follow at least, so that a machine with few files works as long as one with many.
+const CHANGES: usize = 720_000;
+/// How often, on average, a record is touched after it was made, at least.
 const TOUCHES: usize = 12;
 
 /// Commands in Redis's wire format, sent without waiting for each reply.
@@ -79,9 +81,10 @@ pub fn from_folder(folder: &Path, limit: usize) -> Result<Script> {
     for (i, record) in records.iter().enumerate() {
         add_record(&mut fill[i % CONNECTIONS], record);
     }
+    let changes = CHANGES.max(records.len() * TOUCHES) / CONNECTIONS;
     let mut churn: Vec<Stream> = (0..CONNECTIONS).map(|_| Stream::default()).collect();
     for (i, stream) in churn.iter_mut().enumerate() {
-        change_records(stream, &records, i);
+        change_records(stream, &records, changes, i);
     }
     let input_bytes = fill.iter().map(|stream| stream.bytes.len()).sum();
     Ok(Script {
@@ -168,9 +171,9 @@ fn add_record(stream: &mut Stream, record: &Record) {
 }
 
 /// What a service does all day: reads, cached pages of changing size, growing logs, queues, deletions.
-fn change_records(stream: &mut Stream, records: &[Record], seed: usize) {
+fn change_records(stream: &mut Stream, records: &[Record], changes: usize, seed: usize) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (seed as u64 + 1));
-    for _ in 0..records.len() * TOUCHES / CONNECTIONS {
+    for _ in 0..changes {
         let record = &records[random.below(records.len())];
         let other = &records[random.below(records.len())];
         let cut = if other.text.is_empty() {
