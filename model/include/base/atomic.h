@@ -1,0 +1,90 @@
+/* The model's stand-in for src/base/atomic.h: the same functions, each of which asks the explorer before it happens. The
+ * C files of the library see this header because its folder comes first in the include path; they are not changed.
+ *
+ * The memory orders are numbers that the Rust side turns into loom's. */
+#ifndef FH_BASE_ATOMIC_H
+#define FH_BASE_ATOMIC_H
+
+#include "base/cpu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    uint64_t value;
+} fh_word;
+
+enum { FH_MODEL_RELAXED, FH_MODEL_ACQUIRE, FH_MODEL_RELEASE, FH_MODEL_ACQ_REL };
+enum { FH_MODEL_OR, FH_MODEL_AND, FH_MODEL_ADD, FH_MODEL_SUB, FH_MODEL_SWAP };
+
+/* What the explorer provides. A table, so that each mutant of the core is a shared object of its own. */
+typedef struct {
+    uint64_t (*load)(const fh_word *w, int order);
+    void (*store)(fh_word *w, uint64_t v, int order);
+    uint64_t (*change)(fh_word *w, int operation, uint64_t v, int order);
+    bool (*cas)(fh_word *w, uint64_t *seen, uint64_t v, int success, int failure);
+    void (*fence)(void);
+    unsigned (*near)(void);
+    void *(*map)(uint64_t size, uint64_t align);
+    void (*fault)(int fault, const void *p);
+    void (*note)(int what, uint64_t a, uint64_t b);
+} fh_model_hooks;
+
+extern const fh_model_hooks *fh_model;
+
+static inline void fh_word_init(fh_word *w, uint64_t v) {
+    fh_model->store(w, v, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_load(const fh_word *w) {
+    return fh_model->load(w, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_load_acquire(const fh_word *w) {
+    return fh_model->load(w, FH_MODEL_ACQUIRE);
+}
+static inline void fh_store(fh_word *w, uint64_t v) {
+    fh_model->store(w, v, FH_MODEL_RELAXED);
+}
+static inline void fh_store_release(fh_word *w, uint64_t v) {
+    fh_model->store(w, v, FH_MODEL_RELEASE);
+}
+static inline bool fh_cas_acquire(fh_word *w, uint64_t *seen, uint64_t v) {
+    return fh_model->cas(w, seen, v, FH_MODEL_ACQUIRE, FH_MODEL_ACQUIRE);
+}
+static inline bool fh_cas_acq_rel(fh_word *w, uint64_t *seen, uint64_t v) {
+    return fh_model->cas(w, seen, v, FH_MODEL_ACQ_REL, FH_MODEL_ACQUIRE);
+}
+static inline bool fh_cas_relaxed(fh_word *w, uint64_t *seen, uint64_t v) {
+    return fh_model->cas(w, seen, v, FH_MODEL_RELAXED, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_or_release(fh_word *w, uint64_t bits) {
+    return fh_model->change(w, FH_MODEL_OR, bits, FH_MODEL_RELEASE);
+}
+static inline uint64_t fh_or_acq_rel(fh_word *w, uint64_t bits) {
+    return fh_model->change(w, FH_MODEL_OR, bits, FH_MODEL_ACQ_REL);
+}
+static inline uint64_t fh_and_acq_rel(fh_word *w, uint64_t bits) {
+    return fh_model->change(w, FH_MODEL_AND, bits, FH_MODEL_ACQ_REL);
+}
+static inline uint64_t fh_add_relaxed(fh_word *w, uint64_t n) {
+    return fh_model->change(w, FH_MODEL_ADD, n, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_sub_relaxed(fh_word *w, uint64_t n) {
+    return fh_model->change(w, FH_MODEL_SUB, n, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_swap_acq_rel(fh_word *w, uint64_t v) {
+    return fh_model->change(w, FH_MODEL_SWAP, v, FH_MODEL_ACQ_REL);
+}
+
+/* Only the mutants use these: a publication that forgets its release, and an update that can be lost. */
+static inline uint64_t fh_model_or_relaxed(fh_word *w, uint64_t bits) {
+    return fh_model->change(w, FH_MODEL_OR, bits, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_model_or_lossy(fh_word *w, uint64_t bits) {
+    uint64_t before = fh_load(w);
+    fh_store_release(w, before | bits);
+    /* A locked instruction that changes nothing, so that only the lost update is wrong and not the barrier after it. */
+    fh_add_relaxed(w, 0);
+    return before;
+}
+
+#endif

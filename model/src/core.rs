@@ -1,0 +1,86 @@
+//! The C code, loaded as a shared object: the real one or a mutant.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+
+use crate::memory;
+
+/// The functions of the library that scenarios call, with their C signatures.
+#[derive(Clone, Copy)]
+pub struct Core {
+    pub slab_take: unsafe extern "C-unwind" fn(u32, u32, *mut usize) -> u32,
+    pub slab_give: unsafe extern "C-unwind" fn(u32, u32, *mut usize),
+    pub run_claim: unsafe extern "C-unwind" fn(u32, u32, *mut bool) -> usize,
+    pub run_extend: unsafe extern "C-unwind" fn(usize, u32) -> bool,
+    pub run_release: unsafe extern "C-unwind" fn(usize, u32),
+    pub depot_put: unsafe extern "C-unwind" fn(u32, u32, usize, *mut usize) -> bool,
+    pub depot_get: unsafe extern "C-unwind" fn(u32, u32, usize) -> usize,
+    pub magazine_new: unsafe extern "C-unwind" fn(u32) -> usize,
+    pub mark_set: unsafe extern "C-unwind" fn(u32, u32, usize),
+    pub purge_to: unsafe extern "C-unwind" fn(usize) -> usize,
+    pub take_chunk: unsafe extern "C-unwind" fn() -> usize,
+    pub huge_alloc: unsafe extern "C-unwind" fn(usize, usize, *mut bool) -> usize,
+    pub huge_free: unsafe extern "C-unwind" fn(usize) -> bool,
+    pub aba_push: unsafe extern "C-unwind" fn(u64),
+    pub aba_pop: unsafe extern "C-unwind" fn() -> u64,
+    pub class_at: unsafe extern "C-unwind" fn(usize) -> u32,
+    pub blocks_out: unsafe extern "C-unwind" fn(u32) -> usize,
+    pub verify: unsafe extern "C-unwind" fn(u32),
+}
+
+unsafe extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+/// Lazily: of the system layer only what scenarios reach is there.
+const RTLD_LAZY: c_int = 1;
+
+/// Looks a function up and gives it the type that the caller says it has.
+///
+/// # Safety
+/// `F` must be a function pointer type that fits the C function `name`.
+unsafe fn function<F: Copy>(library: *mut c_void, name: &str) -> F {
+    assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
+    let text = CString::new(name).expect("no zero in a name");
+    // SAFETY: the handle is a loaded library's, the name ends with a zero.
+    let address = unsafe { dlsym(library, text.as_ptr()) };
+    assert!(!address.is_null(), "the core has no function {name}");
+    // SAFETY: the caller vouches for the type; the sizes are equal.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
+impl Core {
+    /// Loads a variant by its name in `build.rs`; `real` is the code that ships.
+    pub fn load(variant: &str) -> Core {
+        let path = format!("{}/{variant}.so", env!("FREEHOLD_MODEL_CORES"));
+        let text = CString::new(path.clone()).expect("no zero in a path");
+        // SAFETY: the library was built by build.rs and has no constructors.
+        let library = unsafe { dlopen(text.as_ptr(), RTLD_LAZY) };
+        assert!(!library.is_null(), "cannot load {path}");
+        // SAFETY: each type is that of the prototype in the library's header of the same name.
+        unsafe {
+            let attach: unsafe extern "C" fn(*const memory::Hooks) =
+                function(library, "fh_model_attach");
+            attach(&memory::HOOKS);
+            Core {
+                slab_take: function(library, "fh_slab_take"),
+                slab_give: function(library, "fh_slab_give"),
+                run_claim: function(library, "fh_run_claim"),
+                run_extend: function(library, "fh_run_extend"),
+                run_release: function(library, "fh_run_release"),
+                depot_put: function(library, "fh_depot_put"),
+                depot_get: function(library, "fh_depot_get"),
+                magazine_new: function(library, "fh_magazine_new"),
+                mark_set: function(library, "fh_mark_set"),
+                purge_to: function(library, "fh_purge_to"),
+                take_chunk: function(library, "fh_window_take_chunk"),
+                huge_alloc: function(library, "fh_huge_alloc"),
+                huge_free: function(library, "fh_huge_free"),
+                aba_push: function(library, "fh_model_aba_push"),
+                aba_pop: function(library, "fh_model_aba_pop"),
+                class_at: function(library, "fh_model_class_at"),
+                blocks_out: function(library, "fh_model_blocks_out"),
+                verify: function(library, "fh_model_verify"),
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Model checks of the library's own C code.
+//!
+//! `build.rs` compiles the shared structures of `../src` with a header of atomics that asks this crate before each step,
+//! once as they ship and once for each seeded bug. Two explorers drive them:
+//!
+//! - [`explore::every_interleaving`] with loom: the C11 memory model, all interleavings or all with a bound on preemptions;
+//! - [`explore::random_interleavings`] with shuttle: sequential consistency only, for programs too long for the former.
+//!
+//! What is explored is written as [`program::Scenario`]: a prologue that runs alone, then a short list of steps for each
+//! thread. After every run the equations of `src/base/types.h` are checked over the whole heap.
+
+pub mod core;
+pub mod explore;
+mod memory;
+pub mod program;
+pub mod scenarios;

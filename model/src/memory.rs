@@ -1,0 +1,470 @@
+//! The shared words, as the C code sees them through its hooks.
+//!
+//! No word is ever written in place. The prologue's writes go to an image; an exploration starts each run from that image
+//! and keeps the words in the explorer's own atomics, by address. So a run needs no cleaning up after it, and several
+//! tests can use the same shared object at once: everything here belongs to one thread of the test program.
+//!
+//! loom wants every atomic to exist before the threads do. The addresses are not known beforehand, so they are learnt: a
+//! run that meets a new one finishes without it, and the exploration begins again with one atomic more.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use loom::sync::atomic::AtomicU64;
+
+/// What a step does to a word.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    Or,
+    And,
+    Add,
+    Sub,
+    Swap,
+}
+
+impl Change {
+    fn from_number(number: c_int) -> Change {
+        [
+            Change::Or,
+            Change::And,
+            Change::Add,
+            Change::Sub,
+            Change::Swap,
+        ][number as usize]
+    }
+
+    fn apply(self, old: u64, v: u64) -> u64 {
+        match self {
+            Change::Or => old | v,
+            Change::And => old & v,
+            Change::Add => old.wrapping_add(v),
+            Change::Sub => old.wrapping_sub(v),
+            Change::Swap => v,
+        }
+    }
+}
+
+/// Who decides about the next step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Mode {
+    /// Nobody: the prologue, alone, writing the image.
+    Prologue,
+    /// loom.
+    Loom,
+    /// shuttle.
+    Shuttle,
+    /// Nobody: the check after a run, reading the final values.
+    Verify,
+}
+
+/// A word under loom. The shadow is there because loom takes a load that is followed by a compare-and-swap of the same
+/// thread for independent of other threads' changes between them (its issues 166 and 392); a relaxed read-modify-write
+/// before each step makes all steps on one word depend on each other.
+struct Atom {
+    shadow: AtomicU64,
+    word: AtomicU64,
+}
+
+#[derive(Default)]
+struct Memory {
+    image: HashMap<usize, u64>,
+    run: HashMap<usize, u64>,
+    atoms: HashMap<usize, Rc<Atom>>,
+    cells: HashMap<usize, Rc<loom::cell::UnsafeCell<u64>>>,
+    known_words: BTreeSet<usize>,
+    known_cells: BTreeSet<usize>,
+    taken: HashMap<usize, bool>,
+    switch: Option<Rc<shuttle::sync::atomic::AtomicU64>>,
+    findings: Vec<String>,
+}
+
+thread_local! {
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Prologue) };
+    static MEMORY: RefCell<Memory> = RefCell::new(Memory::default());
+    static LEARNT: Cell<bool> = const { Cell::new(false) };
+    static LAST_WRITE_LOCKED: Cell<bool> = const { Cell::new(false) };
+    static ARENA: Cell<Arena> = const { Cell::new(Arena { start: 0, next: 0, image_end: 0 }) };
+}
+
+/// Address space that is handed out from bottom to top; a run begins where the prologue ended.
+#[derive(Clone, Copy)]
+struct Arena {
+    start: usize,
+    next: usize,
+    image_end: usize,
+}
+
+unsafe extern "C" {
+    fn mmap(
+        place: *mut c_void,
+        size: usize,
+        protection: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void;
+    fn munmap(place: *mut c_void, size: usize) -> c_int;
+}
+const ARENA_SIZE: usize = 4 << 40;
+const CLASS_BYTES: usize = 4096;
+
+fn value_of(memory: &Memory, address: usize) -> u64 {
+    let written = memory
+        .run
+        .get(&address)
+        .or_else(|| memory.image.get(&address));
+    // SAFETY: the C code passes the address of a word of its own, and nobody writes words in place.
+    written
+        .copied()
+        .unwrap_or_else(|| unsafe { *(address as *const u64) })
+}
+
+/// The atom of an address; None when it is new, and the run only serves to learn it.
+fn atom(address: usize) -> Option<Rc<Atom>> {
+    MEMORY.with_borrow_mut(|memory| {
+        let atom = memory.atoms.get(&address).cloned();
+        if atom.is_none() {
+            memory.known_words.insert(address);
+            LEARNT.set(true);
+        }
+        atom
+    })
+}
+
+/// shuttle may let another thread go first.
+fn shuttle_step() {
+    let switch = MEMORY.with_borrow(|memory| memory.switch.clone());
+    if let Some(switch) = switch {
+        switch.load(Ordering::SeqCst);
+    }
+}
+
+fn plain<R>(address: usize, step: impl FnOnce(u64) -> (Option<u64>, R)) -> R {
+    MEMORY.with_borrow_mut(|memory| {
+        let (new, result) = step(value_of(memory, address));
+        if let Some(new) = new {
+            let into = if MODE.get() == Mode::Prologue {
+                &mut memory.image
+            } else {
+                &mut memory.run
+            };
+            into.insert(address, new);
+        }
+        result
+    })
+}
+
+const ORDERS: [Ordering; 4] = [
+    Ordering::Relaxed,
+    Ordering::Acquire,
+    Ordering::Release,
+    Ordering::AcqRel,
+];
+
+unsafe extern "C-unwind" fn load(word: *const u64, order: c_int) -> u64 {
+    let address = word as usize;
+    match MODE.get() {
+        Mode::Loom => {
+            if let Some(atom) = atom(address) {
+                atom.shadow.fetch_add(1, Ordering::Relaxed);
+                return atom.word.load(ORDERS[order as usize]);
+            }
+        }
+        Mode::Verify => {
+            let known = MEMORY.with_borrow(|memory| memory.atoms.get(&address).cloned());
+            if let Some(atom) = known {
+                // SAFETY: all threads have been joined.
+                return unsafe { atom.word.unsync_load() };
+            }
+        }
+        Mode::Shuttle => shuttle_step(),
+        Mode::Prologue => {}
+    }
+    plain(address, |old| (None, old))
+}
+
+unsafe extern "C-unwind" fn store(word: *mut u64, v: u64, order: c_int) {
+    let address = word as usize;
+    LAST_WRITE_LOCKED.set(false);
+    if MODE.get() == Mode::Loom
+        && let Some(atom) = atom(address)
+    {
+        atom.shadow.fetch_add(1, Ordering::Relaxed);
+        return atom.word.store(v, ORDERS[order as usize]);
+    }
+    if MODE.get() == Mode::Shuttle {
+        shuttle_step();
+    }
+    plain(address, |_| (Some(v), ()));
+}
+
+unsafe extern "C-unwind" fn change(word: *mut u64, what: c_int, v: u64, order: c_int) -> u64 {
+    let address = word as usize;
+    let (what, order) = (Change::from_number(what), ORDERS[order as usize]);
+    LAST_WRITE_LOCKED.set(true);
+    if MODE.get() == Mode::Loom
+        && let Some(atom) = atom(address)
+    {
+        atom.shadow.fetch_add(1, Ordering::Relaxed);
+        return match what {
+            Change::Or => atom.word.fetch_or(v, order),
+            Change::And => atom.word.fetch_and(v, order),
+            Change::Add => atom.word.fetch_add(v, order),
+            Change::Sub => atom.word.fetch_sub(v, order),
+            Change::Swap => atom.word.swap(v, order),
+        };
+    }
+    if MODE.get() == Mode::Shuttle {
+        shuttle_step();
+    }
+    plain(address, |old| (Some(what.apply(old, v)), old))
+}
+
+unsafe extern "C-unwind" fn cas(
+    word: *mut u64,
+    seen: *mut u64,
+    v: u64,
+    success: c_int,
+    failure: c_int,
+) -> bool {
+    let address = word as usize;
+    LAST_WRITE_LOCKED.set(true);
+    // SAFETY: `seen` is a local variable of the C caller.
+    let expected = unsafe { *seen };
+    let result = match MODE.get() {
+        Mode::Loom if let Some(atom) = atom(address) => {
+            atom.shadow.fetch_add(1, Ordering::Relaxed);
+            atom.word.compare_exchange(
+                expected,
+                v,
+                ORDERS[success as usize],
+                ORDERS[failure as usize],
+            )
+        }
+        mode => {
+            if mode == Mode::Shuttle {
+                shuttle_step();
+            }
+            plain(address, |old| {
+                if old == expected {
+                    (Some(v), Ok(old))
+                } else {
+                    (None, Err(old))
+                }
+            })
+        }
+    };
+    if let Err(found) = result {
+        // SAFETY: as above.
+        unsafe { *seen = found };
+    }
+    result.is_ok()
+}
+
+/// On x86-64 the library's barrier is none for the processor: the locked instruction before it is. The prologue, which
+/// runs through the same code alone, verifies that there is one.
+unsafe extern "C-unwind" fn fence() {
+    match MODE.get() {
+        Mode::Loom => loom::sync::atomic::fence(Ordering::SeqCst),
+        Mode::Prologue if !LAST_WRITE_LOCKED.get() => finding("a barrier follows a plain store"),
+        _ => {}
+    }
+}
+
+unsafe extern "C-unwind" fn near() -> u32 {
+    0
+}
+
+unsafe extern "C-unwind" fn map(size: u64, align: u64) -> usize {
+    let mut arena = ARENA.get();
+    let place = (arena.next + align as usize - 1) & !(align as usize - 1);
+    arena.next = place + size as usize;
+    assert!(
+        arena.next <= arena.start + ARENA_SIZE,
+        "the model's address space is used up"
+    );
+    ARENA.set(arena);
+    place
+}
+
+unsafe extern "C-unwind" fn fault(kind: c_int, p: *const c_void) {
+    finding(&format!("the library reports fault {kind} at {p:?}"));
+}
+
+unsafe extern "C-unwind" fn note(what: c_int, a: u64, b: u64) {
+    const EQUATIONS: [&str; 9] = [
+        "the count of a slab is below its number of blocks",
+        "no bit beyond bump",
+        "a free slot has no state and no bits",
+        "a slot belongs to one thing",
+        "a slab with something to take is marked",
+        "the bit above a word that is not 0 is set",
+        "a chunk with a free run has its room mark",
+        "the number of dirty slots is what the chunks say",
+        "every slot is free or part of something",
+    ];
+    if what > 0 {
+        finding(&format!(
+            "broken: {} ({a:#x}, {b})",
+            EQUATIONS[what as usize - 1]
+        ));
+    }
+}
+
+/// The table that the C side calls through.
+#[repr(C)]
+pub struct Hooks {
+    load: unsafe extern "C-unwind" fn(*const u64, c_int) -> u64,
+    store: unsafe extern "C-unwind" fn(*mut u64, u64, c_int),
+    change: unsafe extern "C-unwind" fn(*mut u64, c_int, u64, c_int) -> u64,
+    cas: unsafe extern "C-unwind" fn(*mut u64, *mut u64, u64, c_int, c_int) -> bool,
+    fence: unsafe extern "C-unwind" fn(),
+    near: unsafe extern "C-unwind" fn() -> u32,
+    map: unsafe extern "C-unwind" fn(u64, u64) -> usize,
+    fault: unsafe extern "C-unwind" fn(c_int, *const c_void),
+    note: unsafe extern "C-unwind" fn(c_int, u64, u64),
+}
+
+pub static HOOKS: Hooks = Hooks {
+    load,
+    store,
+    change,
+    cas,
+    fence,
+    near,
+    map,
+    fault,
+    note,
+};
+
+/// Something that must not happen has happened: the run fails at once.
+pub fn finding(text: &str) {
+    MEMORY.with_borrow_mut(|memory| memory.findings.push(text.to_owned()));
+    if !LEARNT.get() {
+        panic!("{text}");
+    }
+}
+
+/// Forgets everything: the beginning of a test.
+pub fn start_image() {
+    MEMORY.with_borrow_mut(|memory| *memory = Memory::default());
+    LEARNT.set(false);
+    MODE.set(Mode::Prologue);
+    let old = ARENA.get();
+    const READ_WRITE_PRIVATE_ANONYMOUS_NORESERVE: (c_int, c_int) = (3, 0x4022);
+    let (protection, flags) = READ_WRITE_PRIVATE_ANONYMOUS_NORESERVE;
+    // SAFETY: a fresh private mapping; the old one is used by nobody any more.
+    let start = unsafe {
+        if old.start != 0 {
+            munmap(old.start as *mut c_void, ARENA_SIZE);
+        }
+        mmap(std::ptr::null_mut(), ARENA_SIZE, protection, flags, -1, 0) as usize
+    };
+    assert!(start as isize != -1, "no address space for the model");
+    ARENA.set(Arena {
+        start,
+        next: start,
+        image_end: start,
+    });
+}
+
+/// The prologue is over. Returns the class map's first bytes, the only plain memory that a run changes and reads.
+pub fn seal_image() -> Vec<u8> {
+    let mut arena = ARENA.get();
+    arena.image_end = arena.next;
+    ARENA.set(arena);
+    // SAFETY: the arena is readable; the class map is what the library maps first.
+    unsafe { std::slice::from_raw_parts(class_map(), CLASS_BYTES) }.to_vec()
+}
+
+/// The class map begins at the first multiple of a chunk, as the window reserves it (store/window.c).
+fn class_map() -> *mut u8 {
+    let chunk = 4usize << 20;
+    ((ARENA.get().start + (16 << 20)).next_multiple_of(chunk) - (16 << 20)) as *mut u8
+}
+
+/// Begins a run from the image.
+pub fn start_run(mode: Mode, class_bytes: &[u8]) {
+    let mut arena = ARENA.get();
+    arena.next = arena.image_end;
+    ARENA.set(arena);
+    // SAFETY: as in seal_image; no other thread of the program uses this arena.
+    unsafe { std::ptr::copy_nonoverlapping(class_bytes.as_ptr(), class_map(), CLASS_BYTES) };
+    MEMORY.with_borrow_mut(|memory| {
+        memory.run.clear();
+        memory.taken.clear();
+        memory.findings.clear();
+        memory.atoms.clear();
+        memory.cells.clear();
+        if mode == Mode::Loom {
+            let words: Vec<_> = memory
+                .known_words
+                .iter()
+                .map(|&a| (a, value_of(memory, a)))
+                .collect();
+            for (address, value) in words {
+                memory.atoms.insert(
+                    address,
+                    Rc::new(Atom {
+                        shadow: AtomicU64::new(0),
+                        word: AtomicU64::new(value),
+                    }),
+                );
+            }
+            for &address in &memory.known_cells {
+                memory
+                    .cells
+                    .insert(address, Rc::new(loom::cell::UnsafeCell::new(0)));
+            }
+        }
+        memory.switch =
+            (mode == Mode::Shuttle).then(|| Rc::new(shuttle::sync::atomic::AtomicU64::new(0)));
+    });
+    LEARNT.set(false);
+    MODE.set(mode);
+}
+
+pub fn set_mode(mode: Mode) {
+    MODE.set(mode);
+}
+
+pub fn learnt_an_address() -> bool {
+    LEARNT.get()
+}
+
+/// The caller got the block or magazine at this address and writes to it as the program would. Nobody else may have it,
+/// and whatever its last holder did must have happened before.
+pub fn hold(address: usize) {
+    let twice = MEMORY.with_borrow_mut(|memory| memory.taken.insert(address, true) == Some(true));
+    if twice {
+        finding(&format!("{address:#x} is handed out twice"));
+    }
+    touch(address);
+}
+
+/// The caller writes to it for the last time.
+pub fn let_go(address: usize) {
+    touch(address);
+    MEMORY.with_borrow_mut(|memory| memory.taken.insert(address, false));
+}
+
+fn touch(address: usize) {
+    if MODE.get() != Mode::Loom {
+        return;
+    }
+    let cell = MEMORY.with_borrow_mut(|memory| {
+        let cell = memory.cells.get(&address).cloned();
+        if cell.is_none() {
+            memory.known_cells.insert(address);
+            LEARNT.set(true);
+        }
+        cell
+    });
+    if let Some(cell) = cell {
+        // SAFETY: that this access is exclusive is what loom is asked to find out.
+        cell.with_mut(|p| unsafe { *p += 1 });
+    }
+}

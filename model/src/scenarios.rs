@@ -1,0 +1,335 @@
+//! The scenarios, each with what it is about. Class 112 has 8 blocks of 64 KiB in a slab of 8 slots: the real structures,
+//! small enough to be explored. Class 111 has slabs of the same number of slots, so that one can follow in the other's
+//! place.
+
+use crate::program::Scenario;
+use crate::program::Step::{self, *};
+
+const X: u32 = 112;
+const Y: u32 = 111;
+/// 64 blocks of 1 KiB: marked from the fourth free block on.
+const Z: u32 = 64;
+/// The hand of nobody: what it holds stays out, and keeps things as they are.
+const REST: fn(usize) -> usize = |threads| threads;
+
+/// A scenario with its name and the most preemptions a run of it may have (None: every interleaving) in the short form;
+/// the long form has one more.
+pub struct Entry {
+    pub name: &'static str,
+    pub scenario: Scenario,
+    pub preemptions: Option<usize>,
+}
+
+fn two(prologue: &[(usize, Step)], first: &[Step], second: &[Step]) -> Scenario {
+    Scenario {
+        prologue: prologue.to_vec(),
+        threads: vec![first.to_vec(), second.to_vec()],
+    }
+}
+
+fn three(prologue: &[(usize, Step)], threads: [&[Step]; 3]) -> Scenario {
+    Scenario {
+        prologue: prologue.to_vec(),
+        threads: threads.map(<[Step]>::to_vec).to_vec(),
+    }
+}
+
+fn slabs() -> Vec<Entry> {
+    let rest = REST(2);
+    vec![
+        entry(
+            "two take from one slab",
+            Some(2),
+            two(
+                &[(0, Take(X, 4)), (0, Give(X, 4))],
+                &[Take(X, 1)],
+                &[Take(X, 1)],
+            ),
+        ),
+        entry(
+            "one takes the last, the other more",
+            Some(2),
+            two(&[(rest, Take(X, 6))], &[Take(X, 2)], &[Take(X, 1)]),
+        ),
+        entry(
+            "two give the last blocks of a slab that is to go",
+            Some(2),
+            two(
+                &[
+                    (0, Take(X, 1)),
+                    (1, Take(X, 7)),
+                    (rest, Take(X, 8)),
+                    (rest, Give(X, 1)),
+                ],
+                &[Give(X, 1)],
+                &[Give(X, 7)],
+            ),
+        ),
+        entry(
+            "a block is taken while another is given",
+            Some(2),
+            two(
+                &[(0, Take(X, 1)), (rest, Take(X, 7)), (rest, Give(X, 1))],
+                &[Give(X, 1)],
+                &[Take(X, 2)],
+            ),
+        ),
+        entry(
+            "a slab becomes another class under a taker",
+            Some(2),
+            two(
+                &[(rest, Take(X, 8)), (0, Take(X, 8)), (rest, Give(X, 1))],
+                &[Give(X, 8), Take(Y, 2), Give(Y, 1)],
+                &[Take(X, 1)],
+            ),
+        ),
+        entry(
+            "a taker unmarks what a giver fills",
+            Some(2),
+            two(
+                &[(1, Take(X, 1)), (rest, Take(X, 6))],
+                &[Take(X, 2)],
+                &[Give(X, 1)],
+            ),
+        ),
+        entry(
+            "the last mark of a chunk goes while the next comes",
+            Some(2),
+            two(
+                &[(1, Take(X, 1)), (rest, Take(X, 14))],
+                &[Take(X, 2)],
+                &[Give(X, 1)],
+            ),
+        ),
+        entry(
+            "a release fails because blocks never handed out are taken",
+            Some(1),
+            two(
+                &[(rest, Take(X, 8)), (0, Take(X, 4)), (rest, Give(X, 7))],
+                &[Give(X, 4)],
+                &[Take(X, 8)],
+            ),
+        ),
+        entry(
+            "a slab is made where a stale mark lies",
+            Some(1),
+            two(
+                &[(rest, Take(X, 8))],
+                &[Take(X, 1)],
+                &[StaleMark(X, 8), Take(X, 1)],
+            ),
+        ),
+        entry(
+            "a slab goes while its frees are counted",
+            Some(2),
+            two(
+                &[
+                    (0, Take(Z, 1)),
+                    (1, Take(Z, 63)),
+                    (rest, Take(Z, 8)),
+                    (rest, Give(Z, 4)),
+                ],
+                &[Give(Z, 1)],
+                &[Give(Z, 63)],
+            ),
+        ),
+        entry(
+            "one block of a slab stays out",
+            Some(1),
+            two(
+                &[
+                    (0, Take(X, 7)),
+                    (rest, Take(X, 1)),
+                    (1, Take(X, 8)),
+                    (1, Give(X, 1)),
+                ],
+                &[Give(X, 7)],
+                &[Give(X, 1)],
+            ),
+        ),
+    ]
+}
+
+fn others() -> Vec<Entry> {
+    let rest = REST(2);
+    vec![
+        entry(
+            "two claim runs",
+            Some(2),
+            two(&[(rest, Claim(40, 1))], &[Claim(8, 8)], &[Claim(8, 8)]),
+        ),
+        entry(
+            "a run is claimed while another is released",
+            Some(2),
+            two(
+                &[(0, Claim(24, 1)), (rest, Claim(32, 1))],
+                &[Release],
+                &[Claim(12, 1)],
+            ),
+        ),
+        entry(
+            "a run grows into what another wants",
+            Some(2),
+            two(&[(0, Claim(8, 1))], &[Extend(4)], &[Claim(8, 4), Release]),
+        ),
+        entry(
+            "two purge the same chunk",
+            Some(2),
+            two(&[(rest, Claim(4, 1)), (rest, Release)], &[Purge], &[Purge]),
+        ),
+        entry(
+            "slots are claimed while they are purged",
+            Some(2),
+            two(
+                &[(0, Claim(4, 1)), (rest, Claim(2, 1)), (rest, Release)],
+                &[Purge],
+                &[Claim(2, 1), Release],
+            ),
+        ),
+        entry(
+            "two start the window",
+            Some(2),
+            two(&[], &[Chunk], &[Chunk]),
+        ),
+        entry(
+            "a magazine goes through the depot",
+            None,
+            two(&[(0, Magazine(1)), (1, Magazine(1))], &[Put(1)], &[Get(1)]),
+        ),
+        entry(
+            "magazines are exchanged",
+            Some(3),
+            two(
+                &[
+                    (0, Magazine(1)),
+                    (1, Magazine(1)),
+                    (rest, Magazine(1)),
+                    (rest, Put(1)),
+                ],
+                &[Put(1), Get(1)],
+                &[Get(1), Put(1)],
+            ),
+        ),
+        entry(
+            "huge blocks go through their cache",
+            Some(2),
+            two(
+                &[(0, Huge(4)), (1, Huge(4))],
+                &[HugeFree, Huge(4)],
+                &[HugeFree, Huge(4)],
+            ),
+        ),
+    ]
+}
+
+fn threesomes() -> Vec<Entry> {
+    let rest = REST(3);
+    vec![
+        entry(
+            "three: two give, one takes",
+            Some(1),
+            three(
+                &[
+                    (0, Take(X, 1)),
+                    (1, Take(X, 7)),
+                    (rest, Take(X, 8)),
+                    (rest, Give(X, 1)),
+                ],
+                [&[Give(X, 1)], &[Give(X, 7)], &[Take(X, 2)]],
+            ),
+        ),
+        entry(
+            "three: all take",
+            Some(1),
+            three(
+                &[(0, Take(X, 3)), (0, Give(X, 3))],
+                [&[Take(X, 1)], &[Take(X, 1)], &[Take(X, 1)]],
+            ),
+        ),
+        entry(
+            "three: claim, release, purge",
+            Some(1),
+            three(
+                &[(0, Claim(8, 1)), (rest, Claim(40, 1))],
+                [&[Release], &[Claim(8, 1)], &[Purge]],
+            ),
+        ),
+        entry(
+            "three: depot",
+            Some(2),
+            three(
+                &[(0, Magazine(1)), (1, Magazine(1)), (2, Magazine(1))],
+                [&[Put(1)], &[Get(1)], &[Put(1), Get(1)]],
+            ),
+        ),
+    ]
+}
+
+fn entry(name: &'static str, preemptions: Option<usize>, scenario: Scenario) -> Entry {
+    Entry {
+        name,
+        scenario,
+        preemptions,
+    }
+}
+
+/// Everything that must hold for the code that ships.
+pub fn all() -> Vec<Entry> {
+    slabs()
+        .into_iter()
+        .chain(others())
+        .chain(threesomes())
+        .collect()
+}
+
+pub fn named(name: &str) -> Entry {
+    all()
+        .into_iter()
+        .find(|entry| entry.name == name)
+        .unwrap_or_else(|| panic!("there is no scenario {name:?}"))
+}
+
+/// The negative control: pop and pop against pop, pop and push of the first.
+pub fn aba() -> Scenario {
+    let rest = REST(2);
+    let mut prologue = vec![];
+    for node in [3, 2, 1] {
+        prologue.extend([(rest, AbaNode(node)), (rest, AbaPush)]);
+    }
+    two(&prologue, &[AbaPop, AbaPop], &[AbaPop, AbaPop, AbaPush])
+}
+
+/// Long programs for the random explorer: `seed` chooses the steps of four threads.
+pub fn random_program(seed: u64, steps: usize) -> Scenario {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % below
+    };
+    let mut threads = vec![];
+    for _ in 0..4 {
+        let mut program = vec![];
+        for _ in 0..steps {
+            let class = [X, Y, 104][next(3) as usize];
+            program.push(match next(12) {
+                0..=3 => Take(class, 1 + next(9) as u32),
+                4..=8 => Give(class, 1 + next(9) as u32),
+                9 => Claim(1 + next(12) as u32, 1),
+                10 => Release,
+                _ => Purge,
+            });
+        }
+        threads.push(program);
+    }
+    Scenario {
+        prologue: vec![
+            (0, Take(X, 5)),
+            (1, Take(Y, 9)),
+            (2, Take(104, 3)),
+            (3, Take(X, 4)),
+        ],
+        threads,
+    }
+}
