@@ -115,8 +115,25 @@ FH_API void fh_thread_flush(void);
  *     on_error   abort report           what follows the message about a misuse: the end, or ignoring the call
  *     purge      budget eager lazy      when free memory goes back to the system
  *     thp        auto never always      whether huge pages are asked for
+ *     limit      0, or 64m, 2g, …       bytes that the heap may have at most; see fh_limit_set
  * The environment is not read by programs that run with more rights than their caller. */
 FH_API int fh_option_set(const char *key, const char *value);
+
+/* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Limits what all blocks of the process may take, in bytes of the slabs, runs and mappings that they lie in; 0 means none.
+ *
+ *     soft   passed: the callback is called after the allocation that did so, and again for each further 32nd
+ *     hard   met: caches are emptied, the callback is called, the allocation is tried once more; then it returns NULL with
+ *            ENOMEM (operator new throws). From the first refusal on small blocks may use a reserve (a 32nd, at most
+ *            2 MiB), so that the program can deal with it. What is freed can be allocated again.
+ *
+ * The callback gets the bytes in use and the limit in question. It runs in the thread that allocated, with nothing of the
+ * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. One thread at a time is in
+ * it. May be called again at any time; a hard limit below what is in use refuses until enough was freed.
+ * The records about the heap (1 % of it) are not counted. 0, or -1 with errno EINVAL if soft exceeds hard, or if hard is
+ * less than 1 MiB. */
+FH_API int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use, size_t limit));
 
 /* ── Seeing ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 

@@ -1,5 +1,6 @@
 /* The names fh_…, in both libraries. What they mean is in calls.h, what a user must know in freehold.h. */
 #include "api/calls.h"
+#include "store/limit.h"
 
 #include "freehold/freehold.h"
 
@@ -63,6 +64,15 @@ void fh_thread_flush(void) {
     int saved = errno;
     fh_thread_hand_in();
     errno = saved;
+}
+
+int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use, size_t limit)) {
+    if (hard != 0 && (soft > hard || hard < FH_MIB)) {
+        errno = EINVAL;
+        return -1;
+    }
+    fh_limit_install(soft, hard, callback);
+    return 0;
 }
 
 const char *fh_version(void) {

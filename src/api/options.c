@@ -17,7 +17,7 @@
 
 #define MOST_VALUES 4
 
-/* An option is a choice between named values; its number in the list is what is stored. */
+/* An option is a choice between named values; its number in the list is what is stored. One without a list is a size. */
 typedef struct {
     const char *key;
     const char *values[MOST_VALUES]; /* in the order of the enumeration in settings.h; the first is the default */
@@ -32,6 +32,7 @@ static const option options[] = {
     {"on_error", {"abort", "report"}, FIELD(on_error)},
     {"purge", {"budget", "eager", "lazy"}, FIELD(purge)},
     {"thp", {"auto", "never", "always"}, FIELD(thp)},
+    {"limit", {NULL}, FIELD(limit)},
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 
@@ -39,6 +40,10 @@ _Static_assert((int)FH_ON_ERROR_ABORT == 0 && (int)FH_ON_ERROR_REPORT == 1, "ord
 _Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_PURGE_LAZY == 2, "order of purge");
 _Static_assert((int)FH_THP_AUTO == 0 && (int)FH_THP_NEVER == 1 && (int)FH_THP_ALWAYS == 2, "order of thp");
 _Static_assert(sizeof(fh_on_error) == sizeof(unsigned), "an enumeration is stored as an unsigned");
+
+static bool is_size(const option *o) {
+    return !o->values[0];
+}
 
 /* Fields are bool or an enumeration, and both are written whole, so that a thread that looks sees the old or the new. */
 static void set(const option *o, unsigned choice) {
@@ -95,6 +100,7 @@ static void say_bad_value(const option *o, const char *value, size_t length) {
         if (i > 0) fh_text_string(&t, ", ");
         fh_text_string(&t, o->values[i]);
     }
+    if (is_size(o)) fh_text_string(&t, "0, or bytes from 1m on, as in 64m or 2g");
     print_line(&t);
 }
 
@@ -107,7 +113,11 @@ static void say_option(const option *o, size_t index) {
     fh_text_string(&t, "freehold: option ");
     fh_text_string(&t, o->key);
     fh_text_char(&t, '=');
-    fh_text_string(&t, o->values[get(o)]);
+    if (is_size(o)) {
+        fh_text_size(&t, *(const size_t *)((const char *)&fh_settings + o->offset));
+    } else {
+        fh_text_string(&t, o->values[get(o)]);
+    }
     fh_text_string(&t, from_environment >> index & 1 ? " (from FREEHOLD)" : " (default)");
     print_line(&t);
 }
@@ -140,6 +150,26 @@ static bool equals(const char *word, size_t length, const char *name) {
     return strlen(name) == length && memcmp(word, name, length) == 0;
 }
 
+/* A number of bytes, with k, m, g or t behind it for powers of 1,024. Below 1 MiB not even the allocator's own first
+ * slabs fit; 0 means none. */
+static bool set_size(const option *o, const char *value, size_t length) {
+    size_t bytes = 0, i = 0;
+    for (; i < length && value[i] >= '0' && value[i] <= '9'; i++) {
+        if (bytes > (PTRDIFF_MAX - 9) / 10) return false;
+        bytes = bytes * 10 + (size_t)(value[i] - '0');
+    }
+    if (i == 0 || i + 1 < length) return false;
+    static const char units[] = "kmgt";
+    const char *unit = i < length ? strchr(units, value[i] | ' ') : NULL;
+    if (i < length && !unit) return false;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (bytes > (size_t)PTRDIFF_MAX >> shift) return false;
+    bytes <<= shift;
+    if (bytes != 0 && bytes < (size_t)1 << 20) return false;
+    *(size_t *)((char *)&fh_settings + o->offset) = bytes;
+    return true;
+}
+
 /* Sets one option from two words that need not be terminated. Says what is wrong with them, if anything is. */
 static const option *apply(const char *key, size_t key_length, const char *value, size_t value_length) {
     for (size_t i = 0; i < OPTIONS; i++) {
@@ -150,6 +180,7 @@ static const option *apply(const char *key, size_t key_length, const char *value
             set(o, v);
             return o;
         }
+        if (is_size(o) && set_size(o, value, value_length)) return o;
         say_bad_value(o, value, value_length);
         return NULL;
     }

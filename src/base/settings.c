@@ -6,4 +6,5 @@ fh_settings_values fh_settings = {
     .on_error = FH_ON_ERROR_ABORT,
     .purge = FH_PURGE_BUDGET,
     .thp = FH_THP_AUTO,
+    .limit = 0,
 };

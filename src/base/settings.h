@@ -4,6 +4,7 @@
 #define FH_BASE_SETTINGS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Checked builds compare and verify where a release build trusts; both sides of `if (FH_CHECKED)` always compile. */
 #ifndef FH_CHECKED
@@ -20,6 +21,7 @@ typedef struct {
     fh_on_error on_error;
     fh_purge_mode purge;
     fh_thp_mode thp;
+    size_t limit; /* bytes that the heap may have at most; 0: no limit of its own */
 } fh_settings_values;
 
 extern fh_settings_values fh_settings __attribute__((visibility("hidden")));

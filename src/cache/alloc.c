@@ -6,6 +6,7 @@
 #include "store/limit.h"
 #include "store/run.h"
 #include "store/slab.h"
+#include "store/trim.h"
 #include "system/report.h"
 #include "system/system.h"
 
@@ -33,21 +34,35 @@ static void *try_class(unsigned c) {
     return p;
 }
 
+/* The system has no more memory, or the limit is met. Whatever is free but kept goes back: what this thread has in hand,
+ * the depots, empty slabs, cached mappings, and the address space of chunks that are empty then. */
+static void give_up_what_is_kept(void) {
+    fh_thread_hand_in();
+    fh_trim_caches();
+    fh_huge_trim(0);
+    fh_run_drop_free_chunks();
+}
+
 /* An allocation was made or refused, and nothing is held now: the moment for the program's callback, which may free. True
  * if it was refused and is worth another try. */
 static bool relieved(bool refused) {
     if (FH_LIKELY(!refused && !fh_load(&fh_limit_due))) return false;
-    if (!fh_limit_relieve(refused) && !(refused && fh_limit_is_set())) return false;
-    /* What the callback, or the program before, has freed may lie in the magazines of this thread. */
-    if (refused) fh_thread_hand_in();
+    fh_limit_relieve(refused);
+    if (refused) give_up_what_is_kept();
     return refused;
+}
+
+/* What the program gets when nothing has helped. */
+static void *no_memory(void) {
+    fh_limit_refused();
+    errno = ENOMEM;
+    return NULL;
 }
 
 static void *alloc_class(unsigned c) {
     void *p = try_class(c);
     if (relieved(p == NULL)) p = try_class(c);
-    if (FH_UNLIKELY(p == NULL)) errno = ENOMEM;
-    return p;
+    return FH_LIKELY(p != NULL) ? p : no_memory();
 }
 
 /* A block that no magazine holds: a run of more than 1 MiB, or a huge one. */
@@ -64,10 +79,9 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 }
 
 static void *alloc_special(size_t align, size_t n, bool *clean) {
-    void *p = try_special(align, n, clean);
-    if (relieved(p == NULL)) p = try_special(align, n, clean);
-    if (FH_UNLIKELY(p == NULL)) errno = ENOMEM;
-    return p;
+    void *p = n <= PTRDIFF_MAX ? try_special(align, n, clean) : NULL;
+    if (n <= PTRDIFF_MAX && relieved(p == NULL)) p = try_special(align, n, clean);
+    return FH_LIKELY(p != NULL) ? p : no_memory();
 }
 
 void *fh_alloc_slow(size_t n) {

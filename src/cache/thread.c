@@ -37,13 +37,17 @@ static void after_fork_in_child(void) {
     fh_store_release(&orphans, 1);
 }
 
+void fh_hand_in(fh_thread *t) {
+    for (unsigned c = 1; c < FH_BINS; c++) fh_bin_empty(t, c);
+}
+
 /* Hands in the cache of a thread that did not survive the fork. One that was inside a slow path at that moment may have
  * a magazine half way to somewhere: it is left alone, which is a leak of at most THREAD_BYTES and never a block twice. */
 static void adopt(fh_thread *t) {
     /* acq_rel: of two threads of the child that come here, one gets it. */
     uint64_t live = FH_THREAD_LIVE;
     if (!fh_cas_acq_rel(&t->state, &live, FH_THREAD_DEAD)) return;
-    for (unsigned c = 1; c < FH_BINS; c++) fh_bin_empty(t, c);
+    fh_hand_in(t);
     void *p = t;
     fh_slab_give(FH_CLASS_THREAD, 1, &p);
 }
@@ -112,7 +116,7 @@ void fh_thread_hand_in(void) {
     fh_thread *t = fh_self();
     if (t == &fh_thread_none || t == &fh_thread_over) return;
     fh_store(&t->state, FH_THREAD_BUSY);
-    for (unsigned c = 1; c < FH_BINS; c++) fh_bin_empty(t, c);
+    fh_hand_in(t);
     fh_thread_leave(t);
 }
 

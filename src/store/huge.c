@@ -1,6 +1,7 @@
 #include "store/huge.h"
 
 #include "base/settings.h"
+#include "store/limit.h"
 #include "store/policy.h"
 #include "system/system.h"
 
@@ -114,7 +115,7 @@ static size_t cache_limit(void) {
         fh_store(&allowance, 0);
         more = 0;
     }
-    return fh_huge_cache_limit(more, FH_PRESSURE_NONE);
+    return fh_huge_cache_limit(more, fh_limit_pressure());
 }
 
 /* A block of this size was not in the cache. If one has just been turned away, the cache is too small. */
@@ -175,9 +176,7 @@ size_t fh_huge_trim(size_t keep) {
 
 /* ── Blocks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
-    if (size > (size_t)PTRDIFF_MAX - UNIT) return NULL;
-    size = fh_round_up(size, fh_system_page_size());
+static void *alloc(size_t size, size_t align, bool *clean) {
     if (align < UNIT) align = UNIT;
     size_t got = size;
     void *p = cache_get(size, align, &got);
@@ -193,7 +192,18 @@ void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
         return NULL;
     }
     if (fh_settings.thp == FH_THP_ALWAYS) fh_system_huge_pages(p, size, true);
+    fh_limit_grown();
     return enter(p, size);
+}
+
+void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
+    if (size > (size_t)PTRDIFF_MAX - UNIT) return NULL;
+    size = fh_round_up(size, fh_system_page_size());
+    bool limited = fh_limit_is_set();
+    if (limited && !fh_limit_admit(size, false)) return NULL;
+    void *p = alloc(size, align, clean);
+    if (limited) fh_limit_done(size);
+    return p;
 }
 
 bool fh_huge_free(void *p) {
@@ -203,9 +213,9 @@ bool fh_huge_free(void *p) {
     return true;
 }
 
-/* Address space to grow into costs nothing where the system counts only what is touched. */
+/* Address space to grow into costs nothing where only what is touched is counted; a limit counts what may be touched. */
 static size_t with_room_to_grow(size_t size) {
-    if (fh_system_counts_every_page()) return size;
+    if (fh_system_counts_every_page() || fh_limit_is_set()) return size;
     return fh_round_up(size + size / 2, UNIT);
 }
 
@@ -225,13 +235,10 @@ static void *resize_mapping(void *p, size_t old, size_t size) {
     return q || size < old ? q : move(p, old, size);
 }
 
-void *fh_huge_resize(void *p, size_t size) {
-    if (size > (size_t)PTRDIFF_MAX - UNIT) return NULL;
-    size_t old = fh_huge_size(p);
-    size = fh_round_up(size, fh_system_page_size());
-    if (size <= old && size >= old - old / 2) return p;
+/* As fh_huge_resize; size is whole pages. */
+static void *resize(void *p, size_t size) {
     /* Out of the table while its address may become somebody else's. */
-    old = leave(p);
+    size_t old = leave(p);
     if (!old) return NULL;
     size_t ahead = size > old ? with_room_to_grow(size) : size;
     void *q = resize_mapping(p, old, ahead);
@@ -246,6 +253,18 @@ void *fh_huge_resize(void *p, size_t size) {
     /* What grows is being filled: the one case in which huge pages are sure to pay. */
     if (size > old && fh_settings.thp != FH_THP_NEVER) fh_system_huge_pages(q, ahead, true);
     return enter(q, ahead);
+}
+
+void *fh_huge_resize(void *p, size_t size) {
+    if (size > (size_t)PTRDIFF_MAX - UNIT) return NULL;
+    size_t old = fh_huge_size(p);
+    size = fh_round_up(size, fh_system_page_size());
+    if (size <= old && size >= old - old / 2) return p;
+    bool limited = size > old && fh_limit_is_set();
+    if (limited && !fh_limit_admit(size - old, false)) return NULL;
+    void *q = resize(p, size);
+    if (limited) fh_limit_done(size - old);
+    return q;
 }
 
 size_t fh_huge_bytes(void) {

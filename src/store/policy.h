@@ -18,6 +18,22 @@ typedef enum {
     FH_PRESSURE_HIGH, /* there is next to nothing left: whatever is free goes back */
 } fh_pressure;
 
+/* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* How close a use is to its limit. */
+static inline fh_pressure fh_limit_judge(size_t used, size_t limit) {
+    if (used >= limit - limit / 32) return FH_PRESSURE_HIGH;
+    return used >= limit - limit / 10 ? FH_PRESSURE_SOME : FH_PRESSURE_NONE;
+}
+
+/* What is held back of a hard limit until the first refusal, for the small blocks that dealing with a refusal takes: a
+ * message, an exception, a request that is answered with an error. A slot for each of some dozens of classes, as at that
+ * moment no empty slab is kept any more. */
+static inline size_t fh_limit_reserve(size_t hard) {
+    size_t share = hard / 16;
+    return share < 2 * FH_SLOT_SIZE ? 2 * FH_SLOT_SIZE : share > 4 * FH_MIB ? 4 * FH_MIB : share;
+}
+
 /* ── Free slots with memory behind them ──────────────────────────────────────────────────────────────────────────── */
 
 #define FH_PURGE_FLOOR_SLOTS ((size_t)(8 * FH_MIB / FH_SLOT_SIZE))

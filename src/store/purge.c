@@ -1,6 +1,7 @@
 #include "store/purge.h"
 
 #include "base/settings.h"
+#include "store/limit.h"
 #include "store/policy.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -45,6 +46,10 @@ void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged) {
 void fh_purge_released(unsigned slots) {
     fh_sub_relaxed(&used_slots, slots);
     fh_add_relaxed(&dirty_slots, slots);
+}
+
+void fh_purge_dropped(unsigned slots) {
+    fh_sub_relaxed(&used_slots, slots);
 }
 
 void fh_purge_new_chunk(size_t chunk) {
@@ -128,21 +133,19 @@ static void purge_eagerly(size_t dirty) {
 
 void fh_purge_over_budget(void) {
     size_t dirty = (size_t)fh_load(&dirty_slots);
-    if (fh_settings.purge == FH_PURGE_LAZY) return;
-    if (fh_settings.purge == FH_PURGE_EAGER) {
-        purge_eagerly(dirty);
+    fh_pressure pressure = fh_limit_pressure();
+    if (FH_UNLIKELY(fh_settings.purge != FH_PURGE_BUDGET) && pressure == FH_PRESSURE_NONE) {
+        if (fh_settings.purge == FH_PURGE_EAGER) purge_eagerly(dirty);
         return;
     }
-    if (FH_LIKELY(dirty <= FH_PURGE_FLOOR_SLOTS)) return;
-    size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, 0, FH_PRESSURE_NONE);
+    if (FH_LIKELY(dirty <= FH_PURGE_FLOOR_SLOTS) && pressure == FH_PRESSURE_NONE) return;
+    size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, 0, pressure);
     if (dirty <= budget) return;
-    budget = fh_purge_budget(used, current_regret(), FH_PRESSURE_NONE);
+    budget = fh_purge_budget(used, current_regret(), pressure);
     if (dirty <= budget) return;
     fh_store(&purged_second, this_second());
     purge_some(fh_purge_target(budget), CHUNKS_A_CALL, false);
-    if (fh_purge_pieces_too((size_t)fh_load(&dirty_slots), budget, FH_PRESSURE_NONE)) {
-        purge_some(budget, CHUNKS_A_CALL, true);
-    }
+    if (fh_purge_pieces_too((size_t)fh_load(&dirty_slots), budget, pressure)) purge_some(budget, CHUNKS_A_CALL, true);
 }
 
 size_t fh_purge_to(size_t keep) {

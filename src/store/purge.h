@@ -9,6 +9,7 @@
 void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged);
 void fh_purge_released(unsigned slots);
 void fh_purge_new_chunk(size_t chunk);
+void fh_purge_dropped(unsigned slots); /* claimed ones that go back to the system with their address space */
 
 /* Called after each release, with nothing held: gives back a bounded piece if there is more than the budget. */
 void fh_purge_over_budget(void);

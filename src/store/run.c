@@ -1,6 +1,7 @@
 #include "store/run.h"
 
 #include "base/classes.h"
+#include "store/limit.h"
 #include "store/marks.h"
 #include "store/purge.h"
 #include "store/window.h"
@@ -87,12 +88,16 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
     }
 }
 
+/* A heap of less than 32 MiB does not ask how much memory there is. */
+#define LOOK_AROUND_FROM 8u
+
 /* A new chunk, its first n slots claimed before anybody sees it. */
 static size_t claim_new(unsigned n, bool *clean) {
     size_t index = fh_window_take_chunk();
     if (index == FH_NONE) return FH_NONE;
     fh_chunk *chunk = fh_chunk_at(index);
     fh_purge_new_chunk(index);
+    if (index >= LOOK_AROUND_FROM) fh_limit_grown();
     fh_purge_claimed(n, 0, 0);
     /* release: the empty metadata. An exchange and not a store, because a barrier after a locked instruction follows. */
     fh_swap_acq_rel(&chunk->free, ~fh_low_mask(n));
@@ -101,7 +106,7 @@ static size_t claim_new(unsigned n, bool *clean) {
     return index * FH_CHUNK_SLOTS;
 }
 
-size_t fh_run_claim(unsigned n, unsigned align, bool *clean) {
+static size_t claim(unsigned n, unsigned align, bool *clean) {
     /* A chunk with n + align − 1 free slots in a row fits for sure; one with n may. It is tried once, so that an aligned
      * hole of exactly n slots is not passed over. */
     for (unsigned room = 0; room < FH_ROOMS; room++) {
@@ -123,7 +128,17 @@ size_t fh_run_claim(unsigned n, unsigned align, bool *clean) {
     return claim_new(n, clean);
 }
 
-bool fh_run_extend(size_t slot, unsigned n) {
+size_t fh_run_claim(unsigned n, unsigned align, bool *clean) {
+    if (!fh_limit_is_set()) return claim(n, align, clean);
+    size_t bytes = n * FH_SLOT_SIZE;
+    if (!fh_limit_admit(bytes, n == 1)) return FH_NONE;
+    size_t slot = claim(n, align, clean);
+    fh_limit_done(bytes);
+    return slot;
+}
+
+/* As fh_run_extend, without a look at the limit. */
+static bool extend(size_t slot, unsigned n) {
     size_t index = slot / FH_CHUNK_SLOTS;
     unsigned place = slot % FH_CHUNK_SLOTS;
     if (place + n > FH_CHUNK_SLOTS) return false;
@@ -135,6 +150,14 @@ bool fh_run_extend(size_t slot, unsigned n) {
     account_claim(chunk, mask);
     fh_run_changed(index, free);
     return true;
+}
+
+bool fh_run_extend(size_t slot, unsigned n) {
+    if (!fh_limit_is_set()) return extend(slot, n);
+    if (!fh_limit_admit(n * FH_SLOT_SIZE, false)) return false;
+    bool done = extend(slot, n);
+    fh_limit_done(n * FH_SLOT_SIZE);
+    return done;
 }
 
 void fh_run_release(size_t slot, unsigned n) {
@@ -149,6 +172,24 @@ void fh_run_release(size_t slot, unsigned n) {
     uint64_t before = fh_or_release(&chunk->free, mask);
     fh_run_changed(index, before);
     fh_purge_over_budget();
+}
+
+size_t fh_run_drop_free_chunks(void) {
+    size_t dropped = 0;
+    for (size_t index = fh_window_chunks(); index-- > 0;) {
+        fh_chunk *chunk = fh_chunk_at(index);
+        uint64_t all = ~UINT64_C(0);
+        /* acquire: as in a claim. One that was never started, or is dropped already, has no free slots. */
+        if (!fh_cas_acquire(&chunk->free, &all, 0)) continue;
+        fh_run_changed(index, all);
+        account_claim(chunk, ~UINT64_C(0));
+        fh_and_acq_rel(&chunk->dirty, 0);
+        fh_and_acq_rel(&chunk->used, 0);
+        fh_purge_dropped(FH_CHUNK_SLOTS);
+        fh_window_drop_chunk(index);
+        dropped += FH_CHUNK_SIZE;
+    }
+    return dropped;
 }
 
 /* ── Large blocks ────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -20,6 +20,9 @@ bool fh_run_extend(size_t slot, unsigned n);
 /* Gives slots back. They may have been written to. */
 void fh_run_release(size_t slot, unsigned n);
 
+/* Gives chunks back of which no slot is in use: their address space too, for those who cannot have any. Returns bytes. */
+size_t fh_run_drop_free_chunks(void);
+
 /* Large blocks, 64 KiB < size ≤ 2 MiB: a run with its length in the state of its first slot. */
 void *fh_large_alloc(size_t size, size_t align, bool *clean);
 void fh_large_free(void *p);

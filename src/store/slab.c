@@ -293,12 +293,12 @@ static void report_blocks(fh_fault fault, unsigned c, size_t slot, unsigned word
 static inline void put_away(sorter *s, unsigned c) {
     if (!s->bits) return;
     unsigned h = hash(s->slab * FH_SLAB_WORDS + s->word), i = s->recent_word[h];
-    word_entry *e = &s->word_of[i - 1];
-    if (i == 0 || e->slab != s->slab || e->word != s->word) {
-        e = &s->word_of[s->words++];
-        s->recent_word[h] = (uint8_t)s->words;
-        *e = (word_entry){.slab = s->slab, .word = s->word};
+    if (i == 0 || s->word_of[i - 1].slab != s->slab || s->word_of[i - 1].word != s->word) {
+        i = ++s->words;
+        s->recent_word[h] = (uint8_t)i;
+        s->word_of[i - 1] = (word_entry){.slab = s->slab, .word = s->word};
     }
+    word_entry *e = &s->word_of[i - 1];
     uint64_t twice = e->bits & s->bits;
     e->bits |= s->bits;
     s->slab_of[s->slab].count += fh_count_bits(s->bits & ~twice);

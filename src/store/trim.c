@@ -166,12 +166,15 @@ size_t fh_trim_inside(void) {
 
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-size_t fh_trim(size_t keep) {
-    if (!fh_window_chunks()) return fh_huge_trim(keep);
+void fh_trim_caches(void) {
     /* The depots first: their magazines lie in slabs too, of the classes behind the bins. */
     for (unsigned c = 1; c < FH_BINS; c++) fh_depot_empty(c);
     for (unsigned c = 1; c < FH_CLASSES; c++) {
         if (!fh_class_is_run(c)) fh_slab_release_empty(c);
     }
+}
+
+size_t fh_trim(size_t keep) {
+    if (fh_window_chunks()) fh_trim_caches();
     return fh_purge_to(keep) + fh_trim_inside() + fh_huge_trim(keep);
 }

@@ -18,7 +18,10 @@
  * threads have in their magazines is not touched. */
 size_t fh_trim(size_t keep);
 
-/* Only the last of it. */
+/* Parts of it: the depots and the slabs that are all free. */
+void fh_trim_caches(void);
+
+/* And the pages inside of slabs. */
 size_t fh_trim_inside(void);
 
 #endif

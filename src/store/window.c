@@ -119,3 +119,15 @@ size_t fh_window_take_chunk(void) {
         return FH_NONE;
     }
 }
+
+void fh_window_drop_chunk(size_t chunk) {
+    char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
+    if (fh_load(&fh_window.origin) & RESERVED) {
+        fh_system_disable(p, FH_CHUNK_SIZE);
+    } else {
+        fh_system_unmap(p, FH_CHUNK_SIZE);
+    }
+    fh_add_relaxed(&fh_window.lost, 1);
+    /* release: the end of our use of the chunk before somebody takes it again. */
+    fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost, UINT64_C(1) << chunk % FH_REGION_CHUNKS);
+}

@@ -85,4 +85,8 @@ bool fh_window_start(void);
  * touched). Lock-free: a thread parked in here holds back one chunk number and nothing else. */
 size_t fh_window_take_chunk(void);
 
+/* Gives the address space and the memory of a chunk back; it will be tried again when a chunk is wanted. The caller has
+ * claimed all of its slots, and nothing in it is in use. */
+void fh_window_drop_chunk(size_t chunk);
+
 #endif

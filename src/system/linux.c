@@ -79,6 +79,14 @@ bool fh_system_enable(void *p, size_t size) {
     return mprotect(p, size, READ_WRITE) == 0;
 }
 
+/* A new mapping over the old one, in one call: madvise would give the memory back, but what the kernel has promised to a
+ * page that was writable once stays promised until it is unmapped. */
+void fh_system_disable(void *p, size_t size) {
+    int saved = errno;
+    map_at(p, size, PROT_NONE, PRIVATE | MAP_NORESERVE | MAP_FIXED);
+    errno = saved;
+}
+
 /* Maps at exactly `place` or not at all. Kernels before 4.17 do not know MAP_FIXED_NOREPLACE and take the place for a
  * mere wish; what they give elsewhere goes back, and the answer is the one that a newer kernel would give. */
 static int map_exactly(void *place, size_t size, int protection, int flags) {

@@ -19,6 +19,9 @@ bool fh_system_make_readable(void *p, size_t size);
 /* Makes reserved pages readable and writable; they read as zero at first. Idempotent. False: no memory. */
 bool fh_system_enable(void *p, size_t size);
 
+/* The opposite: the memory goes back, the address space stays reserved, and nothing counts it as writable any more. */
+void fh_system_disable(void *p, size_t size);
+
 /* Like fh_system_enable, for address space that was not reserved: maps exactly there.
  * Returns 0, or ENOMEM, or EEXIST when something else lies there. */
 int fh_system_place(void *p, size_t size);
@@ -64,6 +67,10 @@ int fh_system_kept_output(int fd);
 
 /* Bytes of memory that the process has in use, all of it and not only the heap; 0 if the system does not say. */
 size_t fh_system_resident_bytes(void);
+
+/* The limit of the memory control group that the process lives in and how much of it is used, not counting what the kernel
+ * can drop (cached files). Of several groups, one in the other, the one that is nearest to its limit. False: no limit. */
+bool fh_system_group_memory(size_t *limit, size_t *used);
 
 /* The value of an environment variable, or NULL; also NULL for programs that run with more rights than their caller
  * (setuid), or before the C library has set up the environment (then *ready is false). */

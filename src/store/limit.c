@@ -1,0 +1,121 @@
+#include "store/limit.h"
+
+#include "store/huge.h"
+#include "store/purge.h"
+#include "store/trim.h"
+#include "system/system.h"
+
+fh_word fh_limit_pressure_word;
+fh_word fh_limit_due; /* the callback is to be called */
+
+static fh_word pending;         /* bytes admitted and not yet in the books */
+static fh_word reserve_is_open; /* 1 from the first refusal until there is room again */
+static fh_word soft_limit;
+static fh_word callback_word;   /* an fh_limit_callback; a word, because it may be changed while threads run */
+static fh_word calling;         /* 1 while a thread is in the callback */
+static fh_word announced;       /* bytes in use when it was called last, 0 once below the soft limit again */
+static fh_word group_pressure, group_looked_at; /* the control group's part, and when, in units of 2^30 ns */
+
+static size_t live_bytes(void) {
+    return fh_purge_used_bytes() + fh_huge_bytes();
+}
+
+static size_t idle_bytes(void) {
+    return fh_purge_dirty_bytes() + fh_huge_cached_bytes();
+}
+
+static void publish_pressure(fh_pressure own) {
+    uint64_t group = fh_load(&group_pressure), now = (uint64_t)own > group ? (uint64_t)own : group;
+    if (fh_load(&fh_limit_pressure_word) != now) fh_store(&fh_limit_pressure_word, now);
+}
+
+/* Gives back what is free until live and idle memory together fit below `most`. */
+static void make_room(size_t live, size_t most) {
+    size_t keep = live < most ? most - live : 0, cached = fh_huge_cached_bytes();
+    if (cached + fh_purge_dirty_bytes() <= keep) return;
+    fh_huge_trim(0);
+    if (fh_purge_dirty_bytes() > keep) fh_purge_to(keep);
+}
+
+/* ── The own limit ───────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Asks for the callback when the soft limit is passed, and again for each further 32nd of it. */
+static void look_at_soft(size_t in_use) {
+    size_t soft = (size_t)fh_load(&soft_limit), last = (size_t)fh_load(&announced);
+    if (!soft) return;
+    if (in_use <= soft) {
+        if (last) fh_store(&announced, 0);
+    } else if (last == 0 || in_use > last + soft / 32) {
+        fh_store(&announced, in_use);
+        fh_store(&fh_limit_due, 1);
+    }
+}
+
+bool fh_limit_admit(size_t bytes, bool spare) {
+    size_t hard = fh_settings.limit, reserve = fh_limit_reserve(hard);
+    if (bytes > hard) return false; /* and the sum below cannot overflow */
+    size_t claimed = (size_t)fh_add_relaxed(&pending, bytes) + bytes;
+    for (int tries = 0; tries < 2; tries++) {
+        size_t most = spare && fh_load(&reserve_is_open) ? hard : hard - reserve;
+        size_t live = live_bytes(), in_use = live + claimed;
+        publish_pressure(fh_limit_judge(in_use, hard));
+        if (in_use <= most) {
+            look_at_soft(in_use);
+            make_room(in_use, most);
+            if (in_use + 2 * reserve <= hard) fh_store(&reserve_is_open, 0);
+            return true;
+        }
+        /* Slabs that are all free are in use as far as the books say, and so are blocks in the depots. */
+        if (tries == 0) fh_trim_caches();
+    }
+    fh_sub_relaxed(&pending, bytes);
+    return false;
+}
+
+void fh_limit_done(size_t bytes) {
+    fh_sub_relaxed(&pending, bytes);
+}
+
+void fh_limit_refused(void) {
+    if (fh_settings.limit) fh_store(&reserve_is_open, 1);
+}
+
+/* ── The callback ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_limit_install(size_t soft, size_t hard, fh_limit_callback callback) {
+    fh_store(&callback_word, (uint64_t)(uintptr_t)callback);
+    fh_store(&soft_limit, soft);
+    fh_store(&announced, 0);
+    fh_settings.limit = hard ? hard : soft ? SIZE_MAX / 2 : 0;
+    if (!fh_settings.limit) publish_pressure(FH_PRESSURE_NONE);
+}
+
+bool fh_limit_relieve(bool refused) {
+    fh_store(&fh_limit_due, 0);
+    fh_limit_callback callback = (fh_limit_callback)(uintptr_t)fh_load(&callback_word);
+    if (!callback) return false;
+    uint64_t nobody = 0;
+    /* acq_rel: one thread at a time, and not again from within. */
+    if (!fh_cas_acq_rel(&calling, &nobody, 1)) return false;
+    callback(live_bytes() + idle_bytes(), refused ? fh_settings.limit : (size_t)fh_load(&soft_limit));
+    fh_store_release(&calling, 0);
+    return true;
+}
+
+/* ── The control group ───────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_limit_grown(void) {
+    uint64_t now = fh_system_nanoseconds() >> 30, then = fh_load(&group_looked_at);
+    /* Whoever moves the clock looks; the others go on. */
+    if (now == then || !fh_cas_relaxed(&group_looked_at, &then, now)) return;
+    size_t limit, used;
+    fh_pressure group = FH_PRESSURE_NONE;
+    if (fh_system_group_memory(&limit, &used)) group = fh_limit_judge(used, limit);
+    fh_store(&group_pressure, group);
+    size_t hard = fh_settings.limit;
+    publish_pressure(hard ? fh_limit_judge(live_bytes(), hard) : FH_PRESSURE_NONE);
+    if (group == FH_PRESSURE_NONE) return;
+    fh_trim_caches();
+    make_room(0, group == FH_PRESSURE_SOME ? FH_PURGE_FLOOR_SLOTS / 4 * FH_SLOT_SIZE : 0);
+    if (group == FH_PRESSURE_HIGH) fh_trim_inside();
+}

@@ -1,0 +1,105 @@
+/* Approaching the limit of the control group that the process lives in: what is free and kept for later goes back, and
+ * is not kept any more. The group is a folder of plain files that this program writes (FREEHOLD_GROUP_ROOT), once in the
+ * form of version 2 and once in that of version 1; its limit is on a group above the own one, as in a container. */
+#include "../support/alloc.h"
+#include "../support/check.h"
+#include "../support/memory.h"
+
+#include <sys/stat.h>
+
+enum { BLOCKS = 80, BLOCK = 1 << 20, HUGE = 12 << 20 };
+
+static char root[200];
+static bool version2;
+
+static void put(const char *name, const char *text) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0, "cannot write %s", path);
+}
+
+/* The limit is 1,000 MiB, of which `used` are, besides 700 MiB of files that the kernel would drop. */
+static void describe(size_t used) {
+    char text[200], number[40];
+    snprintf(number, sizeof number, "%zu\n", (used + 700) << 20);
+    if (version2) {
+        put("box/memory.max", "1048576000\n");
+        put("box/inner/memory.max", "max\n");
+        put("box/inner/memory.current", number);
+        put("box/memory.current", number);
+        snprintf(text, sizeof text, "anon 5\nfile %zu\nkernel 7\nshmem %zu\n", (size_t)705 << 20, (size_t)5 << 20);
+        put("box/memory.stat", text);
+    } else {
+        put("memory/box/memory.limit_in_bytes", "1048576000\n");
+        put("memory/box/inner/memory.limit_in_bytes", "9223372036854771712\n");
+        put("memory/box/memory.usage_in_bytes", number);
+        snprintf(text, sizeof text, "cache 3\ntotal_cache %zu\ntotal_shmem %zu\n", (size_t)705 << 20, (size_t)5 << 20);
+        put("memory/box/memory.stat", text);
+    }
+}
+
+static void make_folder(const char *name) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    CHECK(mkdir(path, 0700) == 0, "cannot make %s", path);
+}
+
+/* Grows by more than a chunk and frees it all; returns what stays resident of it, in bytes. */
+static size_t grow_and_free(size_t extra) {
+    static void *blocks[4 * BLOCKS];
+    size_t before = resident_bytes(), count = BLOCKS + extra;
+    void *huge = t_malloc(HUGE);
+    memset(huge, 1, HUGE);
+    t_free(huge);
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = t_malloc(BLOCK);
+        CHECK(blocks[i], "malloc: NULL");
+        memset(blocks[i], 1, BLOCK);
+    }
+    for (size_t i = 0; i < count; i++) t_free(blocks[i]);
+    t_thread_flush();
+    size_t after = resident_bytes();
+    return after > before ? after - before : 0;
+}
+
+int main(int count, char **words) {
+    CHECK(count == 2, "usage: %s v1|v2", words[0]);
+    version2 = strcmp(words[1], "v2") == 0;
+    snprintf(root, sizeof root, "/tmp/freehold-group-XXXXXX");
+    CHECK(mkdtemp(root), "mkdtemp");
+    if (version2) {
+        put("self.cgroup", "0::/box/inner\n");
+        make_folder("box");
+        make_folder("box/inner");
+    } else {
+        put("self.cgroup", "9:name=systemd:/\n4:cpu,memory:/box/inner\n0::/\n");
+        make_folder("memory");
+        make_folder("memory/box");
+        make_folder("memory/box/inner");
+    }
+    CHECK(setenv("FREEHOLD_GROUP_ROOT", root, 1) == 0, "setenv");
+    /* Each look needs a new second and a heap that grows by a chunk. */
+    describe(100);
+    size_t relaxed = grow_and_free(0);
+    usleep(1200000);
+    describe(930);
+    size_t tight = grow_and_free(40);
+    usleep(1200000);
+    describe(985);
+    size_t full = grow_and_free(80);
+    usleep(1200000);
+    describe(100);
+    size_t again = grow_and_free(120);
+    t_malloc_trim(0);
+    printf("kept of some 100 MiB: %zu KiB with 10 %% of the limit used, %zu at 93 %%, %zu at 98 %%, %zu at 10 %% again\n",
+           relaxed >> 10, tight >> 10, full >> 10, again >> 10);
+    CHECK(relaxed >= HUGE, "nothing is kept although there is room: this test would show nothing");
+    /* The first of these numbers is what was there before and went, so these are at most what is kept beyond that. */
+    CHECK(tight <= 4 << 20, "%zu KiB are kept near the limit", tight >> 10);
+    CHECK(full <= 2 << 20, "%zu KiB are kept at the limit", full >> 10);
+    CHECK(again >= HUGE, "%zu KiB are kept although there is room again", again >> 10);
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command) != 0;
+}
