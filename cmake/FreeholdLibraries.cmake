@@ -65,5 +65,8 @@ set(core $<TARGET_OBJECTS:freehold_core>)
 set(override $<TARGET_OBJECTS:freehold_override>)
 freehold_library(freehold SHARED freehold ${core} ${override})
 freehold_library(freehold_static STATIC freehold ${core} ${override})
+# A member of an archive is only linked when something names what is in it, and a program that allocates only through
+# strdup or fopen never names malloc: it would get the C library's.
+target_link_options(freehold_static INTERFACE LINKER:-u,malloc)
 freehold_library(embed SHARED freehold-embed ${core})
 freehold_library(embed_static STATIC freehold-embed ${core})

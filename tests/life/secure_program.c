@@ -4,7 +4,8 @@
 #include <sys/auxv.h>
 
 int main(void) {
-    free(malloc(1000));
+    char *volatile block = malloc(1000); /* volatile: a compiler may leave out a pair that nobody looks at */
+    free(block);
     printf("secure=%lu\n", getauxval(AT_SECURE));
     return 0;
 }
