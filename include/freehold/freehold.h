@@ -26,15 +26,15 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define FH_VERSION       "0.1.0"
+#define FH_VERSION "0.1.0"
 #define FH_VERSION_MAJOR 0
 #define FH_VERSION_MINOR 1
 #define FH_VERSION_PATCH 0
 
 #if defined(__GNUC__) || defined(__clang__)
-#define FH_API               __attribute__((visibility("default")))
-#define FH_API_MALLOC        __attribute__((malloc, warn_unused_result))
-#define FH_API_SIZE(n)       __attribute__((alloc_size(n)))
+#define FH_API __attribute__((visibility("default")))
+#define FH_API_MALLOC __attribute__((malloc, warn_unused_result))
+#define FH_API_SIZE(n) __attribute__((alloc_size(n)))
 #define FH_API_PRODUCT(a, b) __attribute__((alloc_size(a, b)))
 #else
 #define FH_API

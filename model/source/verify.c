@@ -6,15 +6,15 @@
 #include "store/window.h"
 
 enum {
-    BROKEN_COUNT = 1,  /* the count of a slab is beyond what its threads can have added */
-    BROKEN_BEYOND,     /* a bit beyond bump is set */
-    BROKEN_FREE_SLOT,  /* a free slot has a state or bits */
-    BROKEN_OVERLAP,    /* a slot belongs to two things, or is used and free at once */
-    BROKEN_MARK,       /* a slab has something for takers and no mark */
-    BROKEN_TREE,       /* a word is not 0 and the bit above it is not set */
-    BROKEN_ROOM,       /* a chunk has a free run and no room mark for it */
-    BROKEN_DIRTY,      /* the number of dirty slots is not what the chunks say */
-    BROKEN_LOST_SLOT   /* a slot is neither free nor part of anything */
+    BROKEN_COUNT = 1, /* the count of a slab is beyond what its threads can have added */
+    BROKEN_BEYOND,    /* a bit beyond bump is set */
+    BROKEN_FREE_SLOT, /* a free slot has a state or bits */
+    BROKEN_OVERLAP,   /* a slot belongs to two things, or is used and free at once */
+    BROKEN_MARK,      /* a slab has something for takers and no mark */
+    BROKEN_TREE,      /* a word is not 0 and the bit above it is not set */
+    BROKEN_ROOM,      /* a chunk has a free run and no room mark for it */
+    BROKEN_DIRTY,     /* the number of dirty slots is not what the chunks say */
+    BROKEN_LOST_SLOT  /* a slot is neither free nor part of anything */
 };
 
 static void broken(int what, uint64_t where) {
@@ -110,7 +110,8 @@ size_t fh_model_blocks_out(unsigned c) {
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
         if (fh_state_kind(state) != c) continue;
         out += fh_state_bump(state);
-        for (unsigned w = 0; w * 64 < fh_class_table[c].blocks; w++) out -= fh_count_bits(fh_load(&fh_slab_at(slot)->free[w]));
+        for (unsigned w = 0; w * 64 < fh_class_table[c].blocks; w++)
+            out -= fh_count_bits(fh_load(&fh_slab_at(slot)->free[w]));
     }
     return out;
 }

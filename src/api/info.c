@@ -51,8 +51,8 @@ static void print_header(page *p) {
     static const struct {
         const char *title;
         size_t width;
-    } columns[] = {{"block of", 10}, {"slabs", 8}, {"live", 12}, {"cached", 9},
-                   {"free", 10}, {"live", 11}, {"in slabs", 11}, {"used", 6}};
+    } columns[] = {{"block of", 10}, {"slabs", 8}, {"live", 12},     {"cached", 9},
+                   {"free", 10},     {"live", 11}, {"in slabs", 11}, {"used", 6}};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         string_column(p, columns[i].title, columns[i].width);
     }
@@ -116,8 +116,8 @@ static void print_sums(page *p, const fh_stats *s) {
     print_sum(p, "dirty", s->dirty_bytes, "   free, still with memory behind it", 0, NULL);
     print_sum(p, "purged", s->purged_bytes, "   free, given back to the system", 0, NULL);
     print_sum(p, "huge, kept", s->huge_cached_bytes, "   freed mappings kept for the next request", 0, NULL);
-    print_sum(p, "own use", s->metadata_bytes, "   at most, for the words about all this and the caches of ", s->threads,
-              " threads");
+    print_sum(p, "own use", s->metadata_bytes, "   at most, for the words about all this and the caches of ",
+              s->threads, " threads");
     print_sum(p, "resident", fh_system_resident_bytes(), "   the whole process, as the system sees it", 0, NULL);
 }
 
@@ -230,10 +230,10 @@ enum {
 int fh_mallopt(int parameter, int value) {
     (void)value;
     switch (parameter) {
-    case ARENA_MAX:      /* there are no arenas */
+    case ARENA_MAX: /* there are no arenas */
     case ARENA_TEST:
-    case CHECK_ACTION:   /* no effect in glibc either since 2.26; see the option on_error */
-    case MMAP_MAX:       /* huge blocks cost the same, mapped or not */
+    case CHECK_ACTION: /* no effect in glibc either since 2.26; see the option on_error */
+    case MMAP_MAX:     /* huge blocks cost the same, mapped or not */
     case MMAP_THRESHOLD:
     case TOP_PAD:        /* memory comes in chunks of 4 MiB */
     case TRIM_THRESHOLD: /* the budget follows the heap; see the option purge */

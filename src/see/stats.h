@@ -21,14 +21,14 @@ typedef struct {
 
 typedef struct {
     fh_stats_row row[FH_CLASSES];
-    size_t large_bytes;   /* of the blocks in row FH_STATS_LARGE: they differ in size */
-    size_t chunks;        /* with memory */
-    size_t dirty_bytes;   /* free slots that still have memory behind them */
-    size_t purged_bytes;  /* free slots without memory */
-    size_t huge_count;    /* blocks with a mapping of their own */
+    size_t large_bytes;  /* of the blocks in row FH_STATS_LARGE: they differ in size */
+    size_t chunks;       /* with memory */
+    size_t dirty_bytes;  /* free slots that still have memory behind them */
+    size_t purged_bytes; /* free slots without memory */
+    size_t huge_count;   /* blocks with a mapping of their own */
     size_t huge_bytes;
     size_t huge_cached_bytes;
-    size_t threads;       /* caches of live threads */
+    size_t threads; /* caches of live threads */
     size_t metadata_bytes;
     uint64_t refills, flushes, from_depot, to_depot; /* slow paths of the threads that live now */
 } fh_stats;

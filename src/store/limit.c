@@ -11,9 +11,9 @@ fh_word fh_limit_due; /* the callback is to be called */
 static fh_word pending;         /* bytes admitted and not yet in the books */
 static fh_word reserve_is_open; /* 1 from the first refusal until there is room again */
 static fh_word soft_limit;
-static fh_word callback_word;   /* an fh_limit_callback; a word, because it may be changed while threads run */
-static fh_word calling;         /* 1 while a thread is in the callback */
-static fh_word announced;       /* bytes in use when it was called last, 0 once below the soft limit again */
+static fh_word callback_word; /* an fh_limit_callback; a word, because it may be changed while threads run */
+static fh_word calling;       /* 1 while a thread is in the callback */
+static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
 static fh_word group_pressure, group_looked_at; /* the control group's part, and when, in units of 2^30 ns */
 
 static size_t live_bytes(void) {

@@ -82,12 +82,21 @@ static uint64_t whole_halves(uint64_t slots) {
     return ((slots & low) == low ? low : 0) | ((slots & high) == high ? high : 0);
 }
 
-/* Gives back the dirty free slots of one chunk, or only whole halves of it. They are claimed like an allocation first. */
-static unsigned purge_chunk(size_t index, bool whole) {
+/* The halves in which any of these slots lies, whole. */
+static uint64_t touched_halves(uint64_t slots) {
+    uint64_t low = fh_low_mask(32);
+    return (slots & low ? low : 0) | (slots & ~low ? ~low : 0);
+}
+
+/* Gives back the dirty free slots of one chunk, or only whole halves of it. They are claimed like an allocation first. On
+ * huge pages a slot that was never written to has memory all the same when a neighbour was, so there all free slots of
+ * a half go that has a dirty one: without that a heap of 1.5 MiB blocks kept a quarter of its peak for ever. */
+static unsigned purge_chunk(size_t index, bool huge, bool whole) {
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t free = fh_load(&chunk->free), take;
     do {
         take = free & fh_load(&chunk->dirty);
+        if (huge) take = free & touched_halves(take);
         /* A half counts as whole when all of it is free, be it dirty or not. */
         if (whole) take &= whole_halves(free);
         if (!take) return 0;
@@ -120,7 +129,7 @@ static size_t purge_some(size_t target_slots, size_t most_chunks, bool pieces) {
         size_t at = (size_t)fh_add_relaxed(&hand, 1) % chunks;
         size_t index = chunks - 1 - at;
         bool huge = index >= YOUNG_CHUNKS && fh_settings.thp != FH_THP_NEVER;
-        purged += purge_chunk(index, huge && !pieces);
+        purged += purge_chunk(index, huge, huge && !pieces);
     }
     return purged;
 }

@@ -51,8 +51,8 @@ static bool blocks_of_page(const holding *h, unsigned page, unsigned *first, uns
 static unsigned choose(const holding *h, unsigned pages, const unsigned char *resident, uint64_t *wanted) {
     uint64_t free[FH_SLAB_WORDS];
     unsigned words = (h->bump + 63) / 64, chosen = 0, first, last;
-    for (unsigned w = 0; w < words; w++) {
-        free[w] = fh_load(&h->slab->free[w]);
+    for (unsigned w = 0; w < FH_SLAB_WORDS; w++) {
+        free[w] = w < words ? fh_load(&h->slab->free[w]) : 0;
         wanted[w] = 0;
     }
     for (unsigned page = 0; page < pages && blocks_of_page(h, page, &first, &last); page++) {

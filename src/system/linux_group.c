@@ -15,20 +15,20 @@
 #include <unistd.h>
 
 #define LONGEST_PATH 1024
-#define NO_LIMIT     SIZE_MAX
+#define NO_LIMIT SIZE_MAX
 
 /* The names of the same things in the two versions. */
 typedef struct {
-    const char *folder;   /* below the root of all groups */
+    const char *folder; /* below the root of all groups */
     const char *limits[2];
     const char *usage;
-    const char *files;    /* lines of memory.stat: cached files, */
-    const char *shared;   /*   of which these cannot be dropped */
+    const char *files;  /* lines of memory.stat: cached files, */
+    const char *shared; /*   of which these cannot be dropped */
 } version;
 
 static const version second = {"", {"/memory.max", "/memory.high"}, "/memory.current", "\nfile ", "\nshmem "};
-static const version first = {"/memory", {"/memory.limit_in_bytes", NULL}, "/memory.usage_in_bytes", "\ntotal_cache ",
-                              "\ntotal_shmem "};
+static const version first = {
+    "/memory", {"/memory.limit_in_bytes", NULL}, "/memory.usage_in_bytes", "\ntotal_cache ", "\ntotal_shmem "};
 
 /* A path that is put together from pieces. Too long a one is as good as one that does not exist. */
 typedef struct {

@@ -35,7 +35,8 @@ int main(void) {
     size_t at_once = resident_bytes();
     usleep(1000000);
     size_t later = resident_bytes();
-    printf("peak %zu MiB, after the last free %zu MiB, a second later %zu MiB\n", peak >> 20, at_once >> 20, later >> 20);
+    printf("peak %zu MiB, after the last free %zu MiB, a second later %zu MiB\n", peak >> 20, at_once >> 20,
+           later >> 20);
     CHECK(later * 10 <= peak, "%zu of %zu MiB stayed", later >> 20, peak >> 20);
     CHECK(threads_of_process() == 1, "%d threads", threads_of_process());
     return 0;

@@ -92,8 +92,9 @@ int main(int count, char **words) {
     describe(100);
     size_t again = grow_and_free(120);
     t_malloc_trim(0);
-    printf("kept of some 100 MiB: %zu KiB with 10 %% of the limit used, %zu at 93 %%, %zu at 98 %%, %zu at 10 %% again\n",
-           relaxed >> 10, tight >> 10, full >> 10, again >> 10);
+    printf(
+        "kept of some 100 MiB: %zu KiB with 10 %% of the limit used, %zu at 93 %%, %zu at 98 %%, %zu at 10 %% again\n",
+        relaxed >> 10, tight >> 10, full >> 10, again >> 10);
     CHECK(relaxed >= HUGE, "nothing is kept although there is room: this test would show nothing");
     /* The first of these numbers is what was there before and went, so these are at most what is kept beyond that. */
     CHECK(tight <= 4 << 20, "%zu KiB are kept near the limit", tight >> 10);

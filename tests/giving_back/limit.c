@@ -54,13 +54,12 @@ static void handle_error(void) {
     for (int i = 0; i < 40; i++) t_free(parts[i]);
 }
 
-static void each_size(void) {
+static void each_size(size_t before) {
     static const size_t sizes[] = {16, 64, 1000, 5000, 60000, 100000, 1000000, 1500000, 3 << 20, 20 << 20};
-    size_t before = resident_bytes();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int round = 0; round < 2; round++) {
             block *chain = NULL;
-            size_t bytes = fill(sizes[i], &chain), resident = resident_bytes() - before;
+            size_t bytes = fill(sizes[i], &chain), now = resident_bytes(), resident = now > before ? now - before : 0;
             if (round == 0) printf("blocks of %8zu: %5.1f MiB until NULL\n", sizes[i], (double)bytes / 1048576);
             /* What is missing is rounding, the reserve, and pieces of chunks that a run of that length does not fit in. */
             CHECK(bytes >= limit / 2, "%zu bytes in blocks of %zu, half of the limit", bytes, sizes[i]);
@@ -131,8 +130,10 @@ static void give_up_cache(size_t in_use, size_t which) {
     /* It may allocate as well. */
     void *p = t_malloc(40);
     t_free(p);
-    if (which == limit) hard_calls++;
-    else soft_calls++;
+    if (which == limit)
+        hard_calls++;
+    else
+        soft_calls++;
     drop(&cache_of_program);
 }
 
@@ -155,10 +156,13 @@ static void with_callback(size_t soft, size_t hard, size_t size) {
 }
 
 int main(void) {
-    each_size();
+    setvbuf(stdout, NULL, _IONBF, 0);
+    t_free(t_malloc(1));
+    size_t before = resident_bytes();
+    each_size(before);
     growing();
     competing();
-    each_size();
+    each_size(before);
     CHECK(fh_limit_set(2, 1, NULL) == -1 && errno == EINVAL, "soft beyond hard");
     CHECK(fh_limit_set(0, 4096, NULL) == -1 && errno == EINVAL, "a limit of a page");
     with_callback(limit / 2, limit, 5000);

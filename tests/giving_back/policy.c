@@ -51,7 +51,8 @@ static void regret_fades(void) {
 
 static void pressure_overrides(void) {
     size_t used = mib(4096), regret = mib(1024);
-    size_t none = fh_purge_budget(used, regret, FH_PRESSURE_NONE), some = fh_purge_budget(used, regret, FH_PRESSURE_SOME);
+    size_t none = fh_purge_budget(used, regret, FH_PRESSURE_NONE),
+           some = fh_purge_budget(used, regret, FH_PRESSURE_SOME);
     CHECK(none > some && some > 0, "some pressure: %zu of %zu", some, none);
     CHECK(fh_purge_budget(used, regret, FH_PRESSURE_HIGH) == 0, "high pressure leaves nothing");
     CHECK(!fh_purge_pieces_too(100, 100, FH_PRESSURE_NONE), "a huge page was split without need");
