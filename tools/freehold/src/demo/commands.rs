@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// As many as a busy service has workers; Redis wakes its own threads from about four on.
+/// As many clients at once as a small service has workers.
 pub const CONNECTIONS: usize = 8;
 /// No more than this of a file's text becomes a part of its record.
 const TEXT: u64 = 2_000;
