@@ -129,7 +129,9 @@ FH_API int fh_option_set(const char *key, const char *value);
  *            2 MiB), so that the program can deal with it. What is freed can be allocated again.
  *
  * The callback gets the bytes in use and the limit in question. It runs in the thread that allocated, with nothing of the
- * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. One thread at a time is in
+ * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. As
+ * glibc's header tells the compiler that malloc calls nothing of the caller's file, what the callback changes must be
+ * volatile or atomic if that file reads it. One thread at a time is in
  * it. May be called again at any time; a hard limit below what is in use refuses until enough was freed.
  * The records about the heap (1 % of it) are not counted. 0, or -1 with errno EINVAL if soft exceeds hard, or if hard is
  * less than 1 MiB. */

@@ -57,6 +57,12 @@ static inline size_t fh_purge_target(size_t budget) {
     return budget - budget / 4;
 }
 
+/* A free slot on a huge page has memory as soon as a neighbour has, and no book shows it. A heap with a small limit of its
+ * own, which gains least by huge pages, goes without them, so that its limit is one on what is resident too. */
+static inline bool fh_purge_huge_pages_fit(size_t limit) {
+    return limit == 0 || limit >= FH_GIB;
+}
+
 /* Whole huge pages go first; pieces of them only when there is twice the budget, as each costs its huge page. */
 static inline bool fh_purge_pieces_too(size_t dirty, size_t budget, fh_pressure pressure) {
     return pressure != FH_PRESSURE_NONE || dirty > 2 * budget;

@@ -54,7 +54,8 @@ void fh_purge_dropped(unsigned slots) {
 
 void fh_purge_new_chunk(size_t chunk) {
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
-    bool wanted = fh_settings.thp == FH_THP_ALWAYS || (fh_settings.thp == FH_THP_AUTO && chunk >= YOUNG_CHUNKS);
+    bool grown = chunk >= YOUNG_CHUNKS && fh_purge_huge_pages_fit(fh_settings.limit);
+    bool wanted = fh_settings.thp == FH_THP_ALWAYS || (fh_settings.thp == FH_THP_AUTO && grown);
     if (wanted) {
         fh_system_huge_pages(p, FH_CHUNK_SIZE, true);
     } else if (fh_system_huge_pages_always()) {
