@@ -83,6 +83,19 @@ static inline size_t fh_purge_regret(size_t regret, size_t reused, uint64_t seco
     return halved > needed ? halved : needed;
 }
 
+/* ── Free pages inside of slabs ──────────────────────────────────────────────────────────────────────────────────── */
+
+/* A heap that grows although half of what it has is free is full of holes that nobody fits in: sizes have drifted, or one
+ * block in a hundred has stayed. Growing by a sixteenth since the last look is the occasion to see whether that is so, so
+ * a heap of any size is looked at some eleven times a doubling. */
+static inline bool fh_inside_is_due(size_t chunks, size_t last) {
+    return chunks >= last + last / 16 + 4;
+}
+
+static inline bool fh_inside_pays(size_t free, size_t used) {
+    return free >= used - used / 2;
+}
+
 /* ── Freed huge blocks that are kept ─────────────────────────────────────────────────────────────────────────────── */
 
 #define FH_HUGE_CACHE_FLOOR (16 * FH_MIB)

@@ -4,6 +4,7 @@
 #include "store/limit.h"
 #include "store/marks.h"
 #include "store/purge.h"
+#include "store/trim.h"
 #include "store/window.h"
 #include "system/report.h"
 
@@ -97,7 +98,10 @@ static size_t claim_new(unsigned n, bool *clean) {
     if (index == FH_NONE) return FH_NONE;
     fh_chunk *chunk = fh_chunk_at(index);
     fh_purge_new_chunk(index);
-    if (index >= LOOK_AROUND_FROM) fh_limit_grown();
+    if (index >= LOOK_AROUND_FROM) {
+        fh_limit_grown();
+        fh_trim_grown(index);
+    }
     fh_purge_claimed(n, 0, 0);
     /* release: the empty metadata. An exchange and not a store, because a barrier after a locked instruction follows. */
     fh_swap_acq_rel(&chunk->free, ~fh_low_mask(n));

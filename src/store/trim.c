@@ -1,9 +1,11 @@
 #include "store/trim.h"
 
 #include "base/classes.h"
+#include "base/settings.h"
 #include "store/depot.h"
 #include "store/huge.h"
 #include "store/marks.h"
+#include "store/policy.h"
 #include "store/purge.h"
 #include "store/slab.h"
 #include "store/window.h"
@@ -162,6 +164,32 @@ size_t fh_trim_inside(void) {
         pages += purge_slab(slot, c, bump);
     }
     return pages * fh_system_page_size();
+}
+
+/* Bytes in the slabs of a chunk, and of them in free blocks. */
+static void weigh(size_t chunk, size_t *used, size_t *free) {
+    for (unsigned i = 0; i < FH_CHUNK_SLOTS; i++) {
+        const fh_slab *slab = fh_slab_at(chunk * FH_CHUNK_SLOTS + i);
+        uint64_t state = fh_load_acquire(&slab->state);
+        unsigned c = fh_state_kind(state), bump = fh_state_bump(state);
+        if (c < 1 || c > FH_SMALL_LAST) continue;
+        for (unsigned w = 0; w < (bump + 63) / 64; w++) *free += fh_count_bits(fh_load(&slab->free[w])) * fh_class_size(c);
+        *used += bump * fh_class_size(c);
+    }
+}
+
+/* Every eighth chunk is weighed: a look at all records would be noticed where a heap grows for good. */
+#define SAMPLE 8u
+
+void fh_trim_grown(size_t chunks) {
+    static fh_word last;
+    uint64_t then = fh_load(&last);
+    if (FH_LIKELY(!fh_inside_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
+    /* Whoever moves the mark looks; the others go on. */
+    if (!fh_cas_relaxed(&last, &then, chunks)) return;
+    size_t used = 0, free = 0;
+    for (size_t chunk = 0; chunk < fh_window_chunks(); chunk += SAMPLE) weigh(chunk, &used, &free);
+    if (used && fh_inside_pays(free, used)) fh_trim_inside();
 }
 
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -24,4 +24,8 @@ void fh_trim_caches(void);
 /* And the pages inside of slabs. */
 size_t fh_trim_inside(void);
 
+/* The heap is about to grow to so many chunks. If it has grown much since the last look, and half of what its slabs hold
+ * is free, the free pages inside of them go back. */
+void fh_trim_grown(size_t chunks);
+
 #endif

@@ -74,7 +74,20 @@ static void huge_allowance(void) {
     CHECK(!fh_huge_allowance_over(1) && fh_huge_allowance_over(10), "the allowance lasts some seconds");
 }
 
+static void inside_of_slabs(void) {
+    CHECK(fh_inside_is_due(4, 0) && !fh_inside_is_due(3, 0), "the first look");
+    size_t looks = 0, last = 0;
+    for (size_t chunks = 0; chunks < 1 << 18; chunks++) {
+        if (!fh_inside_is_due(chunks, last)) continue;
+        last = chunks;
+        looks++;
+    }
+    CHECK(looks < 220, "%zu looks while a heap grew to 1 TiB", looks);
+    CHECK(fh_inside_pays(50, 100) && fh_inside_pays(100, 100) && !fh_inside_pays(49, 100), "half is the line");
+}
+
 int main(void) {
+    inside_of_slabs();
     budget_is_bounded();
     regret_covers_what_was_missed();
     regret_fades();
