@@ -6,6 +6,8 @@
 #include "store/slab.h"
 #include "system/system.h"
 
+#include <assert.h>
+
 /* Entry 0 is the sentinel below the bottom, entry 1 is where top and end point. Never written: top == end. */
 void *const fh_empty_magazine[2] = {NULL, NULL};
 
@@ -106,6 +108,39 @@ static void grow(fh_thread *t, unsigned c) {
     rack->limit = (uint16_t)wanted;
 }
 
+/* ── Ebb: a class that the program gives back and does not want ──────────────────────────────────────────────────── */
+
+/* Bytes of the class that went past a full depot since somebody wanted a block of it last. When a program drops a large
+ * structure, what magazines and depots keep of it is strewn over all of its slabs: 40,000 blocks of a few dozen bytes held
+ * 50 MiB in a server that had forgotten everything. So from EBB_BYTES on the class has no depot, and its bins shrink as
+ * they are flushed. The next refill ends it.
+ *
+ * Relaxed: a figure to steer by. It changes once a flush that finds the depot full. */
+#define EBB_BYTES (4 * FH_MIB)
+#define EBB_BLOCKS 30u
+static fh_word ebb[FH_BINS];
+
+static bool ebbing(unsigned c) {
+    return fh_load(&ebb[c]) >= EBB_BYTES;
+}
+
+static void wanted_again(unsigned c) {
+    if (fh_load(&ebb[c])) fh_store(&ebb[c], 0);
+}
+
+/* So many blocks found the depot full. Whoever makes it an ebb empties the depot. */
+static void not_wanted(unsigned c, unsigned blocks) {
+    uint64_t bytes = blocks * fh_class_size(c), before = fh_add_relaxed(&ebb[c], bytes);
+    if (before < EBB_BYTES && before + bytes >= EBB_BYTES) fh_depot_empty(c);
+}
+
+static void shrink(fh_thread *t, unsigned c) {
+    fh_rack *rack = &t->rack[c];
+    if (rack->limit <= EBB_BLOCKS) return;
+    t->budget_used -= 2 * (size_t)(rack->limit - EBB_BLOCKS) * fh_class_size(c);
+    rack->limit = EBB_BLOCKS;
+}
+
 /* An empty magazine as large as the limit asks for: m if it will do. NULL when there is no memory. */
 static fh_magazine *fitting(fh_thread *t, unsigned c, fh_magazine *m) {
     if (m && m->capacity >= t->rack[c].limit) return m;
@@ -175,6 +210,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
         empty = m;
     }
     grow(t, c);
+    wanted_again(c);
     m = fh_depot_get(c, fh_system_near(), empty);
     if (m) {
         t->from_depot++;
@@ -192,14 +228,17 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     rack->used = 1;
     t->flushes++;
     tick(t);
-    grow(t, c);
+    bool ebbs = ebbing(c);
+    /* A bin that has no limit yet gets its first one in any case. */
+    (ebbs && rack->limit ? shrink : grow)(t, c);
     fh_magazine *full = unload(t, c), *empty = rack->previous;
     if (empty && empty->count) {
         /* The oldest half goes as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
-        if (fh_depot_put(c, fh_system_near(), oldest, &empty)) {
+        if (!ebbs && fh_depot_put(c, fh_system_near(), oldest, &empty)) {
             t->to_depot++;
         } else {
+            not_wanted(c, oldest->count);
             give(c, oldest->count, oldest->block);
             oldest->count = 0;
             empty = oldest;
@@ -213,5 +252,6 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     }
     empty->count = 0;
     load(t, c, empty);
+    assert(t->bin[c].top < t->bin[c].end);
     *t->bin[c].top++ = p;
 }
