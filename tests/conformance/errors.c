@@ -41,8 +41,9 @@ static void impossible_sizes(void) {
         CHECK(result == ENOMEM, "posix_memalign(64, %zu) = %d", size, result);
     }
     /* An alignment that leaves no room is as impossible as a size that does. */
-    FAILS(t_aligned_alloc((size_t)1 << 62, 1), ENOMEM);
-    FAILS(t_aligned_alloc((size_t)1 << 48, (size_t)1 << 48), ENOMEM);
+    /* Opaque: an optimiser (clang 14) ends when it meets a constant alignment that no address has bits for. */
+    FAILS(t_aligned_alloc(opaque((size_t)1 << 62), 1), ENOMEM);
+    FAILS(t_aligned_alloc(opaque((size_t)1 << 48), (size_t)1 << 48), ENOMEM);
 }
 
 static void products_that_overflow(void) {
