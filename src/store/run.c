@@ -92,25 +92,28 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
 /* A heap of less than 32 MiB does not ask how much memory there is. */
 #define LOOK_AROUND_FROM 8u
 
-/* A new chunk, its first n slots claimed before anybody sees it. */
-static size_t claim_new(unsigned n, bool *clean) {
+/* A new chunk for everybody, all of it free. False: the system has no more memory.
+ *
+ * Who brings it does not keep its first slots, but searches again like everybody else. While one thread waits in the
+ * kernel for a chunk, others find no room either and bring one each. When each took from its own, a thousand threads that
+ * began at once took 195 chunks and, a huge page for each, 400 MiB; now all go to the lowest, and the others are address
+ * space that nobody has touched. */
+static bool bring_chunk(void) {
     size_t index = fh_window_take_chunk();
-    if (index == FH_NONE) return FH_NONE;
-    fh_chunk *chunk = fh_chunk_at(index);
+    if (index == FH_NONE) return false;
     fh_purge_new_chunk(index);
     if (index >= LOOK_AROUND_FROM) {
         fh_limit_grown();
         fh_trim_grown(index);
     }
-    fh_purge_claimed(n, 0, 0);
     /* release: the empty metadata. An exchange and not a store, because a barrier after a locked instruction follows. */
-    fh_swap_acq_rel(&chunk->free, ~fh_low_mask(n));
+    fh_swap_acq_rel(&fh_chunk_at(index)->free, ~UINT64_C(0));
     fh_run_changed(index, 0);
-    *clean = true;
-    return index * FH_CHUNK_SLOTS;
+    return true;
 }
 
-static size_t claim(unsigned n, unsigned align, bool *clean) {
+/* Claims in a chunk that there is; FH_NONE if none has room. */
+static size_t claim_in_any(unsigned n, unsigned align, bool *clean) {
     /* A chunk with n + align − 1 free slots in a row fits for sure; one with n may. It is tried once, so that an aligned
      * hole of exactly n slots is not passed over. */
     for (unsigned room = 0; room < FH_ROOMS; room++) {
@@ -129,7 +132,14 @@ static size_t claim(unsigned n, unsigned align, bool *clean) {
             }
         }
     }
-    return claim_new(n, clean);
+    return FH_NONE;
+}
+
+static size_t claim(unsigned n, unsigned align, bool *clean) {
+    for (;;) {
+        size_t slot = claim_in_any(n, align, clean);
+        if (slot != FH_NONE || !bring_chunk()) return slot;
+    }
 }
 
 size_t fh_run_claim(unsigned n, unsigned align, bool *clean) {
