@@ -15,3 +15,6 @@ for folder in "$build" "$build"/variant-stress "$build"/variant-tsan; do
     say "soak: $folder, $minutes minutes a test"
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -L stress --timeout $((FREEHOLD_SOAK * 3)) </dev/null
 done
+
+say "soak: the model, at most $minutes minutes a scenario"
+cargo test --locked --manifest-path model/Cargo.toml --target-dir "$build/model" -- --nocapture </dev/null

@@ -42,5 +42,8 @@ variant stress -DFREEHOLD_STRESS=ON -DFREEHOLD_CHECKED=ON
 variant ubsan -DFREEHOLD_SANITIZE=undefined
 variant tsan -DFREEHOLD_SANITIZE=thread
 
+say "test: the model"
+cargo test --locked --manifest-path model/Cargo.toml --target-dir "$build/model" </dev/null
+
 say "test: the command"
 cargo test --locked --manifest-path tools/Cargo.toml </dev/null

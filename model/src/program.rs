@@ -91,7 +91,7 @@ impl Hand {
                 Step::Claim(n, align) => {
                     let slot = (core.run_claim)(n, align, &mut false);
                     assert!(
-                        slot != NONE && slot % align as usize == 0,
+                        slot != NONE && slot.is_multiple_of(align as usize),
                         "a run at {slot}"
                     );
                     hold(slot);

@@ -76,7 +76,7 @@ fn slabs() -> Vec<Entry> {
         ),
         entry(
             "a slab becomes another class under a taker",
-            Some(2),
+            Some(1),
             two(
                 &[(rest, Take(X, 8)), (0, Take(X, 8)), (rest, Give(X, 1))],
                 &[Give(X, 8), Take(Y, 2), Give(Y, 1)],

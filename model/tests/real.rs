@@ -23,7 +23,7 @@ fn explore(part: usize, parts: usize) {
             },
             None => Bounds {
                 preemptions: entry.preemptions,
-                seconds: 60,
+                seconds: 300,
             },
         };
         let begun = Instant::now();

@@ -1,0 +1,145 @@
+/* Many threads: more than processors, a thousand that do nothing, ten thousand one after another.
+ *
+ *     - the same work by 8 × processors threads takes at most a quarter more processor time than by one each (the aim is a
+ *       ninth; the rest is room for a machine that is busy with other things; the best of five is taken)
+ *     - 1,000 idle threads that have each allocated a little keep at most 40 KiB each, stacks not counted
+ *     - 10,000 threads one after another, the blocks of each freed by the next, leave at most 1.2 × the memory of one
+ *       thread that does the same alone, and 1 MiB for the C library's own stacks */
+#include "freehold/freehold.h"
+#include "../support/check.h"
+#include "../support/memory.h"
+
+#include <pthread.h>
+
+#define IDLE 1000
+#define LIVE 200
+
+static unsigned long operations;
+
+static void *replace(void *number) {
+    uint64_t seed = (uintptr_t)number + 1;
+    void *block[LIVE] = {0};
+    for (unsigned long i = 0; i < operations; i++) {
+        void **place = &block[random_below(&seed, LIVE)];
+        fh_free(*place);
+        *place = fh_malloc(16 + random_below(&seed, 1000));
+        CHECK(*place != NULL, "no memory");
+        *(volatile char *)*place = 1;
+    }
+    for (int i = 0; i < LIVE; i++) fh_free(block[i]);
+    return NULL;
+}
+
+static double processor_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double work_by(unsigned threads, unsigned long all) {
+    pthread_t thread[1024];
+    operations = all / threads;
+    double begun = processor_seconds();
+    for (unsigned i = 0; i < threads; i++) {
+        CHECK(pthread_create(&thread[i], NULL, replace, (void *)(uintptr_t)i) == 0, "no thread");
+    }
+    for (unsigned i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+    return processor_seconds() - begun;
+}
+
+static void more_threads_than_processors(void) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned few = processors > 100 ? 100 : (unsigned)processors;
+    unsigned long all = getenv("FREEHOLD_SOAK") ? 100000000 : 10000000;
+    double best = 1e9;
+    for (int i = 0; i < 5; i++) {
+        double with_few = work_by(few, all), ratio = work_by(8 * few, all) / with_few;
+        if (ratio < best) best = ratio;
+    }
+    printf("%u threads need %.3f of the processor time of %u\n", 8 * few, best, few);
+    CHECK(best <= 1.25, "%u threads need %.3f of the processor time of %u", 8 * few, best, few);
+}
+
+static pthread_barrier_t ready, over;
+
+static void *idle(void *none) {
+    void *block[40];
+    for (int i = 0; i < 40; i++) block[i] = memset(fh_malloc(16 + (size_t)i * 8), 1, 16);
+    pthread_barrier_wait(&ready);
+    pthread_barrier_wait(&over);
+    for (int i = 0; i < 40; i++) fh_free(block[i]);
+    return none;
+}
+
+static void *nothing(void *none) {
+    pthread_barrier_wait(&ready);
+    pthread_barrier_wait(&over);
+    return none;
+}
+
+/* Resident bytes with so many threads that all run this. */
+static size_t with_idle(void *(*what)(void *)) {
+    static pthread_t thread[IDLE];
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    pthread_barrier_init(&ready, NULL, IDLE + 1);
+    pthread_barrier_init(&over, NULL, IDLE + 1);
+    for (int i = 0; i < IDLE; i++) CHECK(pthread_create(&thread[i], &small, what, NULL) == 0, "no thread");
+    pthread_barrier_wait(&ready);
+    size_t resident = resident_bytes();
+    pthread_barrier_wait(&over);
+    for (int i = 0; i < IDLE; i++) pthread_join(thread[i], NULL);
+    return resident;
+}
+
+static void idle_threads(void) {
+    size_t bare = with_idle(nothing), full = with_idle(idle), each = full > bare ? (full - bare) / IDLE : 0;
+    printf("an idle thread keeps %zu bytes\n", each);
+    CHECK(each <= 40 << 10, "an idle thread keeps %zu bytes", each);
+}
+
+#define PASSED 300
+static void *passed[PASSED];
+
+/* Frees what the one before left, leaves as much, and does some work of its own. */
+static void *short_life(void *number) {
+    for (int i = 0; i < PASSED; i++) {
+        fh_free(passed[i]);
+        passed[i] = memset(fh_malloc(16 + (size_t)i * 11), 2, 16);
+    }
+    operations = 500;
+    return replace(number);
+}
+
+/* The same by one thread. */
+static void *many_lives(void *none) {
+    for (int i = 0; i < 1000; i++) short_life(NULL);
+    return none;
+}
+
+static void one_after_another(void) {
+    unsigned long lives = getenv("FREEHOLD_SOAK") ? 100000 : 10000;
+    size_t before = resident_bytes();
+    pthread_t single;
+    CHECK(pthread_create(&single, NULL, many_lives, NULL) == 0, "no thread");
+    pthread_join(single, NULL);
+    size_t alone = resident_bytes();
+    for (unsigned long i = 0; i < lives; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, short_life, (void *)(uintptr_t)i) == 0, "no thread");
+        pthread_join(thread, NULL);
+    }
+    size_t after = resident_bytes();
+    printf("%lu lives: %zu KiB, one thread alone: %zu KiB, before: %zu KiB\n", lives, after >> 10, alone >> 10,
+           before >> 10);
+    CHECK(after <= alone + alone / 5 + (1 << 20), "%lu threads left %zu KiB, one alone %zu KiB", lives, after >> 10,
+          alone >> 10);
+}
+
+int main(void) {
+    idle_threads();
+    one_after_another();
+    more_threads_than_processors();
+    return 0;
+}
