@@ -4,6 +4,7 @@
 #include "cache/thread.h"
 #include "store/huge.h"
 #include "store/limit.h"
+#include "store/purge.h"
 #include "store/run.h"
 #include "store/slab.h"
 #include "store/trim.h"
@@ -35,12 +36,13 @@ static void *try_class(unsigned c) {
 }
 
 /* The system has no more memory, or the limit is met. Whatever is free but kept goes back: what this thread has in hand,
- * the depots, empty slabs, cached mappings, and the address space of chunks that are empty then. */
+ * the depots, empty slabs, cached mappings, the address space of chunks that are empty then, and the memory of free slots. */
 static void give_up_what_is_kept(void) {
     fh_thread_hand_in();
     fh_trim_caches();
     fh_huge_trim(0);
     fh_run_drop_free_chunks();
+    fh_purge_to(0);
 }
 
 /* An allocation was made or refused, and nothing is held now: the moment for the program's callback, which may free. True

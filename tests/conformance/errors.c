@@ -99,9 +99,9 @@ static void alignments_that_are_none(void) {
     FAILS(t_memalign(opaque(SIZE_MAX), 10), EINVAL);
     FAILS(t_memalign(opaque(SIZE_MAX / 2 + 2), 10), EINVAL);
     if (t_is_freehold()) {
-        FAILS(t_aligned_alloc(0, 10), EINVAL);
+        FAILS(t_aligned_alloc(opaque(0), 10), EINVAL);
     }
-    CHECK((block = t_memalign(0, 10)) != NULL, "memalign(0, 10) returned NULL; glibc takes it as malloc");
+    CHECK((block = t_memalign(opaque(0), 10)) != NULL, "memalign(0, 10) returned NULL; glibc takes it as malloc");
     t_free(block);
 }
 
