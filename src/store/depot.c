@@ -94,21 +94,24 @@ void fh_depot_empty(unsigned c) {
     for (unsigned i = 0; i < FH_SHARDS; i++) empty_one(c, &depot[i][c]);
 }
 
+/* Blocks that a magazine of 64 << k bytes holds. */
+static unsigned capacity_of(unsigned k) {
+    return (unsigned)(((size_t)64 << k) - offsetof(fh_magazine, block)) / sizeof(void *);
+}
+
 size_t fh_depot_blocks(unsigned c) {
     size_t blocks = 0;
     for (unsigned i = 0; i < FH_SHARDS * FH_DEPOT_SLOTS; i++) {
         uint64_t seen = fh_load_acquire(&depot[i / FH_DEPOT_SLOTS][c].slot[i % FH_DEPOT_SLOTS]);
-        /* The magazine may leave while it is read; its memory stays readable, so the figure is at worst out of date. */
-        if (is_full(seen)) blocks += unpack(seen)->count;
+        if (!is_full(seen)) continue;
+        /* The magazine may leave while it is read, and its memory, which stays readable, may be something else by then. */
+        uint32_t count = unpack(seen)->count;
+        if (count <= capacity_of(FH_MAGAZINE_SIZES - 1)) blocks += count;
     }
     return blocks;
 }
 
 /* ── Magazines ───────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-static unsigned capacity_of(unsigned k) {
-    return (unsigned)(((size_t)64 << k) - offsetof(fh_magazine, block)) / sizeof(void *);
-}
 
 fh_magazine *fh_magazine_new(unsigned blocks) {
     unsigned k = 0;

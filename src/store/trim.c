@@ -173,7 +173,8 @@ static void weigh(size_t chunk, size_t *used, size_t *free) {
         uint64_t state = fh_load_acquire(&slab->state);
         unsigned c = fh_state_kind(state), bump = fh_state_bump(state);
         if (c < 1 || c > FH_SMALL_LAST) continue;
-        for (unsigned w = 0; w < (bump + 63) / 64; w++) *free += fh_count_bits(fh_load(&slab->free[w])) * fh_class_size(c);
+        for (unsigned w = 0; w < (bump + 63) / 64; w++)
+            *free += fh_count_bits(fh_load(&slab->free[w])) * fh_class_size(c);
         *used += bump * fh_class_size(c);
     }
 }

@@ -34,8 +34,8 @@ int main(void) {
     for (int i = 0; i < BLOCKS; i += 2) t_free(blocks[i]);
     t_malloc_trim(0);
     int holes = mappings();
-    printf("mappings: %d at first, %d with 60 GiB, %d with 50 GiB of huge blocks besides, %d with holes\n", before, full,
-           with_huge, holes);
+    printf("mappings: %d at first, %d with 60 GiB, %d with 50 GiB of huge blocks besides, %d with holes\n", before,
+           full, with_huge, holes);
     CHECK(full < 1000 && with_huge < 1000 && holes < 1000, "%d, %d, %d mappings; 1,000 are the most", full, with_huge,
           holes);
     for (int i = 1; i < BLOCKS; i += 2) t_free(blocks[i]);
