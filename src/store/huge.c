@@ -5,6 +5,8 @@
 #include "store/policy.h"
 #include "system/system.h"
 
+#include <string.h>
+
 #define UNIT_SHIFT 21 /* huge blocks begin at multiples of 2 MiB: the size of a huge page */
 #define UNIT ((size_t)1 << UNIT_SHIFT)
 #define ADDRESS_BITS 47
@@ -147,13 +149,13 @@ static bool cache_put(void *p, size_t size) {
     return false;
 }
 
-/* A cached mapping of size … 1¼ size at that alignment, or NULL. */
-static void *cache_get(size_t size, size_t align, size_t *got) {
+/* A cached mapping of size … most bytes at that alignment, or NULL. */
+static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
     if (!fh_load(&cached_bytes)) return NULL;
     for (int i = 0; i < CACHE_SLOTS; i++) {
         uint64_t seen = fh_load(&cache[i]);
         size_t have = unpack_size(seen);
-        if (have < size || have > size + size / 4 || (uintptr_t)unpack_address(seen) % align) continue;
+        if (have < size || have > most || (uintptr_t)unpack_address(seen) % align) continue;
         if (!fh_cas_acq_rel(&cache[i], &seen, 0)) continue;
         fh_sub_relaxed(&cached_bytes, have);
         *got = have;
@@ -179,7 +181,7 @@ size_t fh_huge_trim(size_t keep) {
 static void *alloc(size_t size, size_t align, bool *clean) {
     if (align < UNIT) align = UNIT;
     size_t got = size;
-    void *p = cache_get(size, align, &got);
+    void *p = cache_get(size, size + size / 4, align, &got);
     *clean = p == NULL;
     if (p) return enter(p, got); /* it was entered before, so it is prepared */
     cache_missed(size);
@@ -206,11 +208,15 @@ void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
     return p;
 }
 
+/* The mapping at p is nobody's any more. */
+static void retire(void *p, size_t size) {
+    if (fh_settings.purge == FH_PURGE_EAGER || !cache_put(p, size)) fh_system_unmap(p, size);
+}
+
 bool fh_huge_free(void *p) {
     size_t size = leave(p);
-    if (!size) return false;
-    if (fh_settings.purge == FH_PURGE_EAGER || !cache_put(p, size)) fh_system_unmap(p, size);
-    return true;
+    if (size) retire(p, size);
+    return size != 0;
 }
 
 /* Address space to grow into costs nothing where only what is touched is counted; a limit counts what may be touched. */
@@ -235,11 +241,25 @@ static void *resize_mapping(void *p, size_t old, size_t size) {
     return q || size < old ? q : move(p, old, size);
 }
 
+/* A block that is to grow may find a cached mapping at least twice as long: its memory is there already, so copying what
+ * there is costs less than touching as much anew, and the mapping would only lie beside it. */
+static void *grow_into_cached(void *p, size_t old, size_t size) {
+    size_t got;
+    if (size <= old || fh_limit_is_set()) return NULL;
+    void *q = cache_get(size > 2 * old ? size : 2 * old, SIZE_MAX, UNIT, &got);
+    if (!q) return NULL;
+    memcpy(q, p, old);
+    retire(p, old);
+    return enter(q, got);
+}
+
 /* As fh_huge_resize; size is whole pages. */
 static void *resize(void *p, size_t size) {
     /* Out of the table while its address may become somebody else's. */
     size_t old = leave(p);
     if (!old) return NULL;
+    void *cached = grow_into_cached(p, old, size);
+    if (cached) return cached;
     size_t ahead = size > old ? with_room_to_grow(size) : size;
     void *q = resize_mapping(p, old, ahead);
     if (!q && ahead > size) {
