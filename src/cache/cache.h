@@ -7,7 +7,7 @@
  *                                           ├─ slab: bits of marked slabs, then bump       store/slab.c
  *                                           ├─ run: 64 KiB slots of a chunk                store/run.c
  *                                           └─ huge: a mapping of its own                  store/huge.c
- *     free ─▶ fh_release ─┬─ bin not full: push                                            17 instructions, no atomic
+ *     free ─▶ fh_release ─┬─ bin not full: push                                            18 instructions, no atomic
  *                         └─ fh_release_slow ─┬─ previous magazine to the depot, or
  *                                             ├─ its blocks to their slabs
  *                                             └─ special: large, huge, foreign, NULL

@@ -37,7 +37,8 @@ static void after_fork_in_child(void) {
     fh_store_release(&orphans, 1);
 }
 
-void fh_hand_in(fh_thread *t) {
+/* Gives everything that t has in hand to the store. */
+static void hand_in(fh_thread *t) {
     for (unsigned c = 1; c < FH_BINS; c++) fh_bin_empty(t, c);
 }
 
@@ -47,7 +48,7 @@ static void adopt(fh_thread *t) {
     /* acq_rel: of two threads of the child that come here, one gets it. */
     uint64_t live = FH_THREAD_LIVE;
     if (!fh_cas_acq_rel(&t->state, &live, FH_THREAD_DEAD)) return;
-    fh_hand_in(t);
+    hand_in(t);
     void *p = t;
     fh_slab_give(FH_CLASS_THREAD, 1, &p);
 }
@@ -88,8 +89,9 @@ static fh_thread *make(void) {
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_self_pointer = t;
-    /* These may call malloc: from here on that works. */
-    if (!fh_system_at_thread_exit(thread_exit, t)) return t;
+    /* This may call malloc: from here on that works. If the system has no such service left, what the thread has in hand
+     * when it ends stays where it is. */
+    (void)fh_system_at_thread_exit(thread_exit, t);
     return t;
 }
 
@@ -116,7 +118,7 @@ void fh_thread_hand_in(void) {
     fh_thread *t = fh_self();
     if (t == &fh_thread_none || t == &fh_thread_over) return;
     fh_store(&t->state, FH_THREAD_BUSY);
-    fh_hand_in(t);
+    hand_in(t);
     fh_thread_leave(t);
 }
 

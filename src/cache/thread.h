@@ -12,9 +12,6 @@ extern const fh_thread fh_thread_none, fh_thread_over;
  * caller then goes to the store block by block. Also takes in, after a fork, what the parent's other threads had. */
 fh_thread *fh_thread_enter(void);
 
-/* Gives everything that t has in hand to the store; t is the caller's, and in a slow path. */
-void fh_hand_in(fh_thread *t);
-
 /* The slow path is over. */
 void fh_thread_leave(fh_thread *t);
 
