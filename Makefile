@@ -68,8 +68,15 @@ format:
 	git ls-files -z -- '*.c' '*.h' '*.cc' '*.hpp' | xargs -0r clang-format -i
 	$(CARGO) fmt --all --manifest-path tools/Cargo.toml
 
+# Where manual pages and completion scripts go.
+install: SHARE = $(DESTDIR)$(PREFIX)/share
 install: all
 	cmake --install $(BUILD) --prefix $(PREFIX)
+	$(BUILD)/freehold manual --into $(SHARE)/man/man1
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(BUILD)/freehold completions bash >$(SHARE)/bash-completion/completions/freehold
+	$(BUILD)/freehold completions zsh >$(SHARE)/zsh/site-functions/_freehold
+	$(BUILD)/freehold completions fish >$(SHARE)/fish/vendor_completions.d/freehold.fish
 
 clean:
 	rm -rf $(BUILD)

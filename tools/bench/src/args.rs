@@ -15,6 +15,10 @@ use crate::{compare, markdown, page, schedule, table, workloads};
 /// Measures every workload under every allocator, side by side.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Examples:\n  \
+    freehold bench --quick                     all workloads, the short form, under every allocator\n  \
+    freehold bench list                        what there is to choose from\n  \
+    freehold bench compare old.json new.json   what a change did")]
 pub struct BenchArgs {
     #[command(subcommand)]
     verb: Option<Verb>,

@@ -6,14 +6,18 @@
 mod demo;
 mod doctor;
 mod library;
+mod shell;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Looks after programs that run on the Freehold memory allocator.
 #[derive(Parser)]
 #[command(name = "freehold", version, about, propagate_version = true)]
+#[command(after_help = "Begin with:\n  \
+    freehold doctor -- CMD    would it run under Freehold?\n\n\
+    `freehold COMMAND --help` shows an example of each.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -24,6 +28,8 @@ enum Command {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Bench(freehold_bench::BenchArgs),
+    Completions(shell::CompletionArgs),
+    Manual(shell::ManualArgs),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +37,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => freehold_bench::run(args),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Manual(args) => shell::manual(&args, Cli::command()),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("freehold: {error:#}");
