@@ -63,8 +63,19 @@ const fh_class_info fh_class_table[FH_CLASSES] = {
     ROW(2048, 1),
     ROW(4096, 1),
     ROW((sizeof(fh_thread) + 63) / 64 * 64, 1),
+    ROW(64, 1),
+    ROW(128, 1),
+    ROW(256, 1),
+    ROW(512, 1),
+    ROW(1024, 1),
+    ROW(2048, 1),
+    ROW(4096, 1),
+    ROW(8192, 1),
+    ROW(16384, 1),
+    ROW(32768, 1),
+    ROW(65536, 1),
 };
 
 _Static_assert(64 << (FH_MAGAZINE_SIZES - 1) == 4096, "the magazine rows above");
-_Static_assert(FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES == FH_CLASS_THREAD && FH_CLASS_THREAD + 1 == FH_CLASSES,
+_Static_assert(FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES == FH_CLASS_THREAD && FH_CLASS_THREAD + 1 == FH_CLASS_SAMPLE,
                "row order");

@@ -34,6 +34,15 @@ static inline size_t fh_class_size(unsigned c) {
     return fh_class_table[c].size;
 }
 
+/* Class of a sampled block of n ≤ 64 KiB bytes. A power of two is aligned by nature. */
+static inline unsigned fh_class_sample(size_t n) {
+    return n <= 64 ? FH_CLASS_SAMPLE : FH_CLASS_SAMPLE + fh_highest_bit(n - 1) - 5;
+}
+
+static inline bool fh_class_is_sample(unsigned c) {
+    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST;
+}
+
 static inline bool fh_class_is_run(unsigned c) {
     return c >= FH_RUN_FIRST && c <= FH_RUN_LAST;
 }

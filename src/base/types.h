@@ -55,7 +55,9 @@
  *       1 …  64    16 · c bytes, to 1 KiB
  *      65 … 112    eight a doubling, to 64 KiB: at most 1/9 of a block is rounding
  *     113 … 127    runs of 2 … 16 slots (128 KiB … 1 MiB), cached in magazines like blocks
- *     128 … 135    the allocator's own: magazines of 64 · 2^k bytes, and thread caches. Never in the class map. */
+ *     128 … 135    the allocator's own: magazines of 64 · 2^k bytes, and thread caches. Never in the class map.
+ *     136 … 146    blocks of programs that the observer has sampled: powers of two from 64 bytes to 64 KiB. Never in the
+ *                  class map either: to free they are special, so that a free of any other block pays nothing for them. */
 #define FH_CLASS_SPECIAL 0u
 #define FH_FINE_CLASSES 64u
 #define FH_FINE_MAX ((size_t)1024)
@@ -68,8 +70,11 @@
 #define FH_CLASS_MAGAZINE 128u /* 128 + k: magazines of 64 << k bytes */
 #define FH_MAGAZINE_SIZES 7u
 #define FH_CLASS_THREAD 135u
-#define FH_CLASSES 136u
-#define FH_KIND_RUN 136u /* a slab state only: this slot is the head of a run */
+#define FH_CLASS_SAMPLE 136u /* 136 + k: sampled blocks of 64 << k bytes */
+#define FH_SAMPLE_SIZES 11u
+#define FH_SAMPLE_LAST 146u
+#define FH_CLASSES 147u
+#define FH_KIND_RUN 147u /* a slab state only: this slot is the head of a run */
 
 /* Runs of up to 2 MiB lie in the window; what is bigger gets a mapping of its own (store/huge.h). */
 #define FH_RUN_MAX_SLOTS 32u
@@ -159,7 +164,7 @@ typedef struct {
     fh_word dirty; /* 1 = written since it came from the system */
     fh_word used;  /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
     fh_word mark[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
-    uint64_t pad[13];         /* to an odd number of lines: see the assertion */
+    uint64_t pad[2];          /* to an odd number of lines: see the assertion */
 } fh_chunk;
 
 /* ── Region: the metadata of 256 MiB, one mapping ────────────────────────────────────────────────────────────────── */
@@ -229,6 +234,10 @@ typedef struct fh_thread {
     uint32_t ticks;      /* slow paths taken */
     uint32_t next_idle;  /* the bin that the next tick looks at */
     uint64_t refills, flushes, from_depot, to_depot; /* statistics, plain: only the owner writes */
+    /* Of a thread that is observed (cache/observed.h): bytes that it may still ask for before a block is sampled, the
+     * interval with which that distance was drawn, the state of its generator, and the system's number of it. */
+    uint64_t distance, interval, random;
+    uint32_t system_number;
 } fh_thread;
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs. */
@@ -243,6 +252,8 @@ _Static_assert(sizeof(fh_slab) == 9 * FH_CACHE_LINE, "slab metadata: an odd numb
 _Static_assert(sizeof(fh_chunk) % 128 == FH_CACHE_LINE, "chunk metadata: an odd number of lines");
 _Static_assert(FH_SLOT_SIZE / FH_MIN_ALIGN == FH_SLAB_WORDS * 64, "a slot of the smallest blocks fills the words");
 _Static_assert(sizeof(fh_bin) == FH_MIN_ALIGN, "malloc computes the bin's address from the size without a shift");
+_Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASSES,
+               "the classes of sampled blocks");
 _Static_assert(FH_RUN_LAST + 1 == FH_BINS, "a bin for each class that a thread caches");
 
 #endif

@@ -197,7 +197,10 @@ typedef struct {
     uint32_t site;
     uint32_t thread; /* the system's number of the thread */
     uint64_t mark;   /* control.mark when it was born */
-    uint64_t reserved[2];
+    /* The size with which it was drawn: P = 1 − exp(−drawn/interval), and it stands for size/P bytes and 1/P blocks. It
+     * differs from `size` when realloc changed a small block where it is. 0: as `size` */
+    uint64_t drawn;
+    uint64_t reserved;
 } fh_page_sample;
 
 _Static_assert(sizeof(fh_page_section) == 216, "layout");
