@@ -78,7 +78,8 @@ typedef struct {
     uint64_t mark;            /* (atomic) epoch: a new sample is born in it. The command adds 1 to set a mark */
     uint64_t refresh;         /* (atomic) the command adds 1: new figures are wanted as soon as possible */
     uint64_t record;          /* (atomic) reserved for recording */
-    uint64_t reserved[12];
+    uint64_t scan;            /* (atomic) the command adds 1: what can be reached? The answer is in fh_page_scan */
+    uint64_t reserved[11];
     /* The library's answers */
     uint64_t interval;      /* (atomic) T in force */
     uint64_t refreshed;     /* (atomic) the last `refresh` that was answered */
@@ -93,6 +94,41 @@ typedef struct {
     uint64_t peak_number; /* (atomic) grows each time a new peak is reached */
     uint64_t peak_ns;     /* (atomic) when */
 } fh_page_control;
+
+/* ── Reachability: which blocks can the program still find? ──────────────────────────────────────────────────────── */
+
+/* The answer to control.scan, made by a fork of the program that looks through its frozen copy and ends. It is given at
+ * the program's next slow path, so a program that sleeps does not answer: until `number` has followed, the command waits,
+ * and says so. What only a register of another thread pointed to at that moment counts as not reachable: a verdict is for
+ * blocks that have some age, or that two scans agree about. Shared memory of the program is not searched. */
+#define FH_PAGE_SCAN_OFFSET (FH_PAGE_CONTROL_OFFSET + 1024u)
+
+typedef enum {
+    FH_PAGE_SCAN_NONE,
+    FH_PAGE_SCAN_RUNNING,
+    FH_PAGE_SCAN_DONE,
+    FH_PAGE_SCAN_FAILED, /* `error` says why: what fork said, ENOMEM of the scan itself, or EINTR: it was killed */
+} fh_page_scan_state;
+
+typedef struct {
+    uint64_t number;                  /* (atomic) control.scan as it was when this one began */
+    uint64_t state;                   /* (atomic) fh_page_scan_state; DONE is written last, after all that follows */
+    uint64_t begun_ns;                /* (atomic) the moment of the frozen copy */
+    uint64_t fork_ns;                 /* (atomic) how long the program's thread was held up */
+    uint64_t scan_ns;                 /* how long the scan took, in its own process */
+    uint64_t pid;                     /* (atomic) of the scanning process */
+    uint64_t error;                   /* (atomic) errno */
+    uint64_t root_bytes, block_bytes; /* looked through: variables, stacks …; reached blocks */
+    uint64_t skipped_bytes;           /* shared writable mappings, not looked through */
+    uint64_t reachable_blocks, reachable_bytes;      /* all live blocks, sampled or not; bytes as in the size class */
+    uint64_t unreachable_blocks, unreachable_bytes;  /* in nobody's variables, nor in a reachable block */
+    uint64_t huge_reachable, huge_unreachable;       /* blocks above 2 MiB (of the above) */
+    uint64_t samples_reachable, samples_unreachable; /* live samples that got a verdict */
+    uint64_t reserved[14];
+    struct {
+        uint64_t reachable, unreachable; /* blocks of the class, as in figures.row */
+    } row[FH_PAGE_CLASSES];
+} fh_page_scan;
 
 /* ── Figures: what the heap holds, under a sequence lock ─────────────────────────────────────────────────────────── */
 
@@ -200,12 +236,16 @@ typedef struct {
     /* The size with which it was drawn: P = 1 − exp(−drawn/interval), and it stands for size/P bytes and 1/P blocks. It
      * differs from `size` when realloc changed a small block where it is. 0: as `size` */
     uint64_t drawn;
-    uint64_t reserved;
+    /* (atomic) The verdict of a scan (fh_page_scan): 2 · number of the scan + 1 if the block could be reached from the program's
+     * variables. It counts only if the number is that of the last scan and born_ns is before the scan's begun_ns: the scan
+     * may be late, and write it to a slot that has another sample by then. */
+    uint64_t reached;
 } fh_page_sample;
 
 _Static_assert(sizeof(fh_page_section) == 216, "layout");
 _Static_assert(sizeof(fh_page_header) <= FH_PAGE_CONTROL_OFFSET, "the header fits in front of the control words");
-_Static_assert(sizeof(fh_page_control) <= 4096, "layout");
+_Static_assert(sizeof(fh_page_control) <= 1024, "the control words fit in front of the scan's answer");
+_Static_assert(sizeof(fh_page_scan) == 256 + 16 * FH_PAGE_CLASSES && sizeof(fh_page_scan) <= 3072, "layout");
 _Static_assert(sizeof(fh_page_row) == 128, "layout");
 _Static_assert(sizeof(fh_page_moment) == 64, "layout");
 _Static_assert(sizeof(fh_page_module) == 1024, "layout");
