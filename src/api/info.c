@@ -1,13 +1,13 @@
 /* The figures of see/stats.h in the forms in which they are asked for: a table for people, glibc's structures, XML. */
 #include "base/settings.h"
 #include "base/text.h"
-#include "see/stats.h"
-#include "store/purge.h"
+#include "see/figures.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 
 /* ── The table ───────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -59,7 +59,7 @@ static void print_header(page *p) {
     end_line(p);
 }
 
-static void print_row(page *p, const fh_stats_row *row, size_t live_bytes) {
+static void print_row(page *p, const fh_page_row *row, size_t live_bytes) {
     size_t slab_bytes = row->slots * FH_SLOT_SIZE;
     if (!row->size) {
         string_column(p, "> 1 MiB", 10);
@@ -81,13 +81,13 @@ static void print_row(page *p, const fh_stats_row *row, size_t live_bytes) {
     end_line(p);
 }
 
-static void print_classes(page *p, const fh_stats *s) {
+static void print_classes(page *p, const fh_page_figures *f) {
     print_header(p);
     for (unsigned c = 1; c < FH_BINS; c++) {
-        if (s->row[c].slabs) print_row(p, &s->row[c], s->row[c].live * s->row[c].size);
+        if (f->row[c].slabs) print_row(p, &f->row[c], f->row[c].live * f->row[c].size);
     }
-    const fh_stats_row *large = &s->row[FH_STATS_LARGE];
-    if (large->slabs) print_row(p, large, s->large_bytes);
+    const fh_page_row *large = &f->row[FH_FIGURES_LARGE];
+    if (large->slabs) print_row(p, large, large->slots * FH_SLOT_SIZE);
 }
 
 /* "  live           12.3 MiB   in 4567 blocks" */
@@ -105,20 +105,21 @@ static void print_sum(page *p, const char *what, uint64_t bytes, const char *bef
     end_line(p);
 }
 
-static void print_sums(page *p, const fh_stats *s) {
-    fh_stats_total t = fh_stats_sum(s);
-    print_sum(p, "live", t.live_bytes + s->huge_bytes, "   in ", t.live_blocks + s->huge_count,
+static void print_sums(page *p, const fh_page_figures *f) {
+    fh_figures_total t = fh_figures_sum(f);
+    print_sum(p, "live", f->live_bytes + f->huge_bytes, "   in ", f->live_blocks + f->huge_blocks,
               " blocks that the program holds");
-    print_sum(p, "  of it huge", s->huge_bytes, "   in ", s->huge_count, " blocks with a mapping of their own");
-    print_sum(p, "cached", t.cached_bytes, "   in ", t.cached_blocks, " blocks at hand for threads");
-    print_sum(p, "free in slabs", t.free_bytes, "   in ", t.free_blocks, " blocks");
-    print_sum(p, "never touched", t.fresh_bytes, "   at the ends of slabs", 0, NULL);
-    print_sum(p, "dirty", s->dirty_bytes, "   free, still with memory behind it", 0, NULL);
-    print_sum(p, "purged", s->purged_bytes, "   free, given back to the system", 0, NULL);
-    print_sum(p, "huge, kept", s->huge_cached_bytes, "   freed mappings kept for the next request", 0, NULL);
-    print_sum(p, "own use", s->metadata_bytes, "   at most, for the words about all this and the caches of ",
-              s->threads, " threads");
-    print_sum(p, "resident", fh_system_resident_bytes(), "   the whole process, as the system sees it", 0, NULL);
+    print_sum(p, "  of it huge", f->huge_bytes, "   in ", f->huge_blocks, " blocks with a mapping of their own");
+    print_sum(p, "cached", f->cached_bytes, "   in ", t.cached_blocks, " blocks at hand for threads");
+    print_sum(p, "free in slabs", f->free_bytes, "   in ", t.free_blocks, " blocks");
+    print_sum(p, "  of it purged", f->purged_in_slabs_bytes, "   whole pages, given back to the system", 0, NULL);
+    print_sum(p, "never touched", f->fresh_bytes, "   at the ends of slabs", 0, NULL);
+    print_sum(p, "dirty", f->dirty_bytes, "   free, still with memory behind it", 0, NULL);
+    print_sum(p, "purged", f->purged_bytes, "   free, given back to the system or never used", 0, NULL);
+    print_sum(p, "huge, kept", f->huge_cached_bytes, "   freed mappings kept for the next request", 0, NULL);
+    print_sum(p, "own use", f->metadata_bytes, "   at most, for the words about all this and the caches of ",
+              f->threads, " threads");
+    print_sum(p, "resident", f->resident_bytes, "   the whole process, as the system sees it", 0, NULL);
 }
 
 int fh_stats_print(int fd) {
@@ -126,15 +127,20 @@ int fh_stats_print(int fd) {
         errno = EINVAL;
         return -1;
     }
-    fh_stats s;
-    fh_stats_collect(&s);
+    fh_page_figures *f = fh_figures_borrow();
+    if (!f) {
+        errno = ENOMEM;
+        return -1;
+    }
+    fh_figures_collect(f);
     page p;
     p.fd = fd;
     p.text = fh_text_in(p.buffer, sizeof p.buffer);
     fh_text_string(&p.text, "freehold " FH_VERSION ": what the heap holds");
     end_line(&p);
-    print_classes(&p, &s);
-    print_sums(&p, &s);
+    print_classes(&p, f);
+    print_sums(&p, f);
+    fh_figures_return(f);
     fh_system_write(fd, p.text.begin, fh_text_length(&p.text));
     return 0;
 }
@@ -145,21 +151,29 @@ void fh_malloc_stats(void) {
 
 /* ── glibc's structures ──────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Memory behind blocks of up to 2 MiB, used or free. */
+static size_t arena_bytes(const fh_page_figures *f) {
+    return f->live_bytes + f->cached_bytes + f->free_bytes + f->dirty_bytes;
+}
+
 struct fh_mallinfo2 fh_mallinfo2(void) {
-    fh_stats s;
-    fh_stats_collect(&s);
-    fh_stats_total t = fh_stats_sum(&s);
-    return (struct fh_mallinfo2){
-        .arena = t.live_bytes + t.cached_bytes + t.free_bytes + s.dirty_bytes,
+    fh_page_figures *f = fh_figures_borrow();
+    if (!f) return (struct fh_mallinfo2){0}; /* the call has no way to say more */
+    fh_figures_collect(f);
+    fh_figures_total t = fh_figures_sum(f);
+    struct fh_mallinfo2 m = {
+        .arena = arena_bytes(f),
         .ordblks = t.free_blocks + t.cached_blocks,
         .smblks = t.cached_blocks,
-        .hblks = s.huge_count,
-        .hblkhd = s.huge_bytes,
-        .fsmblks = t.cached_bytes,
-        .uordblks = t.live_bytes,
-        .fordblks = t.free_bytes + s.dirty_bytes,
-        .keepcost = s.dirty_bytes + s.huge_cached_bytes,
+        .hblks = f->huge_blocks,
+        .hblkhd = f->huge_bytes,
+        .fsmblks = f->cached_bytes,
+        .uordblks = f->live_bytes,
+        .fordblks = f->free_bytes + f->dirty_bytes,
+        .keepcost = f->dirty_bytes + f->huge_cached_bytes,
     };
+    fh_figures_return(f);
+    return m;
 }
 
 static int as_int(size_t n) {
@@ -183,30 +197,36 @@ struct fh_mallinfo fh_mallinfo(void) {
 
 /* ── XML ─────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+static void print_total(FILE *stream, const char *type, uint64_t count, uint64_t size) {
+    fprintf(stream, "<total type=\"%s\" count=\"%" PRIu64 "\" size=\"%" PRIu64 "\"/>\n", type, count, size);
+}
+
 /* The elements and attributes are those of glibc's version 1, so that a program that parses them goes on to work; what
  * glibc has one of for each arena, there is one of here. The figures are taken before the first byte is written, because
  * the stream may allocate. */
 int fh_malloc_info(int options, FILE *stream) {
     if (options != 0 || !stream) return EINVAL;
-    fh_stats s;
-    fh_stats_collect(&s);
-    fh_stats_total t = fh_stats_sum(&s);
+    fh_page_figures *f = fh_figures_borrow();
+    if (!f) return ENOMEM;
+    fh_figures_collect(f);
+    fh_figures_total t = fh_figures_sum(f);
     fprintf(stream, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
     for (unsigned c = 1; c < FH_BINS; c++) {
-        const fh_stats_row *row = &s.row[c];
+        const fh_page_row *row = &f->row[c];
         if (!row->slabs) continue;
-        fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"", s.row[c - 1].size + 1, row->size,
-                row->free * row->size, row->free);
-        fprintf(stream, " live=\"%zu\" cached=\"%zu\" slabs=\"%zu\"/>\n", row->live, row->cached, row->slabs);
+        fprintf(stream, "  <size from=\"%" PRIu64 "\" to=\"%" PRIu64 "\" total=\"%" PRIu64 "\" count=\"%" PRIu64 "\"",
+                f->row[c - 1].size + 1, row->size, row->free * row->size, row->free);
+        fprintf(stream, " live=\"%" PRIu64 "\" cached=\"%" PRIu64 "\" slabs=\"%" PRIu64 "\"/>\n", row->live,
+                row->cached, row->slabs);
     }
     fprintf(stream, "</sizes>\n</heap>\n");
-    fprintf(stream, "<total type=\"fast\" count=\"%zu\" size=\"%zu\"/>\n", t.cached_blocks, t.cached_bytes);
-    fprintf(stream, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", t.free_blocks, t.free_bytes + s.dirty_bytes);
-    fprintf(stream, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", s.huge_count, s.huge_bytes);
-    fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n",
-            t.live_bytes + t.cached_bytes + t.free_bytes + s.dirty_bytes + s.metadata_bytes);
-    fprintf(stream, "<aspace type=\"total\" size=\"%zu\"/>\n", s.chunks * FH_CHUNK_SIZE);
+    print_total(stream, "fast", t.cached_blocks, f->cached_bytes);
+    print_total(stream, "rest", t.free_blocks, f->free_bytes + f->dirty_bytes);
+    print_total(stream, "mmap", f->huge_blocks, f->huge_bytes);
+    fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n", arena_bytes(f) + (size_t)f->metadata_bytes);
+    fprintf(stream, "<aspace type=\"total\" size=\"%zu\"/>\n", (size_t)f->chunks * FH_CHUNK_SIZE);
     fprintf(stream, "</malloc>\n");
+    fh_figures_return(f);
     return 0;
 }
 

@@ -172,8 +172,10 @@ typedef struct {
 typedef struct {
     fh_marks marks; /* one bit a chunk */
     fh_word lost;   /* chunks of this region that the system had no memory for: to be tried again */
-    fh_chunk chunk[FH_REGION_CHUNKS];
-    fh_slab slab[FH_REGION_SLOTS];
+    fh_word huge;   /* chunks for which huge pages were asked for when they were started */
+    /* Each on lines of its own, so that a slab's state and its first seven words come with one miss. */
+    _Alignas(FH_CACHE_LINE) fh_chunk chunk[FH_REGION_CHUNKS];
+    _Alignas(FH_CACHE_LINE) fh_slab slab[FH_REGION_SLOTS];
 } fh_region;
 
 /* ── Depot: full magazines, a few a class ────────────────────────────────────────────────────────────────────────── */

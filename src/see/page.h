@@ -146,8 +146,9 @@ typedef struct {
     uint64_t taken_ns; /* when */
     uint64_t cost_ns;  /* how long it took to collect */
     uint64_t rows;     /* entries of row[] that count */
-    /* Bytes, of memory that the allocator has from the system */
-    uint64_t live_bytes; /* blocks the program holds, at the size of their class */
+    /* Bytes, of memory that the allocator has from the system. Equation: slots of slabs and runs in use, in bytes
+     * = live + cached + free + fresh; huge blocks are beside them, not in them. */
+    uint64_t live_bytes; /* blocks of up to 2 MiB that the program holds, at the size of their class */
     uint64_t live_blocks;
     uint64_t cached_bytes;          /* in magazines of threads, and in the depot */
     uint64_t thread_cached_bytes;   /* of these: in threads' magazines */
@@ -155,9 +156,10 @@ typedef struct {
     uint64_t fresh_bytes;           /* parts of slabs that were never handed out: mostly not resident */
     uint64_t purged_in_slabs_bytes; /* of free_bytes: pages inside slabs that were given back */
     uint64_t dirty_bytes;           /* free slots that still have memory behind them: waiting to be purged */
-    uint64_t purged_bytes;          /* free slots without memory */
-    uint64_t huge_bytes, huge_blocks, huge_cached_bytes;
-    uint64_t metadata_bytes; /* records about the heap, magazines and thread caches */
+    uint64_t purged_bytes;          /* free slots without memory: given back, or never used */
+    uint64_t huge_bytes, huge_blocks,
+        huge_cached_bytes;   /* blocks with a mapping of their own; freed ones that are kept */
+    uint64_t metadata_bytes; /* records about the heap, magazines and thread caches: those that were written to */
     uint64_t observer_bytes; /* private memory of the observer (this page is counted in the header) */
     uint64_t mapped_bytes;   /* address space in use by chunks and huge blocks */
     uint64_t chunks, free_chunks;

@@ -13,6 +13,7 @@ static fh_word reserve_is_open; /* 1 from the first refusal until there is room 
 static fh_word soft_limit;
 static fh_word callback_word; /* an fh_limit_callback; a word, because it may be changed while threads run */
 static fh_word calling;       /* 1 while a thread is in the callback */
+static fh_word refusals;      /* claims beyond the hard limit, for the statistics */
 static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
 static fh_word group_pressure, group_looked_at; /* the control group's part, and when, in units of 2^30 ns */
 
@@ -53,7 +54,10 @@ static void look_at_soft(size_t in_use) {
 
 bool fh_limit_admit(size_t bytes, bool spare) {
     size_t hard = fh_settings.limit, reserve = fh_limit_reserve(hard);
-    if (bytes > hard) return false; /* and the sum below cannot overflow */
+    if (bytes > hard) { /* and the sum below cannot overflow */
+        fh_add_relaxed(&refusals, 1);
+        return false;
+    }
     size_t claimed = (size_t)fh_add_relaxed(&pending, bytes) + bytes;
     for (int tries = 0; tries < 2; tries++) {
         size_t most = spare && fh_load(&reserve_is_open) ? hard : hard - reserve;
@@ -69,7 +73,14 @@ bool fh_limit_admit(size_t bytes, bool spare) {
         if (tries == 0) fh_trim_caches();
     }
     fh_sub_relaxed(&pending, bytes);
+    fh_add_relaxed(&refusals, 1);
     return false;
+}
+
+fh_limit_figures fh_limit_now(void) {
+    /* A soft limit alone stands beside a hard one that is never met. */
+    size_t hard = fh_settings.limit == SIZE_MAX / 2 ? 0 : fh_settings.limit;
+    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard, live_bytes() + idle_bytes(), fh_load(&refusals)};
 }
 
 void fh_limit_done(size_t bytes) {

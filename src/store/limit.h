@@ -50,6 +50,13 @@ void fh_limit_install(size_t soft, size_t hard, fh_limit_callback callback);
 bool fh_limit_relieve(bool refused);
 extern fh_word fh_limit_due FH_HIDDEN;
 
+/* For the statistics: both limits (0: none), the bytes that count against them, and how often a claim was refused. */
+typedef struct {
+    size_t soft, hard, in_use;
+    uint64_t refusals;
+} fh_limit_figures;
+fh_limit_figures fh_limit_now(void);
+
 /* The program is about to get NULL: from now on small blocks may come out of the reserve. */
 void fh_limit_refused(void);
 

@@ -56,6 +56,10 @@ void fh_purge_new_chunk(size_t chunk) {
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     bool grown = chunk >= YOUNG_CHUNKS && fh_purge_huge_pages_fit(fh_settings.limit);
     bool wanted = fh_settings.thp == FH_THP_ALWAYS || (fh_settings.thp == FH_THP_AUTO && grown);
+    fh_word *huge = &fh_region_at(chunk / FH_REGION_CHUNKS)->huge;
+    uint64_t bit = UINT64_C(1) << chunk % FH_REGION_CHUNKS;
+    /* For the statistics. The bit is the caller's alone, who has not shown the chunk to anybody yet. */
+    if (((fh_load(huge) & bit) != 0) != wanted) wanted ? fh_or_release(huge, bit) : fh_and_acq_rel(huge, ~bit);
     if (wanted) {
         fh_system_huge_pages(p, FH_CHUNK_SIZE, true);
     } else if (fh_system_huge_pages_always()) {

@@ -149,6 +149,30 @@ static bool has_a_page(const fh_slab *slab, unsigned c, unsigned bump) {
     return free * fh_class_size(c) >= fh_system_page_size();
 }
 
+/* Pages that went back from inside of slabs so far. */
+static fh_word given_inside;
+
+bool fh_trim_was_inside(void) {
+    return fh_load(&given_inside) != 0;
+}
+
+unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const unsigned char *resident) {
+    const holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
+    unsigned pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / fh_system_page_size());
+    unsigned missing = 0, first, last;
+    if (!has_a_page(h.slab, c, bump)) return 0;
+    for (unsigned page = 0; page < pages && blocks_of_page(&h, page, &first, &last); page++) {
+        if (resident[page] & 1) continue;
+        bool free = true;
+        for (unsigned w = first / 64; w <= last / 64 && free; w++) {
+            uint64_t bits = bits_between(w, first, last);
+            free = (fh_load(&h.slab->free[w]) & bits) == bits;
+        }
+        missing += free;
+    }
+    return missing;
+}
+
 size_t fh_trim_inside(void) {
     size_t pages = 0, slots = fh_window_chunks() * FH_CHUNK_SLOTS;
     for (size_t slot = 0; slot < slots; slot++) {
@@ -163,6 +187,7 @@ size_t fh_trim_inside(void) {
         if (c < 1 || c > FH_SMALL_LAST || !has_a_page(slab, c, bump)) continue;
         pages += purge_slab(slot, c, bump);
     }
+    if (pages) fh_add_relaxed(&given_inside, pages);
     return pages * fh_system_page_size();
 }
 

@@ -24,6 +24,12 @@ void fh_trim_caches(void);
 /* And the pages inside of slabs. */
 size_t fh_trim_inside(void);
 
+/* For the statistics: has that ever given anything back? And of the slab of class c at a slot (of a small class), with so
+ * many blocks handed out once, the pages without memory that lie wholly in free blocks. `resident` has a byte a page of
+ * the slab, as fh_system_resident fills it. */
+bool fh_trim_was_inside(void);
+unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const unsigned char *resident);
+
 /* The heap is about to grow to so many chunks. If it has grown much since the last look, and half of what its slabs hold
  * is free, the free pages inside of them go back. */
 void fh_trim_grown(size_t chunks);

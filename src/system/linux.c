@@ -42,10 +42,35 @@ extern char **environ;
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
+/* What was asked of the kernel so far, for the statistics. Relaxed: nothing is decided by them. An addition is nothing
+ * beside the call that it counts. */
+static fh_word maps, unmaps, purges, purged_bytes;
+
 /* mmap says failure with a pointer that is not NULL; here NULL is failure. */
 static void *map_at(void *place, size_t size, int protection, int flags) {
+    fh_add_relaxed(&maps, 1);
     void *p = mmap(place, size, protection, flags, -1, 0);
     return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmap(void *p, size_t size) {
+    fh_add_relaxed(&unmaps, 1);
+    munmap(p, size);
+}
+
+static void *remap(void *p, size_t old_size, size_t new_size, int flags, void *place) {
+    fh_add_relaxed(&maps, 1);
+    void *q = mremap(p, old_size, new_size, flags, place);
+    return q == MAP_FAILED ? NULL : q;
+}
+
+static bool protect(void *p, size_t size, int protection) {
+    fh_add_relaxed(&maps, 1);
+    return mprotect(p, size, protection) == 0;
+}
+
+fh_system_calls fh_system_calls_made(void) {
+    return (fh_system_calls){fh_load(&maps), fh_load(&unmaps), fh_load(&purges), fh_load(&purged_bytes)};
 }
 
 static bool is_aligned(const void *p, size_t align) {
@@ -72,11 +97,11 @@ void *fh_system_reserve(size_t size) {
 }
 
 bool fh_system_make_readable(void *p, size_t size) {
-    return mprotect(p, size, PROT_READ) == 0;
+    return protect(p, size, PROT_READ);
 }
 
 bool fh_system_enable(void *p, size_t size) {
-    return mprotect(p, size, READ_WRITE) == 0;
+    return protect(p, size, READ_WRITE);
 }
 
 /* A new mapping over the old one, in one call: madvise would give the memory back, but what the kernel has promised to a
@@ -93,7 +118,7 @@ static int map_exactly(void *place, size_t size, int protection, int flags) {
     void *p = map_at(place, size, protection, PRIVATE | MAP_FIXED_NOREPLACE | flags);
     if (!p) return errno == EEXIST ? EEXIST : ENOMEM;
     if (p == place) return 0;
-    munmap(p, size);
+    unmap(p, size);
     return EEXIST;
 }
 
@@ -118,7 +143,7 @@ static uint64_t random_bits(void) {
 static bool is_free_place(char *place, size_t size) {
     switch (map_exactly(place, size, PROT_NONE, MAP_NORESERVE)) {
     case 0:
-        munmap(place, size);
+        unmap(place, size);
         return true;
     case EEXIST:
         return false;
@@ -127,10 +152,10 @@ static bool is_free_place(char *place, size_t size) {
     }
     size_t page = fh_system_page_size();
     if (map_exactly(place, page, PROT_NONE, MAP_NORESERVE) != 0) return false;
-    munmap(place, page);
+    unmap(place, page);
     char *last = place + size - page;
     if (map_exactly(last, page, PROT_NONE, MAP_NORESERVE) != 0) return false;
-    munmap(last, page);
+    unmap(last, page);
     return true;
 }
 
@@ -150,7 +175,7 @@ void *fh_system_find_place(size_t size, size_t align) {
     /* A narrow address space (39 bits on some arm64 kernels) or a crowded one: let the kernel find a gap. */
     char *gap = map_at(NULL, size + align, PROT_NONE, PRIVATE | MAP_NORESERVE);
     if (!gap) return NULL;
-    munmap(gap, size + align);
+    unmap(gap, size + align);
     return (void *)fh_round_up((uintptr_t)gap, align); // NOLINT(performance-no-int-to-ptr)
 }
 
@@ -162,9 +187,9 @@ static void *map_and_trim(size_t size, size_t align, int protection, int flags) 
     char *all = map_at(NULL, size + align, protection, PRIVATE | flags);
     if (!all) return NULL;
     char *p = (char *)fh_round_up((uintptr_t)all, align); // NOLINT(performance-no-int-to-ptr)
-    if (p > all) munmap(all, (size_t)(p - all));
+    if (p > all) unmap(all, (size_t)(p - all));
     size_t behind = (size_t)(all + align - p);
-    if (behind > 0) munmap(p + size, behind);
+    if (behind > 0) unmap(p + size, behind);
     return p;
 }
 
@@ -174,25 +199,24 @@ void *fh_system_map(size_t size, size_t align) {
     if (size == 0) return NULL;
     void *p = map_at(NULL, size, READ_WRITE, PRIVATE);
     if (!p || is_aligned(p, align)) return p;
-    munmap(p, size);
+    unmap(p, size);
     return map_and_trim(size, align, READ_WRITE, 0);
 }
 
 void fh_system_unmap(void *p, size_t size) {
     int saved = errno;
-    munmap(p, size);
+    unmap(p, size);
     errno = saved;
 }
 
 void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size) {
-    void *q = mremap(p, old_size, new_size, 0);
-    return q == MAP_FAILED ? NULL : q;
+    return remap(p, old_size, new_size, 0, NULL);
 }
 
 /* Writes a number of this process's into the first word of a reserved place. Returns it; 0 if there is no memory. */
 static uint32_t stamp(uint32_t *place) {
     static fh_word stamps;
-    if (mprotect(place, fh_system_page_size(), READ_WRITE) != 0) return 0;
+    if (!protect(place, fh_system_page_size(), READ_WRITE)) return 0;
     *place = (uint32_t)(fh_add_relaxed(&stamps, 1) << 1 | 1);
     return *place;
 }
@@ -211,8 +235,8 @@ static bool is_stamped(uint32_t *place, uint32_t mark) {
  * The stamp tells: only a place that is still ours is unmapped. It costs some 2 µs, and a move costs more. */
 bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place) {
     uint32_t mark = stamp(place);
-    if (mark && mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED) return true;
-    if (!mark || is_stamped(place, mark)) munmap(place, new_size);
+    if (mark && remap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place)) return true;
+    if (!mark || is_stamped(place, mark)) unmap(place, new_size);
     return false;
 }
 
@@ -226,6 +250,8 @@ void *fh_system_reserve_aligned(size_t size, size_t align) {
  * the same, because calloc relies on it. */
 void fh_system_purge(void *p, size_t size) {
     int saved = errno;
+    fh_add_relaxed(&purges, 1);
+    fh_add_relaxed(&purged_bytes, size);
     if (madvise(p, size, MADV_DONTNEED) != 0) memset(p, 0, size);
     errno = saved;
 }

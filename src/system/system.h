@@ -45,6 +45,13 @@ bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place);
 /* Gives the memory behind whole pages back; they read as zero from then on. */
 void fh_system_purge(void *p, size_t size);
 
+/* How often the above have asked the kernel so far: for mappings and for leave to write to them, for their end, and for
+ * pages to go back; and the bytes of the last. The child of a fork goes on counting from where its parent was. */
+typedef struct {
+    uint64_t maps, unmaps, purges, purged_bytes;
+} fh_system_calls;
+fh_system_calls fh_system_calls_made(void);
+
 /* For each page of a range, in the lowest bit of a byte, whether it has memory. False: the system does not say. */
 bool fh_system_resident(void *p, size_t size, unsigned char *pages);
 
