@@ -42,6 +42,7 @@ random_replace live=20000 min=16 max=4000 n=60000
 random_replace live=20000 min=1 max=255 n=60000 threads=2
 rings          size=5000 ring=32 n=20000
 rings          size=1m n=300 threads=2
+safepoint      readers=3 rows=2000 walks=5 n=20000
 sparse         total=4m then=2m
 spike          total=8m min=16 max=32768 sleep=0 random=1
 spike          total=4m min=64 max=64 sleep=1 threads=2
@@ -92,6 +93,7 @@ while read -r program arguments; do
 done <<<"$table"
 
 for file in "$folder"/*; do
+    [[ $file == *.so ]] && continue # the recorder
     name=${file##*/}
     if [ -f "$file" ] && [ -x "$file" ] && [ "${seen/ $name /}" = "$seen" ]; then
         echo "$name is not in the table of this script"

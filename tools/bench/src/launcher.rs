@@ -99,6 +99,7 @@ impl Launcher {
             .args(["-c", line])
             .current_dir(&self.scratch)
             .env("BENCH_REAL", self.real())
+            .env("BENCH_PROGRAMS", self.scratch.join("../bench"))
             .output()?)
     }
 

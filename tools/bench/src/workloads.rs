@@ -1,5 +1,5 @@
 //! Finds the workloads: the programs of `build/bench`, which say by `--list` what they can do, and the real programs
-//! of `bench/real/real.toml`.
+//! and recorded traces of `bench/real/real.toml`.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +12,20 @@ use crate::record::{Skipped, Workload};
 pub struct Found {
     pub workloads: Vec<Workload>,
     pub skipped: Vec<Skipped>,
+}
+
+impl Found {
+    /// Whether all commands are there; if not, says so.
+    fn can_run(&mut self, name: &str, needs: &[String]) -> bool {
+        let missing = needs.iter().find(|command| !is_command(command));
+        if let Some(missing) = missing {
+            self.skipped.push(Skipped {
+                name: name.to_owned(),
+                reason: format!("the command {missing} is not installed"),
+            });
+        }
+        missing.is_none()
+    }
 }
 
 /// All workloads: the real programs first, because they decide (and a run whose time is used up should not lack them),
@@ -115,11 +129,43 @@ struct Real {
     places_library: bool,
 }
 
+/// What a real program asked of malloc, recorded once and then replayed by the workload `trace`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trace {
+    name: String,
+    needs: Vec<String>,
+    #[serde(default)]
+    quick: bool,
+    setup: Option<String>,
+    /// The process to record, by the name of its file: the command may start others.
+    program: String,
+    /// Operations to pass over, so that the trace is of the work and not of the start.
+    #[serde(default)]
+    skip: u64,
+    command: String,
+}
+
+impl Trace {
+    /// Records in the scratch folder; an empty trace means that the program was not met.
+    fn recording(&self) -> String {
+        let setup = self.setup.as_deref().unwrap_or("true");
+        let (name, program) = (&self.name, &self.program);
+        format!(
+            "{setup}\nexport BENCH_TRACE=\"$PWD/{name}.trace\" BENCH_TRACE_PROGRAM={program} BENCH_TRACE_SKIP={}\n\
+             LD_PRELOAD=\"$BENCH_PROGRAMS/recorder.so\" {} && test -s {name}.trace",
+            self.skip, self.command
+        )
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RealFile {
     #[serde(default)]
     real: Vec<Real>,
+    #[serde(default)]
+    trace: Vec<Trace>,
 }
 
 fn real_programs(root: &Path, found: &mut Found) -> anyhow::Result<()> {
@@ -128,12 +174,27 @@ fn real_programs(root: &Path, found: &mut Found) -> anyhow::Result<()> {
         return Ok(());
     };
     let file: RealFile = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
-    for real in file.real {
-        if let Some(missing) = real.needs.iter().find(|command| !is_command(command)) {
-            found.skipped.push(Skipped {
-                name: real.name,
-                reason: format!("the command {missing} is not installed"),
+    for trace in file.trace {
+        if found.can_run(&trace.name, &trace.needs) {
+            found.workloads.push(Workload {
+                setup: Some(trace.recording()),
+                args: vec![format!("file={}.trace", trace.name), "passes=40".into()],
+                name: trace.name,
+                family: "trace".into(),
+                program: root
+                    .join("build/bench/trace")
+                    .to_string_lossy()
+                    .into_owned(),
+                quick: trace.quick,
+                real: false,
+                threads: None,
+                verify: None,
+                places_library: false,
             });
+        }
+    }
+    for real in file.real {
+        if !found.can_run(&real.name, &real.needs) {
             continue;
         }
         found.workloads.push(Workload {
