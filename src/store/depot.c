@@ -1,6 +1,7 @@
 #include "store/depot.h"
 
 #include "base/classes.h"
+#include "store/idle.h"
 #include "store/run.h"
 #include "store/slab.h"
 
@@ -66,7 +67,9 @@ static fh_magazine *get_from(fh_depot *d, fh_magazine *empty) {
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         fh_magazine *m = get_from(&depot[(near + i) % FH_SHARDS][c], empty);
-        if (m) return m;
+        if (!m) continue;
+        fh_idle_wanted(c);
+        return m;
     }
     return NULL;
 }

@@ -96,6 +96,24 @@ static inline bool fh_inside_pays(size_t free, size_t used) {
     return free >= used - used / 2;
 }
 
+/* Classes that nobody wants any more (idle.h) are looked for after every thirty-second of growth. */
+static inline bool fh_idle_is_due(size_t chunks, size_t last) {
+    return chunks >= last + last / 32 + 1;
+}
+
+/* An idle class is gone through again when as much was given back since as makes it worth the walk: a sixteenth of what
+ * was free in it, and a MiB at least. */
+static inline bool fh_idle_again(size_t given, size_t free_then) {
+    return given >= FH_MIB && given >= free_then / 16;
+}
+
+/* Pages inside of slabs that lie on a huge page cost that huge page, and the kernel gets the memory only when it splits it.
+ * It pays from a quarter of it on. */
+#define FH_HUGE_PAGE (2 * FH_MIB)
+static inline bool fh_split_pays(size_t free) {
+    return free >= FH_HUGE_PAGE / 4;
+}
+
 /* ── Freed huge blocks that are kept ─────────────────────────────────────────────────────────────────────────────── */
 
 #define FH_HUGE_CACHE_FLOOR (16 * FH_MIB)

@@ -52,13 +52,26 @@ void fh_purge_dropped(unsigned slots) {
     fh_sub_relaxed(&used_slots, slots);
 }
 
+bool fh_purge_is_huge(size_t chunk) {
+    return fh_load(&fh_region_at(chunk / FH_REGION_CHUNKS)->huge) >> chunk % FH_REGION_CHUNKS & 1;
+}
+
+bool fh_purge_may_split(size_t index, unsigned half, size_t free) {
+    fh_chunk *chunk = fh_chunk_at(index);
+    uint64_t bit = UINT64_C(1) << half;
+    if (fh_load(&chunk->split) & bit) return true;
+    if (!fh_split_pays(free) && fh_limit_pressure() == FH_PRESSURE_NONE) return false;
+    fh_or_acq_rel(&chunk->split, bit);
+    return true;
+}
+
 void fh_purge_new_chunk(size_t chunk) {
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     bool grown = chunk >= YOUNG_CHUNKS && fh_purge_huge_pages_fit(fh_settings.limit);
     bool wanted = fh_settings.thp == FH_THP_ALWAYS || (fh_settings.thp == FH_THP_AUTO && grown);
     fh_word *huge = &fh_region_at(chunk / FH_REGION_CHUNKS)->huge;
     uint64_t bit = UINT64_C(1) << chunk % FH_REGION_CHUNKS;
-    /* For the statistics. The bit is the caller's alone, who has not shown the chunk to anybody yet. */
+    /* The bit is the caller's alone, who has not shown the chunk to anybody yet. */
     if (((fh_load(huge) & bit) != 0) != wanted) wanted ? fh_or_release(huge, bit) : fh_and_acq_rel(huge, ~bit);
     if (wanted) {
         fh_system_huge_pages(p, FH_CHUNK_SIZE, true);
@@ -115,6 +128,12 @@ static unsigned purge_chunk(size_t index, bool huge, bool whole) {
         fh_system_purge(fh_slot_address(index * FH_CHUNK_SLOTS + place), n * FH_SLOT_SIZE);
         rest &= ~fh_run_mask(place, n);
     }
+    /* A half that is gone whole comes back as a huge page. */
+    if (FH_UNLIKELY(fh_load(&chunk->split))) {
+        uint64_t low = fh_low_mask(32), whole_ones = (take & low) == low ? 1 : 0;
+        if ((take & ~low) == ~low) whole_ones |= 2;
+        fh_and_acq_rel(&chunk->split, ~whole_ones);
+    }
     /* Some of them may have been purged by another thread since `dirty` was read, and be free again: of each slot only
      * who clears its bit counts it. */
     uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;
@@ -133,7 +152,7 @@ static size_t purge_some(size_t target_slots, size_t most_chunks, bool pieces) {
     for (size_t looked = 0; looked < most_chunks && fh_load(&dirty_slots) > target_slots; looked++) {
         size_t at = (size_t)fh_add_relaxed(&hand, 1) % chunks;
         size_t index = chunks - 1 - at;
-        bool huge = index >= YOUNG_CHUNKS && fh_settings.thp != FH_THP_NEVER;
+        bool huge = fh_purge_is_huge(index);
         purged += purge_chunk(index, huge, huge && !pieces);
     }
     return purged;

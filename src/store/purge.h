@@ -18,6 +18,13 @@ void fh_purge_over_budget(void);
  * threads, depot and slabs hold. */
 size_t fh_purge_to(size_t keep);
 
+/* True if the chunk was advised to be on huge pages. */
+bool fh_purge_is_huge(size_t chunk);
+
+/* May pages of this half (0 or 1) of a chunk on huge pages go back one by one, when `free` bytes could? If so, the half
+ * counts as split from now on, until all of it goes. */
+bool fh_purge_may_split(size_t chunk, unsigned half, size_t free);
+
 /* Bytes free with memory behind them; bytes in slabs and runs. */
 size_t fh_purge_dirty_bytes(void);
 size_t fh_purge_used_bytes(void);

@@ -1,6 +1,7 @@
 #include "store/run.h"
 
 #include "base/classes.h"
+#include "store/idle.h"
 #include "store/limit.h"
 #include "store/marks.h"
 #include "store/purge.h"
@@ -105,6 +106,7 @@ static bool bring_chunk(void) {
     if (index >= LOOK_AROUND_FROM) {
         fh_limit_grown();
         fh_trim_grown(index);
+        fh_idle_grown(index);
     }
     /* release: the empty metadata. An exchange and not a store, because a barrier after a locked instruction follows. */
     fh_swap_acq_rel(&fh_chunk_at(index)->free, ~UINT64_C(0));

@@ -1,6 +1,7 @@
 #include "store/slab.h"
 
 #include "base/classes.h"
+#include "store/idle.h"
 #include "store/marks.h"
 #include "store/run.h"
 #include "store/window.h"
@@ -224,6 +225,7 @@ static size_t find_slab(unsigned c, unsigned shard) {
 
 unsigned fh_slab_take(unsigned c, unsigned want, void **out) {
     unsigned got = 0, shard = fh_system_near() % FH_SHARDS;
+    fh_idle_wanted(c);
     while (got < want) {
         size_t slot = find_slab(c, shard);
         if (slot == FH_NONE) {
@@ -445,6 +447,7 @@ static bool are_strewn(unsigned c, unsigned n, void **blocks) {
 }
 
 void fh_slab_give(unsigned c, unsigned n, void **blocks) {
+    fh_idle_given(c, n * fh_class_size(c));
     for (unsigned done = 0; done < n; done += BATCH) {
         unsigned batch = n - done < BATCH ? n - done : BATCH;
         (are_strewn(c, batch, blocks + done) ? give_strewn : give_sorted)(c, batch, blocks + done);

@@ -142,15 +142,26 @@ static unsigned purge_slab(size_t slot, unsigned c, unsigned bump) {
     return given;
 }
 
-/* Enough bits for a page of free blocks? Looked at before the kernel is asked anything. */
-static bool has_a_page(const fh_slab *slab, unsigned c, unsigned bump) {
+size_t fh_trim_free_bytes(size_t slot, unsigned c) {
+    const fh_slab *slab = fh_slab_at(slot);
+    uint64_t state = fh_load_acquire(&slab->state);
+    if (fh_state_kind(state) != c) return 0;
     size_t free = 0;
-    for (unsigned w = 0; w < (bump + 63) / 64; w++) free += fh_count_bits(fh_load(&slab->free[w]));
-    return free * fh_class_size(c) >= fh_system_page_size();
+    for (unsigned w = 0; w < (fh_state_bump(state) + 63) / 64; w++) free += fh_count_bits(fh_load(&slab->free[w]));
+    free *= fh_class_size(c);
+    return free >= fh_system_page_size() ? free : 0;
 }
 
 /* Pages that went back from inside of slabs so far. */
 static fh_word given_inside;
+
+size_t fh_trim_slab(size_t slot, unsigned c) {
+    /* The bits are looked at before the kernel is asked anything. */
+    if (!fh_trim_free_bytes(slot, c)) return 0;
+    unsigned pages = purge_slab(slot, c, fh_state_bump(fh_load_acquire(&fh_slab_at(slot)->state)));
+    if (pages) fh_add_relaxed(&given_inside, pages);
+    return pages * fh_system_page_size();
+}
 
 bool fh_trim_was_inside(void) {
     return fh_load(&given_inside) != 0;
@@ -160,7 +171,7 @@ unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const uns
     const holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
     unsigned pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / fh_system_page_size());
     unsigned missing = 0, first, last;
-    if (!has_a_page(h.slab, c, bump)) return 0;
+    if (!fh_trim_free_bytes(slot, c)) return 0;
     for (unsigned page = 0; page < pages && blocks_of_page(&h, page, &first, &last); page++) {
         if (resident[page] & 1) continue;
         bool free = true;
@@ -173,22 +184,43 @@ unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const uns
     return missing;
 }
 
-size_t fh_trim_inside(void) {
-    size_t pages = 0, slots = fh_window_chunks() * FH_CHUNK_SLOTS;
-    for (size_t slot = 0; slot < slots; slot++) {
-        if (slot % FH_CHUNK_SLOTS == 0 && fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->free) == ~UINT64_C(0)) {
-            slot += FH_CHUNK_SLOTS - 1;
-            continue;
+/* The class of the slab at a slot if pages of it may go back, 0 if not: of the classes behind the bins none do, as what a
+ * thread cache was is read by others after its end. */
+static unsigned class_at(size_t slot) {
+    unsigned c = fh_state_kind(fh_load(&fh_slab_at(slot)->state));
+    return c <= FH_SMALL_LAST ? c : 0;
+}
+
+#define HALF (FH_CHUNK_SLOTS / 2)
+
+/* Half of a chunk, the 2 MiB of a huge page. Unless `split` says that it may cost that page, there must be enough to gain. */
+static size_t trim_half(size_t first, bool split) {
+    size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0, given = 0;
+    if (fh_purge_is_huge(chunk)) {
+        for (size_t slot = first; slot < first + HALF && !split; slot++) {
+            unsigned c = class_at(slot);
+            if (c) free += fh_trim_free_bytes(slot, c);
         }
-        const fh_slab *slab = fh_slab_at(slot);
-        uint64_t state = fh_load_acquire(&slab->state);
-        unsigned c = fh_state_kind(state), bump = fh_state_bump(state);
-        /* Not the classes behind the bins: what a thread cache was is read by others after its end. */
-        if (c < 1 || c > FH_SMALL_LAST || !has_a_page(slab, c, bump)) continue;
-        pages += purge_slab(slot, c, bump);
+        if (!free || !fh_purge_may_split(chunk, first / HALF % 2, free)) return 0;
     }
-    if (pages) fh_add_relaxed(&given_inside, pages);
-    return pages * fh_system_page_size();
+    for (size_t slot = first; slot < first + HALF; slot++) {
+        unsigned c = class_at(slot);
+        if (c) given += fh_trim_slab(slot, c);
+    }
+    return given;
+}
+
+static size_t trim_halves(bool split) {
+    size_t given = 0;
+    for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
+        if (fh_load(&fh_chunk_at(chunk)->free) == ~UINT64_C(0)) continue;
+        given += trim_half(chunk * FH_CHUNK_SLOTS, split) + trim_half(chunk * FH_CHUNK_SLOTS + HALF, split);
+    }
+    return given;
+}
+
+size_t fh_trim_inside(void) {
+    return trim_halves(true);
 }
 
 /* Bytes in the slabs of a chunk, and of them in free blocks. */
@@ -215,7 +247,7 @@ void fh_trim_grown(size_t chunks) {
     if (!fh_cas_relaxed(&last, &then, chunks)) return;
     size_t used = 0, free = 0;
     for (size_t chunk = 0; chunk < fh_window_chunks(); chunk += SAMPLE) weigh(chunk, &used, &free);
-    if (used && fh_inside_pays(free, used)) fh_trim_inside();
+    if (used && fh_inside_pays(free, used)) trim_halves(false);
 }
 
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */

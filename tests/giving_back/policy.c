@@ -86,7 +86,22 @@ static void inside_of_slabs(void) {
     CHECK(fh_inside_pays(50, 100) && fh_inside_pays(100, 100) && !fh_inside_pays(49, 100), "half is the line");
 }
 
+static void idle_classes(void) {
+    size_t looks = 0, last = 0;
+    for (size_t chunks = 8; chunks < 1 << 18; chunks++) {
+        if (!fh_idle_is_due(chunks, last)) continue;
+        last = chunks;
+        looks++;
+    }
+    /* One for each chunk at first, then 23 a doubling, so that looks cost a share of what growing costs. */
+    CHECK(looks >= 200 && looks <= 400, "%zu looks while a heap grows to a TiB", looks);
+    CHECK(!fh_idle_again(FH_MIB - 1, 0) && fh_idle_again(FH_MIB, 0), "a MiB is the least");
+    CHECK(!fh_idle_again(FH_GIB - 1, 16 * FH_GIB) && fh_idle_again(FH_GIB, 16 * FH_GIB), "a sixteenth is the line");
+    CHECK(!fh_split_pays(FH_SLOT_SIZE) && fh_split_pays(FH_HUGE_PAGE / 4), "a quarter of a huge page is the line");
+}
+
 int main(void) {
+    idle_classes();
     inside_of_slabs();
     budget_is_bounded();
     regret_covers_what_was_missed();
