@@ -1,0 +1,51 @@
+//! Why a page, or a saved one, could not be read.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A page that cannot be read at all.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error(
+        "the page has only {0} bytes, which is less than its header: it was cut short, or is not Freehold's"
+    )]
+    TooShort(u64),
+    #[error("this is no page of Freehold's: it begins with {0:#018x}")]
+    NotAPage(u64),
+    #[error(
+        "the page has layout {0}, and this command reads layout {expected}: library and command are of different versions",
+        expected = crate::layout::LAYOUT
+    )]
+    OtherLayout(u32),
+    #[error(
+        "the header of the page says that it has {0} bytes, which is not so in layout 1: the page is damaged"
+    )]
+    OtherHeader(u32),
+    #[error("the page is only being made: try again in a moment")]
+    NotReady,
+    #[error("cannot read the page: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A saved snapshot that cannot be read or written.
+#[derive(Debug, Error)]
+pub enum SavedError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{0} is not a snapshot of Freehold's, nor the page of a program")]
+    NotASnapshot(PathBuf),
+    #[error(
+        "{path} was saved by a newer freehold (format {version}, this one reads up to {known})"
+    )]
+    Newer {
+        path: PathBuf,
+        version: u32,
+        known: u32,
+    },
+    #[error("{path} is damaged: {what}")]
+    Damaged { path: PathBuf, what: String },
+    #[error("{path}: {source}")]
+    Page { path: PathBuf, source: ReadError },
+}

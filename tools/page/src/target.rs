@@ -1,0 +1,465 @@
+//! Finds the page that a person means: by a process number, a program's name, a page file or folder, or a saved snapshot.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::error::{ReadError, SavedError};
+use crate::layout::{self, Header};
+use crate::page::read_header;
+use crate::process;
+use crate::saved;
+use crate::snapshot::{Reading, Snapshot};
+
+/// Where the library makes pages if it is not told otherwise.
+pub const PAGE_FOLDER: &str = "/dev/shm";
+/// What a page's file is called, in front of the process' number.
+pub const PAGE_PREFIX: &str = "freehold-";
+/// What the memfd is called that serves where there is no such folder.
+pub const MEMFD_NAME: &str = "freehold-page";
+
+/// Where `freehold run` keeps the pages of this user's programs, so that what is in them survives.
+pub fn kept_folder() -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    let name = format!("freehold-kept-{user}");
+    if Path::new(PAGE_FOLDER).is_dir() {
+        Path::new(PAGE_FOLDER).join(name)
+    } else {
+        std::env::temp_dir().join(name)
+    }
+}
+
+/// A page that one can read, or a saved copy of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The page of a process that runs.
+    Live { pid: u64, page: PathBuf },
+    /// The page that a process left.
+    Left { pid: u64, page: PathBuf },
+    /// A saved snapshot.
+    Saved { file: PathBuf },
+}
+
+/// Why nothing was found.
+#[derive(Debug, Error)]
+pub enum FindError {
+    #[error("there is no process {pid}, and no page that it left (looked for {looked})")]
+    NoProcess { pid: u64, looked: String },
+    #[error(
+        "process {pid} ({name}) runs under Freehold but is not observed. Start it with `freehold run`, or with \
+         FREEHOLD=observe=1 in its environment"
+    )]
+    NotObserved { pid: u64, name: String },
+    #[error(
+        "process {pid} ({name}) does not run under Freehold. Start it with `freehold run COMMAND…`; `freehold doctor \
+         {pid}` says more"
+    )]
+    NotOurs { pid: u64, name: String },
+    #[error(
+        "process {pid} ({name}) belongs to somebody else: its memory may not be looked at ({source})"
+    )]
+    Forbidden {
+        pid: u64,
+        name: String,
+        source: io::Error,
+    },
+    #[error(
+        "no program called {name:?} runs, and none has left a page; neither is there a file of that name"
+    )]
+    NoName { name: String },
+    #[error("{} answer to {name:?}; name one of them:\n{}", .choices.len(), list(.choices))]
+    Several { name: String, choices: Vec<Choice> },
+    #[error("{path}: {what}")]
+    File { path: PathBuf, what: String },
+    #[error("there is no page in {0}: no observed program has run with page={0}")]
+    EmptyFolder(PathBuf),
+    #[error("{path}: {source}")]
+    Page { path: PathBuf, source: ReadError },
+    #[error(transparent)]
+    Saved(#[from] SavedError),
+    #[error(
+        "no observed program runs, and none has left a page (looked in {looked}). Start one with `freehold run COMMAND…`"
+    )]
+    Nothing { looked: String },
+}
+
+/// One of several pages that answer to a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub target: Target,
+    pub program: String,
+}
+
+fn list(choices: &[Choice]) -> String {
+    let lines: Vec<String> = choices
+        .iter()
+        .map(|choice| match &choice.target {
+            Target::Live { pid, .. } => format!("  {pid}  {}", choice.program),
+            Target::Left { page, .. } => {
+                format!("  {}  {} (ended)", page.display(), choice.program)
+            }
+            Target::Saved { file } => format!("  {}", file.display()),
+        })
+        .collect();
+    lines.join("\n")
+}
+
+impl Target {
+    /// Finds what a person calls `word`: a number is a process, something with a slash or that exists is a file or a
+    /// folder of pages, everything else is a program's name.
+    pub fn find(word: &str) -> Result<Target, FindError> {
+        if let Ok(pid) = word.parse::<u64>() {
+            return Self::of_process(pid);
+        }
+        let path = Path::new(word);
+        if word.contains('/') || path.exists() {
+            return Self::of_path(path);
+        }
+        Self::of_name(word)
+    }
+
+    /// The one observed program that runs; failing that, the one that left a page last. For commands that were given
+    /// no name.
+    pub fn only() -> Result<Target, FindError> {
+        let (running, mut left): (Vec<Choice>, Vec<Choice>) = every_page()
+            .into_iter()
+            .partition(|choice| matches!(choice.target, Target::Live { .. }));
+        match running.len() {
+            1 => Ok(running.into_iter().next().expect("there is one").target),
+            0 => {
+                left.sort_by_key(|choice| modified(choice.target.path()));
+                left.pop()
+                    .map(|choice| choice.target)
+                    .ok_or_else(|| FindError::Nothing {
+                        looked: format!("{PAGE_FOLDER} and {}", kept_folder().display()),
+                    })
+            }
+            _ => Err(FindError::Several {
+                name: "no name".to_owned(),
+                choices: running,
+            }),
+        }
+    }
+
+    /// [`Target::find`] if there is a word, else [`Target::only`].
+    pub fn find_or_only(word: Option<&str>) -> Result<Target, FindError> {
+        word.map_or_else(Self::only, Self::find)
+    }
+
+    fn of_process(pid: u64) -> Result<Target, FindError> {
+        if process::runs(pid) {
+            return match live_page(pid) {
+                Some(page) => Ok(Target::Live { pid, page }),
+                None => Err(why_none(pid)),
+            };
+        }
+        let name = format!("{PAGE_PREFIX}{pid}");
+        let places = [PathBuf::from(PAGE_FOLDER), kept_folder()];
+        for folder in &places {
+            let page = folder.join(&name);
+            if header_of(&page).is_ok() {
+                return Ok(Target::Left { pid, page });
+            }
+        }
+        let looked: Vec<String> = places
+            .iter()
+            .map(|folder| folder.join(&name).display().to_string())
+            .collect();
+        Err(FindError::NoProcess {
+            pid,
+            looked: looked.join(" and "),
+        })
+    }
+
+    fn of_path(path: &Path) -> Result<Target, FindError> {
+        let wrong = |what: &str| FindError::File {
+            path: path.to_owned(),
+            what: what.to_owned(),
+        };
+        let meta = fs::metadata(path).map_err(|error| wrong(&error.to_string()))?;
+        if meta.is_dir() {
+            return Self::of_folder(path);
+        }
+        let kind = meta.file_type();
+        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+            return Err(wrong(
+                "is not a file, so neither a page nor a saved snapshot",
+            ));
+        }
+        if saved::is_saved(path)? {
+            return Ok(Target::Saved {
+                file: path.to_owned(),
+            });
+        }
+        let header = header_of(path).map_err(|source| FindError::Page {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(of_page(path, &header))
+    }
+
+    fn of_folder(folder: &Path) -> Result<Target, FindError> {
+        let mut choices = pages_in(folder);
+        match choices.len() {
+            0 => Err(FindError::EmptyFolder(folder.to_owned())),
+            1 => Ok(choices.remove(0).target),
+            _ => Err(FindError::Several {
+                name: folder.display().to_string(),
+                choices,
+            }),
+        }
+    }
+
+    fn of_name(name: &str) -> Result<Target, FindError> {
+        let mut choices = Vec::new();
+        let mut unobserved = Vec::new();
+        let me = u64::from(std::process::id());
+        for pid in process::all().unwrap_or_default() {
+            // Nobody looks for the command that looks.
+            if pid == me || !process::names(pid).iter().any(|known| known == name) {
+                continue;
+            }
+            match live_page(pid) {
+                Some(page) => choices.push(Choice {
+                    program: process::command_line(pid).join(" "),
+                    target: Target::Live { pid, page },
+                }),
+                None => unobserved.push(pid),
+            }
+        }
+        if choices.is_empty() {
+            // A page that was left behind counts only if nobody of that name is there to be asked.
+            choices = every_page();
+            choices.retain(|choice| {
+                choice.program.rsplit('/').next() == Some(name)
+                    && matches!(choice.target, Target::Left { .. })
+            });
+        }
+        match (choices.len(), unobserved.first()) {
+            (1, _) => Ok(choices.remove(0).target),
+            (0, Some(&pid)) => Err(why_none(pid)),
+            (0, None) => Err(FindError::NoName {
+                name: name.to_owned(),
+            }),
+            _ => Err(FindError::Several {
+                name: name.to_owned(),
+                choices,
+            }),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Target::Live { page, .. } | Target::Left { page, .. } => page,
+            Target::Saved { file } => file,
+        }
+    }
+
+    /// The page's file, for [`crate::Control`]; a saved snapshot has none.
+    pub fn page_path(&self) -> Option<&Path> {
+        match self {
+            Target::Live { page, .. } => Some(page),
+            _ => None,
+        }
+    }
+
+    /// The process, if there is or was one.
+    pub fn pid(&self) -> Option<u64> {
+        match self {
+            Target::Live { pid, .. } | Target::Left { pid, .. } => Some(*pid),
+            Target::Saved { .. } => None,
+        }
+    }
+
+    /// How one would name it to another command.
+    pub fn word(&self) -> String {
+        match self {
+            Target::Live { pid, .. } => pid.to_string(),
+            _ => self.path().display().to_string(),
+        }
+    }
+
+    /// Reads a snapshot of it.
+    pub fn read(&self) -> Result<Snapshot, FindError> {
+        match self {
+            Target::Live { pid, page } | Target::Left { pid, page } => {
+                let failed = |source| FindError::Page {
+                    path: page.clone(),
+                    source,
+                };
+                let file = File::open(page).map_err(|error| failed(error.into()))?;
+                let reading = Reading {
+                    alive: matches!(self, Target::Live { .. }) && process::runs(*pid),
+                    monotonic_ns: process::monotonic_ns(),
+                    unix_ns: process::unix_ns(),
+                    pid: *pid,
+                };
+                Snapshot::read(&file, reading).map_err(failed)
+            }
+            Target::Saved { file } => Ok(saved::load(file)?),
+        }
+    }
+}
+
+fn modified(path: &Path) -> i64 {
+    fs::metadata(path).map_or(0, |meta| meta.mtime())
+}
+
+fn header_of(page: &Path) -> Result<Header, ReadError> {
+    let file = File::open(page)?;
+    let length = file.metadata()?.len();
+    read_header(&file, length)
+}
+
+/// What a page file is: its program may still run.
+fn of_page(page: &Path, header: &Header) -> Target {
+    let pid = header.pid;
+    let same = process::runs(pid)
+        && process::start_ticks(pid)
+            .is_none_or(|start| header.process_start == 0 || start == header.process_start);
+    if same && header.state == layout::STATE_LIVE {
+        Target::Live {
+            pid,
+            page: page.to_owned(),
+        }
+    } else {
+        Target::Left {
+            pid,
+            page: page.to_owned(),
+        }
+    }
+}
+
+/// The pages in a folder, whose files are called as the library calls them.
+fn pages_in(folder: &Path) -> Vec<Choice> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut found: Vec<Choice> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let number = path.file_name()?.to_str()?.strip_prefix(PAGE_PREFIX)?;
+            number.parse::<u64>().ok()?;
+            let header = header_of(&path).ok()?;
+            Some(Choice {
+                target: of_page(&path, &header),
+                program: layout::text(&header.program),
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| a.target.path().cmp(b.target.path()));
+    found
+}
+
+/// Every page in the usual places, of this user or of those whom this one may read.
+pub fn every_page() -> Vec<Choice> {
+    let mut all = pages_in(Path::new(PAGE_FOLDER));
+    all.extend(pages_in(&kept_folder()));
+    all
+}
+
+/// The page of a process that runs: where the library makes it, seen from the process' own root (it may live in a
+/// container); else among its mappings and open files.
+fn live_page(pid: u64) -> Option<PathBuf> {
+    let base = process::folder(pid);
+    let start = process::start_ticks(pid);
+    let fits = |path: &Path| {
+        header_of(path).is_ok_and(|header| {
+            header.process_start == 0 || start.is_none_or(|start| start == header.process_start)
+        })
+    };
+    let name = format!("{PAGE_PREFIX}{pid}");
+    let direct = [
+        Path::new(PAGE_FOLDER).join(&name),
+        kept_folder().join(&name),
+    ];
+    if let Some(path) = direct.iter().find(|path| fits(path)) {
+        return Some(path.clone());
+    }
+    mapped_pages(&base).into_iter().find(|path| fits(path))
+}
+
+/// Files among the mappings of a process that are called like a page, as paths that can be opened from here.
+fn mapped_pages(base: &Path) -> Vec<PathBuf> {
+    let Ok(maps) = fs::read_to_string(base.join("maps")) else {
+        return Vec::new();
+    };
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut memfd = false;
+    for line in maps.lines() {
+        // address, rights, offset, device, inode, path: the path may contain blanks.
+        let mut words = line.splitn(6, ' ');
+        let Some(range) = words.next() else { continue };
+        let Some(path) = words.last().map(str::trim_start) else {
+            continue;
+        };
+        if path.starts_with(&format!("/memfd:{MEMFD_NAME}")) {
+            memfd = true;
+            push_new(&mut found, base.join("map_files").join(range));
+        } else if path.rsplit('/').next().is_some_and(is_page_name) {
+            push_new(&mut found, PathBuf::from(path));
+            push_new(
+                &mut found,
+                base.join("root").join(path.trim_start_matches('/')),
+            );
+            push_new(&mut found, base.join("map_files").join(range));
+        }
+    }
+    if memfd {
+        found.extend(open_memfds(base));
+    }
+    found
+}
+
+fn push_new(into: &mut Vec<PathBuf>, path: PathBuf) {
+    if !into.contains(&path) {
+        into.push(path);
+    }
+}
+
+fn is_page_name(name: &str) -> bool {
+    name.strip_suffix(" (deleted)")
+        .unwrap_or(name)
+        .strip_prefix(PAGE_PREFIX)
+        .is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+}
+
+fn open_memfds(base: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(base.join("fd")) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            fs::read_link(path).is_ok_and(|to| {
+                to.to_string_lossy()
+                    .starts_with(&format!("/memfd:{MEMFD_NAME}"))
+            })
+        })
+        .collect()
+}
+
+/// Why a process that runs has no page.
+fn why_none(pid: u64) -> FindError {
+    let base = process::folder(pid);
+    let name = process::names(pid).into_iter().next().unwrap_or_default();
+    match fs::read_to_string(base.join("maps")) {
+        Err(source) => FindError::Forbidden { pid, name, source },
+        Ok(maps) if maps.contains("libfreehold") => FindError::NotObserved { pid, name },
+        Ok(_) if defines_freehold(&base) => FindError::NotObserved { pid, name },
+        Ok(_) => FindError::NotOurs { pid, name },
+    }
+}
+
+/// The program has the allocator linked in: its name is among its symbols. A search for the bytes is enough to choose
+/// between two messages.
+fn defines_freehold(base: &Path) -> bool {
+    fs::read(base.join("exe"))
+        .is_ok_and(|bytes| bytes.windows(11).any(|part| part == b"\0fh_version"))
+}

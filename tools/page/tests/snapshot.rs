@@ -1,0 +1,174 @@
+//! What a page that is sound says when it is read, saved and read again.
+
+use freehold_page::testing::{PageBuilder, reading};
+use freehold_page::{Amount, Concern, ReadError, Snapshot, Target, View, saved};
+
+const MS: u64 = 1_000_000;
+
+/// Two sites that share a caller: one holds ten blocks, one frees all but one at once.
+fn two_sites(interval: u64) -> PageBuilder {
+    let mut page = PageBuilder::new(interval);
+    page.module("/usr/bin/made-up", 0x40_0000, 0x50_0000);
+    let keeper = page.site(&[0x40_1000, 0x40_9000]);
+    let churner = page.site(&[0x40_2000, 0x40_9000]);
+    for number in 0..10 {
+        page.allocate(keeper, 4096, number * MS);
+        let block = page.allocate(churner, 64, number * MS);
+        if number != 9 {
+            page.free(block, 50_000);
+        }
+    }
+    page
+}
+
+#[test]
+fn exact_sums_when_everything_is_sampled() {
+    let snapshot = two_sites(1).snapshot();
+    assert_eq!(snapshot.warnings, []);
+    assert!(snapshot.is_exact());
+    let [keeper, churner] = &snapshot.sites[..] else {
+        panic!("{}", snapshot.sites.len())
+    };
+    assert_eq!(
+        (keeper.live.bytes, keeper.live.blocks, keeper.live.error()),
+        (40960.0, 10.0, 0.0)
+    );
+    assert_eq!((churner.live.bytes, churner.allocated.bytes), (64.0, 640.0));
+    assert_eq!(
+        (churner.short_lived.bytes, churner.short_lived.blocks),
+        (576.0, 9.0)
+    );
+    assert_eq!(keeper.short_lived.bytes, 0.0);
+    assert_eq!(snapshot.total(View::Live).bytes, 41024.0);
+    assert_eq!(snapshot.total(View::Peak).bytes, 41024.0);
+    assert_eq!(
+        snapshot.stack(keeper.node).addresses,
+        [0x40_1000, 0x40_9000]
+    );
+    assert!(!snapshot.stack(keeper.node).cut);
+}
+
+#[test]
+fn sampled_sums_have_error_bars() {
+    let snapshot = two_sites(512 << 10).snapshot();
+    assert_eq!(snapshot.warnings, []);
+    let keeper = &snapshot.sites[0];
+    let one = Amount::of_sample(4096, 512 << 10);
+    assert!((keeper.live.bytes / (10.0 * one.bytes) - 1.0).abs() < 1e-4);
+    assert!((keeper.live.error() / (10f64.sqrt() * one.error()) - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn the_peak_is_what_each_site_held_then() {
+    let mut page = PageBuilder::new(1);
+    let first = page.site(&[0x1000]);
+    let second = page.site(&[0x2000]);
+    let a = page.allocate(first, 1000, MS);
+    let b = page.allocate(second, 500, 2 * MS);
+    page.free(a, 3 * MS);
+    page.allocate(second, 300, 5 * MS);
+    page.free(b, 6 * MS);
+    let snapshot = page.snapshot();
+    assert_eq!(snapshot.warnings, []);
+    assert_eq!(snapshot.total(View::Peak).bytes, 1500.0);
+    assert_eq!(snapshot.sites[0].peak.bytes, 1000.0);
+    assert_eq!(snapshot.sites[1].peak.bytes, 500.0);
+    assert_eq!(snapshot.total(View::Live).bytes, 300.0);
+}
+
+#[test]
+fn a_saved_snapshot_says_the_same_and_needs_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("then.fhs");
+    let mut before = two_sites(4096).snapshot();
+    before.save(&file).unwrap();
+    let target = Target::find(file.to_str().unwrap()).unwrap();
+    assert_eq!(target, Target::Saved { file: file.clone() });
+    let after = target.read().unwrap();
+    assert_eq!(after.page.to_bytes(), before.page.to_bytes());
+    assert_eq!(after.symbols, before.symbols);
+    assert_eq!(after.warnings, before.warnings);
+    assert_eq!(after.reading, before.reading);
+    assert!(after.symbols.unwrap().frames.contains_key(&0x40_1000));
+}
+
+#[test]
+fn a_saved_snapshot_that_was_hurt_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("then.fhs");
+    two_sites(4096).snapshot().save(&file).unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let text = saved::load(&file).err().unwrap().to_string();
+    assert!(text.contains("is damaged"), "{text}");
+    let mut newer = whole.clone();
+    newer[8] = 9;
+    std::fs::write(&file, &newer).unwrap();
+    let text = saved::load(&file).err().unwrap().to_string();
+    assert!(text.contains("newer freehold"), "{text}");
+    let mut changed = whole;
+    let place = changed.len() / 2;
+    changed[place] ^= 0x10;
+    std::fs::write(&file, &changed).unwrap();
+    assert!(saved::load(&file).is_err());
+}
+
+#[test]
+fn what_is_no_page_is_refused_by_name() {
+    let read = |bytes: &Vec<u8>| Snapshot::read(bytes, reading()).err();
+    assert!(matches!(
+        read(&vec![0; 100]),
+        Some(ReadError::TooShort(100))
+    ));
+    assert!(matches!(
+        read(&vec![7; 10_000]),
+        Some(ReadError::NotAPage(_))
+    ));
+    assert!(matches!(read(&vec![0; 10_000]), Some(ReadError::NotReady)));
+    let mut other = two_sites(1);
+    other.change(|page| page.header.layout = 2);
+    assert!(matches!(
+        read(&other.bytes()),
+        Some(ReadError::OtherLayout(2))
+    ));
+}
+
+#[test]
+fn what_the_library_had_to_leave_out_is_said() {
+    let mut page = two_sites(1);
+    page.change(|page| {
+        page.control.taken += 3;
+        page.control.lost_samples = 3;
+        page.header.inherited = 1;
+    });
+    let snapshot = page.snapshot();
+    assert!(
+        snapshot
+            .warnings
+            .iter()
+            .all(|warning| warning.concern == Concern::Incomplete)
+    );
+    let text: Vec<String> = snapshot.warnings.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(text.join("\n"), @r"
+    3 samples were not entered for want of room: all sums are short by them
+    the program was forked from an observed one: blocks of before the fork are not in the profile
+    ");
+}
+
+#[test]
+fn nothing_sampled_has_a_reason() {
+    let mut page = PageBuilder::new(0);
+    assert!(
+        page.snapshot()
+            .why_empty()
+            .unwrap()
+            .contains("switched off")
+    );
+    page.change(|page| page.control.interval = 512 << 10);
+    assert!(
+        page.snapshot()
+            .why_empty()
+            .unwrap()
+            .contains("allocated little")
+    );
+}
