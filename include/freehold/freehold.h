@@ -116,6 +116,10 @@ FH_API void fh_thread_flush(void);
  *     purge      budget eager lazy      when free memory goes back to the system
  *     thp        auto never always      whether huge pages are asked for
  *     limit      0, or 64m, 2g, …       bytes that the heap may have at most; see fh_limit_set
+ *     on_oom     auto silent report     when the program gets NULL for want of memory: one line on stderr that says which
+ *                                       limit was met, once for each; auto: not for a block larger than the machine
+ *     metrics    a path without comma   the file that fh_stats_metrics is written to at exit, and before that at most once
+ *                                       a second by a thread that happens to be in a slow path; %p is the process's number
  * The environment is not read by programs that run with more rights than their caller. */
 FH_API int fh_option_set(const char *key, const char *value);
 
@@ -146,6 +150,31 @@ FH_API const char *fh_version(void);
  * the whole heap (some ms for 10 GiB) without stopping anybody, so that figures of a running program are a little off.
  * Allocates nothing. 0, or -1 with errno EINVAL for a negative descriptor. */
 FH_API int fh_stats_print(int fd);
+
+/* The same figures for programs, as JSON (one object, in UTF-8). Writes at most `size` bytes to the buffer, a terminating
+ * zero among them, and returns the length that the whole text has without it: it is complete if that is less than `size`,
+ * and a buffer of 0 bytes finds out what is needed. 32 KiB are enough for most heaps, 64 KiB for any. Allocates nothing.
+ * Returns 0 with errno ENOMEM when the system has no memory for the figures. Cost: as fh_stats_print.
+ *
+ *     { "schema": 1,            grows when a member goes or changes its meaning; new ones may come at any time
+ *       "version": "0.1.0",     of the library
+ *       "taken_ns": n,          when, on the monotonic clock; "cost_ns": how long it took
+ *       "options": {"purge": "budget", "thp": "auto"},
+ *       "heap":     {…},        what there is at this moment, in bytes (…_bytes) or as a number
+ *       "limits":   {…},        the program's own and the control group's, in bytes; 0 is none
+ *       "counters": {…},        what was done so far
+ *       "classes":  [ {"size": 64, "use": "program", "slabs": n, "slots": n, "room": n, "made": n, "free": n,
+ *                      "cached": n, "live": n, "sampled": n, "occupancy": [n, n, n, n]}, … ] }
+ *
+ * A class is left out while it has no slab; "use": the program's blocks, its blocks that are "samples" of the
+ * observer, or the allocator's "own". "size" 0 is the row of blocks above 1 MiB that lie in slots, which differ in
+ * size. occupancy: slabs of which less than 1/4, 1/2, 3/4, and more of the blocks are out. All numbers are whole, below
+ * 2^63. docs/statistics.md says what each of them means, and which equations hold. */
+FH_API size_t fh_stats_json(char *buffer, size_t size);
+
+/* The same as OpenMetrics text (also read as Prometheus' text form), in families that begin with freehold_. The option
+ * metrics=FILE has it written to a file. */
+FH_API size_t fh_stats_metrics(char *buffer, size_t size);
 
 /* glibc's calls for the same figures. The fields have glibc's names; what they mean here is said beside them. The first
  * form's fields are as large as an int can be when the true figure is larger. */

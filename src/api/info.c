@@ -2,6 +2,8 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "see/figures.h"
+#include "see/json.h"
+#include "see/metrics.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"
@@ -147,6 +149,30 @@ int fh_stats_print(int fd) {
 
 void fh_malloc_stats(void) {
     fh_stats_print(2);
+}
+
+/* ── For programs ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Both forms: what is put, the figures taken for it, and the length. */
+static size_t write_into(char *buffer, size_t size, void (*put)(fh_output *, const fh_page_figures *)) {
+    fh_output out = fh_output_to_buffer(buffer, size);
+    fh_page_figures *f = fh_figures_borrow();
+    if (!f) {
+        errno = ENOMEM;
+        return 0;
+    }
+    fh_figures_collect(f);
+    put(&out, f);
+    fh_figures_return(f);
+    return out.length;
+}
+
+size_t fh_stats_json(char *buffer, size_t size) {
+    return write_into(buffer, size, fh_json_put);
+}
+
+size_t fh_stats_metrics(char *buffer, size_t size) {
+    return write_into(buffer, size, fh_metrics_put);
 }
 
 /* ── glibc's structures ──────────────────────────────────────────────────────────────────────────────────────────── */

@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "cache/cache.h"
+#include "see/metrics.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"
@@ -17,7 +18,8 @@
 
 #define MOST_VALUES 4
 
-/* An option is a choice between named values; its number in the list is what is stored. One without a list is a size. */
+/* An option is a choice between named values; its number in the list is what is stored. One without a list is a size, or
+ * a path if its field is one. */
 typedef struct {
     const char *key;
     const char *values[MOST_VALUES]; /* in the order of the enumeration in settings.h; the first is the default */
@@ -33,16 +35,27 @@ static const option options[] = {
     {"purge", {"budget", "eager", "lazy"}, FIELD(purge)},
     {"thp", {"auto", "never", "always"}, FIELD(thp)},
     {"limit", {NULL}, FIELD(limit)},
+    {"on_oom", {"auto", "silent", "report"}, FIELD(on_oom)},
+    {"metrics", {NULL}, FIELD(metrics)},
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 
 _Static_assert((int)FH_ON_ERROR_ABORT == 0 && (int)FH_ON_ERROR_REPORT == 1, "order of on_error");
 _Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_PURGE_LAZY == 2, "order of purge");
 _Static_assert((int)FH_THP_AUTO == 0 && (int)FH_THP_NEVER == 1 && (int)FH_THP_ALWAYS == 2, "order of thp");
+_Static_assert((int)FH_ON_OOM_AUTO == 0 && (int)FH_ON_OOM_SILENT == 1 && (int)FH_ON_OOM_REPORT == 2, "order of on_oom");
 _Static_assert(sizeof(fh_on_error) == sizeof(unsigned), "an enumeration is stored as an unsigned");
 
+static bool is_path(const option *o) {
+    return o->size == sizeof(fh_setting_path);
+}
+
 static bool is_size(const option *o) {
-    return !o->values[0];
+    return !o->values[0] && !is_path(o);
+}
+
+static fh_setting_path *path_of(const option *o) {
+    return (fh_setting_path *)((char *)&fh_settings + o->offset);
 }
 
 /* Fields are bool or an enumeration, and both are written whole, so that a thread that looks sees the old or the new. */
@@ -101,6 +114,7 @@ static void say_bad_value(const option *o, const char *value, size_t length) {
         fh_text_string(&t, o->values[i]);
     }
     if (is_size(o)) fh_text_string(&t, "0, or bytes from 1m on, as in 64m or 2g");
+    if (is_path(o)) fh_text_string(&t, "the path of a file, of at most 255 bytes; once it is set it stays");
     print_line(&t);
 }
 
@@ -108,13 +122,16 @@ static void say_bad_value(const option *o, const char *value, size_t length) {
 static unsigned from_environment;
 
 static void say_option(const option *o, size_t index) {
-    char buffer[128];
+    char buffer[128 + FH_SETTING_PATH];
     fh_text t = fh_text_in(buffer, sizeof buffer);
     fh_text_string(&t, "freehold: option ");
     fh_text_string(&t, o->key);
     fh_text_char(&t, '=');
     if (is_size(o)) {
         fh_text_size(&t, *(const size_t *)((const char *)&fh_settings + o->offset));
+    } else if (is_path(o)) {
+        const char *path = fh_setting_path_get(path_of(o));
+        fh_text_string(&t, path ? path : "none");
     } else {
         fh_text_string(&t, o->values[get(o)]);
     }
@@ -170,6 +187,18 @@ static bool set_size(const option *o, const char *value, size_t length) {
     return true;
 }
 
+/* Once: see fh_setting_path. */
+static bool set_path(const option *o, const char *value, size_t length) {
+    fh_setting_path *path = path_of(o);
+    uint64_t unset = 0;
+    if (length == 0 || length >= sizeof path->text) return false;
+    if (!fh_cas_acq_rel(&path->length, &unset, FH_SETTING_BEGUN)) return false;
+    memcpy(path->text, value, length);
+    path->text[length] = 0;
+    fh_store_release(&path->length, length);
+    return true;
+}
+
 /* Sets one option from two words that need not be terminated. Says what is wrong with them, if anything is. */
 static const option *apply(const char *key, size_t key_length, const char *value, size_t value_length) {
     for (size_t i = 0; i < OPTIONS; i++) {
@@ -181,6 +210,7 @@ static const option *apply(const char *key, size_t key_length, const char *value
             return o;
         }
         if (is_size(o) && set_size(o, value, value_length)) return o;
+        if (is_path(o) && set_path(o, value, value_length)) return o;
         say_bad_value(o, value, value_length);
         return NULL;
     }
@@ -240,5 +270,6 @@ __attribute__((constructor(101))) static void process_begins(void) {
 
 /* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */
 __attribute__((destructor(101))) static void process_ends(void) {
+    fh_metrics_write(true);
     if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));
 }

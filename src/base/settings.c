@@ -7,4 +7,6 @@ fh_settings_values fh_settings = {
     .purge = FH_PURGE_BUDGET,
     .thp = FH_THP_AUTO,
     .limit = 0,
+    .on_oom = FH_ON_OOM_AUTO,
+    .metrics = {.length = {0}},
 };

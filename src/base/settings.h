@@ -3,6 +3,8 @@
 #ifndef FH_BASE_SETTINGS_H
 #define FH_BASE_SETTINGS_H
 
+#include "base/atomic.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,8 +14,26 @@
 #endif
 
 typedef enum { FH_ON_ERROR_ABORT, FH_ON_ERROR_REPORT } fh_on_error;
+typedef enum { FH_ON_OOM_AUTO, FH_ON_OOM_SILENT, FH_ON_OOM_REPORT } fh_on_oom;
 typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY } fh_purge_mode;
 typedef enum { FH_THP_AUTO, FH_THP_NEVER, FH_THP_ALWAYS } fh_thp_mode;
+
+/* A path is set once and stays: a thread may be reading it at any time. Its length says how far that is.
+ *     0 → FH_SETTING_BEGUN   by compare-and-swap of whoever sets it
+ *     FH_SETTING_BEGUN → n   release: the text before its length, which the reader loads with acquire */
+#define FH_SETTING_PATH 256
+#define FH_SETTING_BEGUN (~UINT64_C(0))
+
+typedef struct {
+    fh_word length;
+    char text[FH_SETTING_PATH]; /* terminated */
+} fh_setting_path;
+
+/* The path, or NULL if it is not set. */
+static inline const char *fh_setting_path_get(const fh_setting_path *path) {
+    uint64_t length = fh_load_acquire(&path->length);
+    return length != 0 && length != FH_SETTING_BEGUN ? path->text : NULL;
+}
 
 typedef struct {
     bool verbose;
@@ -21,7 +41,9 @@ typedef struct {
     fh_on_error on_error;
     fh_purge_mode purge;
     fh_thp_mode thp;
-    size_t limit; /* bytes that the heap may have at most; 0: no limit of its own */
+    size_t limit;            /* bytes that the heap may have at most; 0: no limit of its own */
+    fh_on_oom on_oom;        /* what is said when the program gets no memory */
+    fh_setting_path metrics; /* the file for the metrics */
 } fh_settings_values;
 
 extern fh_settings_values fh_settings __attribute__((visibility("hidden")));

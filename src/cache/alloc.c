@@ -1,4 +1,5 @@
 /* The slow half of each call: whatever is not a pop or a push of the hot path. */
+#include "base/hooks.h"
 #include "cache/cache.h"
 #include "cache/magazine.h"
 #include "cache/thread.h"
@@ -48,8 +49,9 @@ static void give_up_what_is_kept(void) {
 /* An allocation was made or refused, and nothing is held now: the moment for the program's callback, which may free. True
  * if it was refused and is worth another try. */
 static bool relieved(bool refused) {
-    if (FH_LIKELY(!refused && !fh_load(&fh_limit_due))) return false;
-    fh_limit_relieve(refused);
+    if (FH_LIKELY(!refused && !(fh_load(&fh_limit_due) | fh_load(&fh_hook_due)))) return false;
+    if (fh_load(&fh_hook_due)) fh_hook_write();
+    if (refused || fh_load(&fh_limit_due)) fh_limit_relieve(refused);
     if (refused) give_up_what_is_kept();
     return refused;
 }
@@ -71,6 +73,7 @@ static void *alloc_class(unsigned c) {
 static void *try_special(size_t align, size_t n, bool *clean) {
     void *p = NULL;
     fh_thread *t = fh_thread_enter();
+    fh_hook_moment();
     if (fh_window_start()) {
         if (n <= FH_RUN_MAX && align <= FH_RUN_MAX) p = fh_large_alloc(n, align, clean);
         /* Also when the window has no run left. */

@@ -1,6 +1,7 @@
 #include "cache/magazine.h"
 
 #include "base/classes.h"
+#include "base/hooks.h"
 #include "store/depot.h"
 #include "store/run.h"
 #include "store/slab.h"
@@ -166,6 +167,7 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
 /* Every TICK slow paths one bin is looked at. What was not used since the last two looks goes back. */
 static void tick(fh_thread *t) {
     if (++t->ticks % TICK) return;
+    fh_hook_moment();
     for (unsigned tries = 0; tries < 16; tries++) {
         unsigned c = t->next_idle = (t->next_idle + 1) % FH_BINS;
         fh_rack *rack = &t->rack[c];

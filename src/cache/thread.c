@@ -26,6 +26,14 @@ static fh_word generation;
 static fh_word orphans; /* 1: the child has not yet taken in what the other threads had */
 static fh_word threads_made;
 
+/* What threads that are no more have counted, so that the sums never shrink. Relaxed: figures. */
+fh_word fh_threads_gone[FH_THREAD_COUNTS];
+
+static void keep_counts(const fh_thread *t) {
+    const uint64_t counts[FH_THREAD_COUNTS] = {t->refills, t->flushes, t->from_depot, t->to_depot};
+    for (unsigned i = 0; i < FH_THREAD_COUNTS; i++) fh_add_relaxed(&fh_threads_gone[i], counts[i]);
+}
+
 /* ── Fork ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Runs in the child, in the thread that forked, the only one there is. The work itself waits for the first slow path, as
@@ -49,6 +57,7 @@ static void adopt(fh_thread *t) {
     uint64_t live = FH_THREAD_LIVE;
     if (!fh_cas_acq_rel(&t->state, &live, FH_THREAD_DEAD)) return;
     hand_in(t);
+    keep_counts(t);
     void *p = t;
     fh_slab_give(FH_CLASS_THREAD, 1, &p);
 }
@@ -129,6 +138,7 @@ static void thread_exit(void *value) {
     if (t != value) return;
     fh_thread_hand_in();
     fh_self_pointer = (fh_thread *)&fh_thread_over;
+    keep_counts(t);
     fh_store(&t->state, FH_THREAD_DEAD);
     void *p = t;
     fh_slab_give(FH_CLASS_THREAD, 1, &p);

@@ -12,6 +12,10 @@ extern const fh_thread fh_thread_none, fh_thread_over;
  * caller then goes to the store block by block. Also takes in, after a fork, what the parent's other threads had. */
 fh_thread *fh_thread_enter(void);
 
+/* Refills, flushes, and of these to and from the depot: sums over threads that have ended. */
+#define FH_THREAD_COUNTS 4u
+extern fh_word fh_threads_gone[FH_THREAD_COUNTS] FH_HIDDEN;
+
 /* The slow path is over. */
 void fh_thread_leave(fh_thread *t);
 

@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/settings.h"
+#include "cache/thread.h"
 #include "store/depot.h"
 #include "store/huge.h"
 #include "store/limit.h"
@@ -149,8 +150,9 @@ static void settle(fh_page_row *row) {
 static void add_rows(fh_page_figures *f) {
     uint64_t slot_bytes = 0;
     for (unsigned c = 1; c < FH_CLASSES; c++) {
-        const fh_page_row *row = &f->row[c];
-        if (c >= FH_BINS) {
+        fh_page_row *row = &f->row[c];
+        if (fh_figures_use(c) == FH_USE_SAMPLES) row->sampled = row->live;
+        if (fh_figures_use(c) == FH_USE_OWN) {
             f->metadata_bytes += row->made * row->size;
             continue;
         }
@@ -166,6 +168,13 @@ static void add_rows(fh_page_figures *f) {
     f->live_blocks += large->live;
     f->live_bytes += large->slots * FH_SLOT_SIZE;
     if (f->thread_cached_bytes > f->cached_bytes) f->thread_cached_bytes = f->cached_bytes;
+}
+
+static void add_counts_of_the_gone(fh_page_figures *f) {
+    f->refills += fh_load(&fh_threads_gone[0]);
+    f->flushes += fh_load(&fh_threads_gone[1]);
+    f->from_depot += fh_load(&fh_threads_gone[2]);
+    f->to_depot += fh_load(&fh_threads_gone[3]);
 }
 
 static void add_system(fh_page_figures *f) {
@@ -209,13 +218,20 @@ void fh_figures_collect(fh_page_figures *f) {
     f->huge_cached_bytes = fh_huge_cached_bytes();
     f->mapped_bytes = f->chunks * FH_CHUNK_SIZE + f->huge_bytes + f->huge_cached_bytes;
     add_rows(f);
+    add_counts_of_the_gone(f);
     add_system(f);
     f->cost_ns = fh_system_nanoseconds() - f->taken_ns;
 }
 
+fh_figures_use_of_class fh_figures_use(unsigned c) {
+    if (c < FH_BINS) return FH_USE_PROGRAM;
+    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_USE_SAMPLES : FH_USE_OWN;
+}
+
 fh_figures_total fh_figures_sum(const fh_page_figures *f) {
     fh_figures_total t = {0};
-    for (unsigned c = 1; c < FH_BINS; c++) {
+    for (unsigned c = 1; c < FH_CLASSES; c++) {
+        if (fh_figures_use(c) == FH_USE_OWN) continue;
         t.cached_blocks += f->row[c].cached;
         t.free_blocks += f->row[c].free;
     }

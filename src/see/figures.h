@@ -17,6 +17,10 @@
  * the kernel's. Does not allocate; needs 8 KiB of stack. */
 void fh_figures_collect(fh_page_figures *f);
 
+/* Whose blocks the class has. */
+typedef enum { FH_USE_PROGRAM, FH_USE_SAMPLES, FH_USE_OWN } fh_figures_use_of_class;
+fh_figures_use_of_class fh_figures_use(unsigned c);
+
 /* Totals that are not kept in the structure. */
 typedef struct {
     uint64_t cached_blocks, free_blocks;

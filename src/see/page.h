@@ -132,11 +132,12 @@ typedef struct {
 
 /* ── Figures: what the heap holds, under a sequence lock ─────────────────────────────────────────────────────────── */
 
-/* One size class; class 0 is the row of runs above 1 MiB. Equation (standing still): made = live + cached + free ≤ room.
+/* One size class, by its number in src/base/types.h; those of the allocator's own (magazines, thread caches) and those of
+ * sampled blocks, which lie apart, come behind the program's and have rows of their own. Class 0 is the row of runs above 1 MiB. Equation (standing still): made = live + cached + free ≤ room.
  * requested is an estimate out of the live samples' sizes (the tool makes it), so it is not here. */
 typedef struct {
     uint64_t size, slabs, slots, room, made, free, cached, live;
-    uint64_t sampled;      /* of live: in slots for samples */
+    uint64_t sampled;      /* of live: in slots for samples; in the rows of these classes only */
     uint64_t occupancy[4]; /* slabs that are below 1/4, 1/2, 3/4, 4/4 live */
     uint64_t reserved[3];
 } fh_page_row;
