@@ -3,8 +3,10 @@
 #include "base/hooks.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "cache/cache.h"
+#include "base/types.h"
+#include "cache/observed.h"
 #include "see/metrics.h"
+#include "see/observe.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"
@@ -24,6 +26,8 @@ typedef struct {
     const char *key;
     const char *values[MOST_VALUES]; /* in the order of the enumeration in settings.h; the first is the default */
     size_t offset, size;             /* of the field in fh_settings */
+    size_t least;                    /* of a size: the smallest but 0 that makes sense */
+    const char *help;                /* of a size or a text: what it may be */
 } option;
 
 #define FIELD(name) .offset = offsetof(fh_settings_values, name), .size = sizeof(((fh_settings_values *)0)->name)
@@ -34,9 +38,13 @@ static const option options[] = {
     {"on_error", {"abort", "report"}, FIELD(on_error)},
     {"purge", {"budget", "eager", "lazy"}, FIELD(purge)},
     {"thp", {"auto", "never", "always"}, FIELD(thp)},
-    {"limit", {NULL}, FIELD(limit)},
+    /* Below 1 MiB not even the allocator's own first slabs fit. */
+    {"limit", {NULL}, FIELD(limit), FH_MIB, "0, or bytes from 1m on, as in 64m or 2g"},
     {"on_oom", {"auto", "silent", "report"}, FIELD(on_oom)},
-    {"metrics", {NULL}, FIELD(metrics)},
+    {"metrics", {NULL}, FIELD(metrics), 0, "the path of a file, of at most 255 bytes; once it is set it stays"},
+    {"observe", {"0", "1"}, FIELD(observe)},
+    {"sample", {NULL}, FIELD(sample), 1, "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
+    {"page", {NULL}, FIELD(page), 0, "the path of a folder, of at most 255 bytes; once it is set it stays"},
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 
@@ -113,8 +121,7 @@ static void say_bad_value(const option *o, const char *value, size_t length) {
         if (i > 0) fh_text_string(&t, ", ");
         fh_text_string(&t, o->values[i]);
     }
-    if (is_size(o)) fh_text_string(&t, "0, or bytes from 1m on, as in 64m or 2g");
-    if (is_path(o)) fh_text_string(&t, "the path of a file, of at most 255 bytes; once it is set it stays");
+    if (o->help) fh_text_string(&t, o->help);
     print_line(&t);
 }
 
@@ -167,8 +174,7 @@ static bool equals(const char *word, size_t length, const char *name) {
     return strlen(name) == length && memcmp(word, name, length) == 0;
 }
 
-/* A number of bytes, with k, m, g or t behind it for powers of 1,024. Below 1 MiB not even the allocator's own first
- * slabs fit; 0 means none. */
+/* A number of bytes, with k, m, g or t behind it for powers of 1,024; 0 means none. */
 static bool set_size(const option *o, const char *value, size_t length) {
     size_t bytes = 0, i = 0;
     for (; i < length && value[i] >= '0' && value[i] <= '9'; i++) {
@@ -182,7 +188,7 @@ static bool set_size(const option *o, const char *value, size_t length) {
     unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
     if (bytes > (size_t)PTRDIFF_MAX >> shift) return false;
     bytes <<= shift;
-    if (bytes != 0 && bytes < (size_t)1 << 20) return false;
+    if (bytes != 0 && bytes < o->least) return false;
     *(size_t *)((char *)&fh_settings + o->offset) = bytes;
     return true;
 }
@@ -247,6 +253,7 @@ void fh_hook_start(void) {
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
     if (text) read_all(text);
     if (fh_settings.verbose) say_banner();
+    if (fh_settings.observe) fh_store(&fh_observing, 1);
     /* Many programs close stderr before they end, to see whether all was written. */
     if (fh_settings.stats) fh_system_keep_output(2);
 }
@@ -254,7 +261,10 @@ void fh_hook_start(void) {
 int fh_option_set(const char *key, const char *value) {
     if (!key) key = "";
     if (!value) value = "";
-    if (apply(key, strlen(key), value, strlen(value))) return 0;
+    if (apply(key, strlen(key), value, strlen(value))) {
+        if (fh_settings.observe) fh_store(&fh_observing, 1);
+        return 0;
+    }
     errno = EINVAL;
     return -1;
 }
@@ -271,5 +281,6 @@ __attribute__((constructor(101))) static void process_begins(void) {
 /* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */
 __attribute__((destructor(101))) static void process_ends(void) {
     fh_metrics_write(true);
+    fh_observe_end();
     if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));
 }

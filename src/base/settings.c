@@ -9,4 +9,7 @@ fh_settings_values fh_settings = {
     .limit = 0,
     .on_oom = FH_ON_OOM_AUTO,
     .metrics = {.length = {0}},
+    .observe = false,
+    .sample = (size_t)512 << 10,
+    .page = {.length = {0}},
 };

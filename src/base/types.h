@@ -241,12 +241,12 @@ typedef struct fh_thread {
      * interval with which that distance was drawn, the state of its generator, and the system's number of it. */
     uint64_t distance, interval, random;
     uint32_t system_number;
+    uint32_t polls; /* slow paths, observed or about to be */
 } fh_thread;
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs. */
 #define FH_THREAD_DEAD UINT64_C(0)
 #define FH_THREAD_LIVE UINT64_C(0x66682D6C69766521)
-#define FH_THREAD_PARKED UINT64_C(0x66682D7061726B21) /* its thread has ended; the next one gets it (cache/thread.c) */
 #define FH_THREAD_BUSY UINT64_C(0x66682D6275737921) /* inside a slow path: its magazines may be half way to somewhere */
 
 /* ── The assertions that the above relies on ─────────────────────────────────────────────────────────────────────── */

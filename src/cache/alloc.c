@@ -2,6 +2,7 @@
 #include "base/hooks.h"
 #include "cache/cache.h"
 #include "cache/magazine.h"
+#include "cache/observed.h"
 #include "cache/thread.h"
 #include "store/huge.h"
 #include "store/limit.h"
@@ -21,7 +22,7 @@
 static void *try_class(unsigned c) {
     fh_thread *t = fh_thread_enter();
     void *p;
-    if (FH_LIKELY(t != NULL)) {
+    if (FH_LIKELY(t != NULL && c < FH_BINS)) {
         fh_bin *bin = &t->bin[c];
         p = bin->top[-1];
         if (p) {
@@ -32,6 +33,7 @@ static void *try_class(unsigned c) {
         fh_thread_leave(t);
     } else {
         p = fh_window_start() ? fh_take_one(c) : NULL;
+        fh_thread_leave(t);
     }
     return p;
 }
@@ -59,6 +61,7 @@ static bool relieved(bool refused) {
 /* What the program gets when nothing has helped. */
 static void *no_memory(void) {
     fh_limit_refused();
+    if (fh_load(&fh_observing)) fh_hook_refused();
     errno = ENOMEM;
     return NULL;
 }
@@ -89,11 +92,70 @@ static void *alloc_special(size_t align, size_t n, bool *clean) {
     return FH_LIKELY(p != NULL) ? p : no_memory();
 }
 
-void *fh_alloc_slow(size_t n) {
+static void *alloc_uncounted(size_t n) {
     unsigned c = fh_class_of(n);
     if (FH_LIKELY(c != FH_CLASS_SPECIAL)) return alloc_class(c);
     bool clean;
     return alloc_special(FH_SLOT_SIZE, n, &clean);
+}
+
+/* ── Allocating, observed ────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A block that is special to free: in a slab of sampled blocks, a run without a class byte, or a huge block. */
+static void *try_sampled(size_t align, size_t n, bool *clean) {
+    size_t room = n > align ? n : align;
+    if (room <= FH_SMALL_MAX) {
+        *clean = false;
+        return try_class(fh_class_sample(room));
+    }
+    void *p = try_special(align, n, clean);
+    if (p && fh_in_window(p)) *fh_class_byte(fh_slot_of(p)) = FH_CLASS_SPECIAL;
+    return p;
+}
+
+/* The distance of thread t has ended in these n bytes. Out of line: its own frame is where the walk over the stack begins,
+ * and most callers have none as they end in a jump to this function. */
+__attribute__((noinline)) static void *alloc_sampled(fh_thread *t, size_t align, size_t n, bool *clean) {
+    uint64_t interval = fh_hook_draw(t);
+    void *p = n <= PTRDIFF_MAX ? try_sampled(align, n, clean) : NULL;
+    if (n <= PTRDIFF_MAX && relieved(p == NULL)) p = try_sampled(align, n, clean);
+    if (!p) return no_memory();
+    fh_hook_sampled(p, n, interval, __builtin_frame_address(0));
+    return p;
+}
+
+__attribute__((noinline)) static void *alloc_sampled_plain(fh_thread *t, size_t n) {
+    bool clean;
+    return alloc_sampled(t, FH_MIN_ALIGN, n, &clean);
+}
+
+/* What the hot path does, for a thread whose bins are out of its sight: counts first. */
+static inline void *alloc_observed(fh_thread *t, size_t n) {
+    if (fh_counts(t, n)) return alloc_sampled_plain(t, n);
+    if (FH_UNLIKELY(n > FH_SMALL_MAX)) return alloc_uncounted(n);
+    size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
+    if (FH_UNLIKELY(n > FH_FINE_MAX)) offset = fh_class_coarse(n) * sizeof(fh_bin);
+    fh_bin *bin = (fh_bin *)((char *)t->bin + offset);
+    void *p = bin->top[-1];
+    if (FH_UNLIKELY(p == NULL)) return alloc_uncounted(n);
+    bin->top--;
+    return p;
+}
+
+/* The calling thread's cache if it is observed; makes it so if it is about time, so that its first block counts. */
+__attribute__((noinline)) static fh_thread *become_observed(void) {
+    fh_thread_leave(fh_thread_enter());
+    return fh_observed();
+}
+
+static inline fh_thread *observed_by_now(void) {
+    fh_thread *t = fh_observed();
+    return FH_LIKELY(t || !fh_load(&fh_observing)) ? t : become_observed();
+}
+
+void *fh_alloc_slow(size_t n) {
+    fh_thread *t = observed_by_now();
+    return t ? alloc_observed(t, n) : alloc_uncounted(n);
 }
 
 void *fh_alloc_coarse(size_t n) {
@@ -111,7 +173,10 @@ void *fh_alloc_zeroed(size_t n) {
     }
     bool clean = false;
     unsigned c = fh_class_of(n);
-    void *p = c && fh_self()->bin[c].top[-1] ? fh_alloc(n) : alloc_special(FH_SLOT_SIZE, n, &clean);
+    fh_thread *t = observed_by_now();
+    void *p = t && fh_counts(t, n)            ? alloc_sampled(t, FH_SLOT_SIZE, n, &clean)
+              : c && fh_own()->bin[c].top[-1] ? alloc_class(c)
+                                              : alloc_special(FH_SLOT_SIZE, n, &clean);
     return p && !clean ? memset(p, 0, n) : p;
 }
 
@@ -129,43 +194,20 @@ void *fh_alloc_aligned(size_t align, size_t n) {
         return NULL;
     }
     if (align <= FH_MIN_ALIGN) return fh_alloc(n);
+    bool clean;
+    fh_thread *t = observed_by_now();
+    if (t && fh_counts(t, n)) return alloc_sampled(t, align, n ? n : 1, &clean);
     if (align <= FH_SLOT_SIZE) {
         unsigned c = n <= FH_RUN_CACHED_MAX ? aligned_class(align, n) : FH_CLASS_SPECIAL;
         /* Runs begin at a multiple of 64 KiB anyway. */
         if (c != FH_CLASS_SPECIAL) return alloc_class(c);
     }
-    bool clean;
     return alloc_special(align, n ? n : 1, &clean);
 }
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* p is in no slab and no cached run: a large or huge block, or none of ours. */
-static void release_special(const char *call, void *p) {
-    if (fh_in_window(p)) {
-        if (fh_large_size(p)) {
-            fh_large_free(p);
-            return;
-        }
-        char *around = fh_large_around(p);
-        if (around) {
-            fh_report_fault(FH_FAULT_INSIDE, call, p, (size_t)around, fh_large_size(around));
-            return;
-        }
-        /* Our address, but nothing lives there: it was freed, and its slab with it. */
-        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, 0);
-        return;
-    }
-    if (fh_huge_free(p)) return;
-    char *around = fh_huge_around(p);
-    if (around) {
-        fh_report_fault(FH_FAULT_INSIDE, call, p, (size_t)around, fh_huge_size(around));
-    } else {
-        fh_report_fault(FH_FAULT_FOREIGN, call, p, 0, 0);
-    }
-}
-
-/* What a checked build verifies before it believes p: true if p may be freed. */
+/* What a checked build verifies before it believes p, and every build of a sampled block: true if p may be freed. */
 static bool check(const char *call, void *p, unsigned c) {
     if (fh_class_is_run(c)) {
         if (fh_large_size(p)) return true;
@@ -184,6 +226,56 @@ static bool check(const char *call, void *p, unsigned c) {
         return false;
     }
     return true;
+}
+
+/* The class of the sampled block that p points to or into, 0 if there is none. */
+static unsigned sample_class(const void *p) {
+    size_t slot = fh_slot_of(p);
+    if (!fh_in_window(p) || slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return 0;
+    unsigned kind = fh_state_kind(fh_load(&fh_slab_at(slot)->state));
+    return fh_class_is_sample(kind) ? kind : 0;
+}
+
+/* The sample first: once the block is given, its address may be another sample's. */
+static void release_sampled(const char *call, void *p, unsigned c) {
+    if (!check(call, p, c)) return;
+    if (fh_load(&fh_observing)) fh_hook_freed(p, true);
+    fh_give_one(c, p);
+}
+
+/* p is in no slab of the class map and no cached run: a sampled, large or huge block, or none of ours. */
+static void release_special(const char *call, void *p) {
+    bool observing = fh_load(&fh_observing);
+    if (fh_in_window(p)) {
+        unsigned c = sample_class(p);
+        if (c) {
+            release_sampled(call, p, c);
+            return;
+        }
+        size_t size = fh_large_size(p);
+        if (size) {
+            /* Runs that have a class byte were not sampled; of those that never have one, some. */
+            if (observing) fh_hook_freed(p, size > FH_SLOT_SIZE && size <= FH_RUN_CACHED_MAX);
+            fh_large_free(p);
+            return;
+        }
+        char *around = fh_large_around(p);
+        if (around) {
+            fh_report_fault(FH_FAULT_INSIDE, call, p, (size_t)around, fh_large_size(around));
+            return;
+        }
+        /* Our address, but nothing lives there: it was freed, and its slab with it. */
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, 0);
+        return;
+    }
+    if (observing && fh_huge_size(p)) fh_hook_freed(p, false);
+    if (fh_huge_free(p)) return;
+    char *around = fh_huge_around(p);
+    if (around) {
+        fh_report_fault(FH_FAULT_INSIDE, call, p, (size_t)around, fh_huge_size(around));
+    } else {
+        fh_report_fault(FH_FAULT_FOREIGN, call, p, 0, 0);
+    }
 }
 
 /* In checked builds also the caller's own magazines are searched: a block that is there is free. */
@@ -222,6 +314,14 @@ static void release(const char *call, void *p) {
 }
 
 void fh_release_slow(void *p) {
+    fh_thread *t = fh_observed();
+    if (t && !FH_CHECKED) {
+        fh_bin *bin = &t->bin[fh_class_at(p)];
+        if (FH_LIKELY(bin->top != bin->end)) {
+            *bin->top++ = p;
+            return;
+        }
+    }
     release("free", p);
 }
 
@@ -250,6 +350,7 @@ void fh_release_sized_checked(void *p, size_t n) {
 size_t fh_usable(const char *call, const void *p) {
     if (!p) return 0;
     unsigned c = fh_class_at(p);
+    if (!c) c = sample_class(p);
     if (c && !fh_class_is_run(c)) {
         void *start = fh_slab_block_of(c, p);
         if (start == p) return fh_class_size(c);
@@ -269,13 +370,33 @@ static void *resize_without_copy(void *p, size_t old, size_t n) {
     if (old <= FH_SMALL_MAX || n <= FH_SMALL_MAX) return NULL;
     void *q = NULL;
     fh_thread *t = fh_thread_enter();
+    bool observing = fh_load(&fh_observing);
+    if (observing) fh_hook_moving(p);
     if (fh_in_window(p)) {
         if (n <= FH_RUN_MAX && fh_large_resize(p, n)) q = p;
     } else if (n > FH_RUN_MAX) {
         q = fh_huge_resize(p, n);
     }
+    if (observing && !q) fh_hook_stayed(p);
+    if (observing && q) fh_hook_freed((char *)p + 1, false);
     fh_thread_leave(t);
     return q;
+}
+
+/* A block that got another size without a copy counts as freed and made anew, so that one which grows from 1 MiB to 1 GiB
+ * is sampled as one of 1 GiB. Out of line for its frame. */
+__attribute__((noinline)) static void *made_anew(void *p, size_t n) {
+    fh_thread *t = fh_observed();
+    if (!t || !fh_counts(t, n)) return p;
+    if (fh_in_window(p)) *fh_class_byte(fh_slot_of(p)) = FH_CLASS_SPECIAL;
+    fh_hook_sampled(p, n, fh_hook_draw(t), __builtin_frame_address(0));
+    return p;
+}
+
+/* A block that stays where it is and as good as it was. */
+static void *kept(void *p, size_t n) {
+    if (FH_UNLIKELY(fh_load(&fh_observing)) && fh_class_at(p) == FH_CLASS_SPECIAL) fh_hook_resized(p, n);
+    return p;
 }
 
 void *fh_resize(void *p, size_t n) {
@@ -287,10 +408,10 @@ void *fh_resize(void *p, size_t n) {
     /* In place within the class, and when it shrinks by less than half. A checked build stays only within the class, so
      * that it can hold a later sized free to the new size. */
     if (n <= old && (FH_CHECKED ? fh_class_size(fh_class_of(n)) == old : n > old / 2 || old <= 64)) {
-        if (old <= FH_SMALL_MAX || n > old - old / 8) return p;
+        if (old <= FH_SMALL_MAX || n > old - old / 8) return kept(p, n);
     }
     void *q = n > PTRDIFF_MAX ? NULL : resize_without_copy(p, old, n);
-    if (q) return q;
+    if (q) return made_anew(q, n);
     q = fh_alloc(n);
     if (!q) return n <= old ? p : NULL; /* shrinking never fails */
     memcpy(q, p, n < old ? n : old);

@@ -1,0 +1,45 @@
+/* A thread that is observed: every allocation is counted, and some are sampled.
+ *
+ *     not observed    fh_self_pointer ──▶ the thread's cache              fh_observed_pointer = NULL
+ *     observed        fh_self_pointer ──▶ fh_thread_face                  fh_observed_pointer ──▶ the thread's cache
+ *
+ * The face is one read-only cache for all observed threads, whose bins are empty and full at once. So malloc and free of
+ * an observed thread go to their slow halves every time, and these do there what the hot path would have done, and count.
+ * The hot path itself has not one instruction for all this, and a thread changes between the two by writing two pointers.
+ *
+ * Measured and rejected: a countdown on the hot path (2 instructions for everybody); a second malloc that the loader
+ * chooses (cannot be switched on in a running program, and not in a static one on musl). */
+#ifndef FH_CACHE_OBSERVED_H
+#define FH_CACHE_OBSERVED_H
+
+#include "cache/cache.h"
+
+/* 1 from the moment when observing was asked for: slow paths then call fh_hook_observe. Relaxed: a thread that sees it
+ * late is observed late. */
+extern fh_word fh_observing FH_HIDDEN;
+
+extern __thread fh_thread *fh_observed_pointer __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
+
+/* All bins empty and full; read-only. */
+extern const fh_thread fh_thread_face FH_HIDDEN;
+
+/* The calling thread's cache if it is observed, else NULL. */
+static inline fh_thread *fh_observed(void) {
+    return fh_observed_pointer;
+}
+
+/* The calling thread's cache, observed or not, or one of those of threads that have none. */
+static inline fh_thread *fh_own(void) {
+    fh_thread *t = fh_observed();
+    return t ? t : fh_self();
+}
+
+/* Makes the calling thread, whose cache is t, observed or not. */
+void fh_thread_observe(fh_thread *t, bool on);
+
+/* Counts n bytes that an observed thread asks for. True: the distance ended within them, the block is to be sampled. */
+static inline bool fh_counts(fh_thread *t, size_t n) {
+    return FH_UNLIKELY(__builtin_sub_overflow(t->distance, n, &t->distance));
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* When figures are taken for the page, and the timeline of them: by whichever thread comes by in a slow path.
+ *
+ * Taking them costs about 1 ms for each GiB of heap, so the next ones are due after 400 times what the last ones cost
+ * (a quarter of a percent), at least 50 ms; earlier, after 40 times that, when the memory in use has changed by an
+ * eighth; at once when somebody asks by control.refresh.
+ *
+ * The timeline is a ring of moments. They lie as far apart as a 256th of the time since the beginning, at least, so that
+ * its 1,024 places always hold the last 98 % of the program's life, whether that was a second or a month. */
+#ifndef FH_SEE_REFRESH_H
+#define FH_SEE_REFRESH_H
+
+#include "see/page.h"
+
+typedef enum { FH_REFRESH_IF_ASKED, FH_REFRESH_IF_DUE, FH_REFRESH_NOW } fh_refresh_when;
+
+/* Takes figures, if it is time. One thread at a time: another that comes meanwhile goes on without. Any thread. */
+void fh_refresh(fh_page_header *page, fh_refresh_when when);
+
+/* The page is a new one, in the child of a fork. */
+void fh_refresh_clear(void);
+
+#endif
