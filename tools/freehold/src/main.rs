@@ -3,9 +3,12 @@
 //! Each sub-command is a module with an `Args` struct that clap reads and a `run` function that returns the
 //! exit code. This file only connects them.
 
+mod amounts;
 mod demo;
 mod doctor;
+mod explain;
 mod library;
+mod run;
 mod shell;
 
 use std::process::ExitCode;
@@ -25,6 +28,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
+    Explain(explain::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
     Bench(freehold_bench::BenchArgs),
@@ -34,6 +39,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => freehold_bench::run(args),

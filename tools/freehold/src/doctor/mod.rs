@@ -70,6 +70,32 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.verdict())))
 }
 
+/// In words, the first allocator other than Freehold that is in a running process; none if there is none, or if one may
+/// not look.
+pub fn others_in_process(pid: u32) -> Option<String> {
+    let report = process::examine(pid).ok()?;
+    let found = report
+        .findings
+        .into_iter()
+        .find(|finding| matches!(finding.check, "allocator" | "go"))?;
+    Some(found.text)
+}
+
+/// What keeps Freehold from being active in a command, in words; none if nothing does, or if there is no such command.
+pub fn obstacle(command: &[OsString], library: &Path) -> Option<String> {
+    let mut report = Report::for_command(command);
+    let resolved = program::resolve(command.first()?).ok()?;
+    look_at_program(&mut report, &resolved, Some(library)).ok()?;
+    let found = report
+        .findings
+        .into_iter()
+        .find(|finding| finding.level == report::Level::Blocks)?;
+    Some(match found.advice {
+        Some(advice) => format!("{} ({advice})", found.text),
+        None => found.text,
+    })
+}
+
 /// Everything that can be said about a command before it runs, and with `--try` what it did.
 fn examine_command(args: &Args) -> Result<Report> {
     let name = args

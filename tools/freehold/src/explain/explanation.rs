@@ -1,0 +1,618 @@
+//! The explanation: parts that add up to what is resident, notes, and the verdict.
+
+use freehold_page::{LiveSample, Snapshot, Symbols, layout};
+use serde::Serialize;
+
+use super::heap::{self, Certainty, Class, Counted, Sample};
+use super::kinds::{self, Kind};
+use super::mappings::{Mapping, Name};
+use super::sites;
+use super::sources::Sources;
+use super::trend;
+use super::verdict::{Facts, Presence, Verdict};
+use crate::amounts::{bytes, duration};
+
+/// One line of the explanation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    pub part: &'static str,
+    pub label: String,
+    pub bytes: u64,
+    /// The kernel said it; otherwise it was counted or estimated, and may be off by `error_bytes`.
+    pub exact: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_bytes: Option<u64>,
+    /// What it is mostly made of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub detail: Vec<String>,
+}
+
+impl Line {
+    fn exact(part: &'static str, label: &str, bytes: u64) -> Self {
+        Self {
+            part,
+            label: label.to_owned(),
+            bytes,
+            exact: true,
+            error_bytes: None,
+            detail: Vec::new(),
+        }
+    }
+
+    fn about(part: &'static str, label: &str, bytes: u64, error: u64) -> Self {
+        Self {
+            exact: false,
+            error_bytes: Some(error),
+            ..Self::exact(part, label, bytes)
+        }
+    }
+}
+
+impl From<heap::Part> for Line {
+    fn from(part: heap::Part) -> Self {
+        match part.certainty {
+            Certainty::Exact => Self::exact(part.key, part.label, part.bytes),
+            Certainty::About(error) => Self::about(part.key, part.label, part.bytes, error),
+        }
+    }
+}
+
+/// A size class with much free space in its slabs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PinnedClass {
+    pub size: u64,
+    pub slabs: u64,
+    pub free_bytes: u64,
+    pub live_share: f64,
+    pub sites: Vec<PinningSite>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PinningSite {
+    pub name: String,
+    pub live_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    pub program: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    pub alive: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    pub resident_bytes: u64,
+    pub swapped_bytes: u64,
+    /// Sum of `freehold`, then the lines; likewise `other`.
+    pub freehold_bytes: u64,
+    pub freehold: Vec<Line>,
+    pub other_bytes: u64,
+    pub other: Vec<Line>,
+    pub fragmented_classes: Vec<PinnedClass>,
+    pub notes: Vec<String>,
+    pub verdict: Verdict,
+}
+
+/// A block above this has a mapping of its own.
+const HUGE: u64 = 2 << 20;
+/// Rows of the figures that are the allocator's own blocks: magazines and thread caches.
+const OWN_ROWS: std::ops::Range<usize> = 128..136;
+
+/// Puts the sources together.
+pub fn explain(sources: &Sources) -> Explanation {
+    let mut work = Work::new(sources);
+    work.freehold();
+    work.others();
+    work.finish()
+}
+
+struct Work<'a> {
+    sources: &'a Sources,
+    freehold: Vec<Line>,
+    other: Vec<Line>,
+    notes: Vec<String>,
+    counted: Counted,
+    samples: Vec<Sample>,
+    /// Resident bytes by kind; what is found to be Freehold's moves out of `Anonymous`.
+    resident: Vec<(Kind, u64)>,
+    kinds: Vec<Kind>,
+}
+
+impl<'a> Work<'a> {
+    fn new(sources: &'a Sources) -> Self {
+        let mappings: &[Mapping] = sources
+            .memory
+            .as_ref()
+            .map_or(&[], |memory| &memory.mappings);
+        let kinds = kinds::attribute(mappings, &sources.ours);
+        let mut resident: Vec<(Kind, u64)> = Vec::new();
+        for (mapping, &kind) in mappings.iter().zip(&kinds) {
+            match resident.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, sum)) => *sum += mapping.resident,
+                None => resident.push((kind, mapping.resident)),
+            }
+        }
+        Self {
+            sources,
+            freehold: Vec::new(),
+            other: Vec::new(),
+            notes: sources.notes.clone(),
+            counted: sources.snapshot.as_ref().map(counted).unwrap_or_default(),
+            samples: Vec::new(),
+            resident,
+            kinds,
+        }
+    }
+
+    fn of_kind(&self, wanted: Kind) -> u64 {
+        self.resident
+            .iter()
+            .find(|(kind, _)| *kind == wanted)
+            .map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Takes up to `bytes` out of the anonymous memory, and says how much that was.
+    fn take(&mut self, bytes: u64) -> u64 {
+        match self
+            .resident
+            .iter_mut()
+            .find(|(kind, _)| *kind == Kind::Anonymous)
+        {
+            Some((_, left)) => {
+                let taken = bytes.min(*left);
+                *left -= taken;
+                taken
+            }
+            None => 0,
+        }
+    }
+
+    fn freehold(&mut self) {
+        let Some(snapshot) = &self.sources.snapshot else {
+            return self.freehold_from_outside();
+        };
+        let huge = self.sort_samples(snapshot);
+        let known = self.sources.memory.is_some();
+        let window = if known {
+            self.of_kind(Kind::Window)
+        } else {
+            everything(&self.counted)
+        };
+        let split = heap::split(window, &self.counted, &self.samples);
+        self.note_quality(snapshot, &split);
+        for part in split.parts {
+            // What the allocator has for itself is one line with what lies outside of the window.
+            if part.bytes > 0 && part.key != "own" {
+                self.freehold.push(part.into());
+            }
+        }
+        self.huge(snapshot, huge, known);
+        self.records(snapshot, known);
+    }
+
+    /// Not observed: the sum is known, and no more.
+    fn freehold_from_outside(&mut self) {
+        let window = self.of_kind(Kind::Window);
+        let records = self.of_kind(Kind::Records);
+        if window + records > 0 {
+            self.freehold.push(Line::exact(
+                "blocks",
+                "blocks of up to 2 MiB, in whatever state",
+                window,
+            ));
+            self.freehold
+                .push(Line::exact("metadata", "records about them", records));
+            self.notes.push(
+                "blocks above 2 MiB and some records are among the anonymous memory: without the page they cannot be told"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Live samples of the window go to `samples`; those of huge blocks are returned.
+    fn sort_samples(&mut self, snapshot: &'a Snapshot) -> Vec<&'a LiveSample> {
+        let window = &self.sources.ours.window;
+        let mut huge = Vec::new();
+        for sample in &snapshot.samples {
+            if sample.size > HUGE && !window.contains(&sample.address) {
+                huge.push(sample);
+                continue;
+            }
+            let range = sample.address..sample.address.saturating_add(sample.size);
+            let resident = match &self.sources.pages {
+                Some(pages) if sample.size >= 4096 => pages.resident(&range).ok(),
+                _ => None,
+            };
+            self.samples.push(Sample {
+                size: sample.size,
+                resident,
+                blocks: sample.weight.blocks,
+                site: sample.site,
+            });
+        }
+        huge
+    }
+
+    /// Huge blocks: nearly each of them is sampled, and the sample says where it is.
+    fn huge(&mut self, snapshot: &Snapshot, samples: Vec<&LiveSample>, known: bool) {
+        let Some(figures) = &snapshot.page.figures else {
+            return;
+        };
+        let mut resident = 0.0;
+        let mut all_known = samples.len() as u64 == figures.huge_blocks;
+        for sample in &samples {
+            let range = sample.address..sample.address.saturating_add(sample.size);
+            let pages = self
+                .sources
+                .pages
+                .as_ref()
+                .and_then(|pages| pages.resident(&range).ok());
+            all_known &= pages.is_some();
+            resident += sample.weight.blocks * pages.unwrap_or(sample.size) as f64;
+        }
+        let wanted = if samples.is_empty() {
+            figures.huge_bytes
+        } else {
+            resident.round() as u64
+        };
+        let live = if known { self.take(wanted) } else { wanted };
+        if live > 0 {
+            let label = "live: blocks above 2 MiB";
+            self.freehold.push(if all_known && live == wanted && known {
+                Line::exact("huge_live", label, live)
+            } else {
+                Line::about(
+                    "huge_live",
+                    label,
+                    live,
+                    live.abs_diff(figures.huge_bytes.min(live * 2)) / 2,
+                )
+            });
+        }
+        let cached = figures.huge_cached_bytes;
+        let cached = if known { self.take(cached) } else { cached };
+        if cached > 0 {
+            let label = "freed blocks above 2 MiB, kept for the next";
+            self.freehold
+                .push(Line::about("huge_cached", label, cached, cached / 10));
+        }
+    }
+
+    /// Metadata and the profiler's own.
+    fn records(&mut self, snapshot: &Snapshot, known: bool) {
+        let header = &snapshot.page.header;
+        let Some(figures) = &snapshot.page.figures else {
+            let rest = self.of_kind(Kind::Records);
+            if rest > 0 {
+                self.freehold
+                    .push(Line::exact("metadata", "records about blocks", rest));
+            }
+            return self.profiler(header.metadata_bytes, 0, known);
+        };
+        let outside = figures.metadata_bytes.saturating_sub(self.counted.own);
+        let outside = if known { self.take(outside) } else { outside };
+        let own = self.counted.own;
+        let sum = self.of_kind(Kind::Records) + outside + self.shrunk(own);
+        self.freehold.push(Line::about(
+            "metadata",
+            "records about blocks, magazines, thread caches",
+            sum,
+            sum / 10,
+        ));
+        self.profiler(header.metadata_bytes, figures.observer_bytes, known);
+    }
+
+    /// The allocator's own blocks were split with the others; what the split made of them is what is left of the window.
+    fn shrunk(&self, own: u64) -> u64 {
+        if self.sources.memory.is_none() {
+            return own;
+        }
+        let window_parts: u64 = self
+            .freehold
+            .iter()
+            .filter(|line| !line.part.starts_with("huge"))
+            .map(|line| line.bytes)
+            .sum();
+        self.of_kind(Kind::Window).saturating_sub(window_parts)
+    }
+
+    fn profiler(&mut self, page_bytes: u64, private: u64, known: bool) {
+        let private = if known { self.take(private) } else { private };
+        let page = if known {
+            self.of_kind(Kind::Page)
+        } else {
+            page_bytes
+        };
+        if page + private > 0 {
+            let label = "the profiler's own: its page and records";
+            self.freehold.push(if private == 0 && known {
+                Line::exact("profiler", label, page)
+            } else {
+                Line::about("profiler", label, page + private, private / 10)
+            });
+        }
+    }
+
+    fn note_quality(&mut self, snapshot: &Snapshot, split: &heap::Split) {
+        if let Some(figures) = &snapshot.page.figures {
+            let age = snapshot.figures_age_ns().unwrap_or(0) as f64 / 1e9;
+            if snapshot.is_alive() && age >= 1.0 {
+                self.notes.push(format!(
+                    "the allocator's figures are {} old: the program has not been in its slow paths since",
+                    duration(age)
+                ));
+            }
+            if (split.scale - 1.0).abs() > 0.02
+                && figures.live_bytes > 0
+                && self.sources.memory.is_some()
+            {
+                self.notes.push(format!(
+                    "the allocator's figures were scaled by {:.2} to add up to what is resident now",
+                    split.scale
+                ));
+            }
+        } else {
+            self.notes
+                .push("the allocator has not counted anything yet".to_owned());
+        }
+        if split.untouched >= 1 << 20 {
+            self.notes.push(format!(
+                "{} of live blocks were never touched, so they are not in memory",
+                bytes(split.untouched)
+            ));
+        }
+        self.notes
+            .extend(snapshot.warnings.iter().map(ToString::to_string));
+    }
+
+    fn others(&mut self) {
+        let Some(memory) = &self.sources.memory else {
+            let figures = self
+                .sources
+                .snapshot
+                .as_ref()
+                .and_then(|s| s.page.figures.as_ref());
+            let whole = figures.map_or(0, |figures| figures.resident_bytes);
+            let rest = whole.saturating_sub(self.freehold.iter().map(|line| line.bytes).sum());
+            if rest > 0 {
+                self.other.push(Line::about(
+                    "rest",
+                    "everything else in the process",
+                    rest,
+                    rest / 10,
+                ));
+            }
+            return;
+        };
+        for kind in Kind::OTHERS {
+            let sum = self.of_kind(kind);
+            if sum == 0 {
+                continue;
+            }
+            let taken = kind == Kind::Anonymous
+                && self
+                    .freehold
+                    .iter()
+                    .any(|line| line.part.starts_with("huge") || line.part == "metadata");
+            let mut line = if taken {
+                Line::about(kind.key(), kind.label(), sum, 0)
+            } else {
+                Line::exact(kind.key(), kind.label(), sum)
+            };
+            line.detail = detail(&memory.mappings, &self.kinds, kind);
+            if let (true, Some(allocator)) = (kind == Kind::Anonymous, &self.sources.allocator) {
+                line.detail.push(allocator.clone());
+            }
+            self.other.push(line);
+        }
+    }
+
+    fn finish(mut self) -> Explanation {
+        let sum = |lines: &[Line]| lines.iter().map(|line| line.bytes).sum::<u64>();
+        let (ours, others) = (sum(&self.freehold), sum(&self.other));
+        let resident = match &self.sources.memory {
+            Some(memory) => memory.resident,
+            None => ours + others,
+        };
+        if others.abs_diff(resident.saturating_sub(ours)) > resident / 50 {
+            self.notes.push(format!(
+                "the process changed while it was read: the parts add up to {}, the kernel's sum is {}",
+                bytes(ours + others),
+                bytes(resident)
+            ));
+        }
+        let classes = self.pinned();
+        let verdict = self.facts(ours, resident, &classes).verdict();
+        let snapshot = self.sources.snapshot.as_ref();
+        Explanation {
+            program: self.sources.program.clone(),
+            pid: self.sources.pid,
+            alive: snapshot.is_none_or(Snapshot::is_alive),
+            version: snapshot.map(Snapshot::version),
+            resident_bytes: resident,
+            swapped_bytes: self
+                .sources
+                .memory
+                .as_ref()
+                .map_or(0, |memory| memory.swapped),
+            freehold_bytes: ours,
+            freehold: self.freehold,
+            other_bytes: others,
+            other: self.other,
+            fragmented_classes: classes,
+            notes: self.notes,
+            verdict,
+        }
+    }
+
+    /// Classes with much free space, with the names of the call sites that hold on to them.
+    fn pinned(&self) -> Vec<PinnedClass> {
+        let Some(snapshot) = &self.sources.snapshot else {
+            return Vec::new();
+        };
+        let found = heap::pinned(&self.counted, &self.samples, 5);
+        if found.is_empty() {
+            return Vec::new();
+        }
+        let mut symbols = Symbols::new(snapshot);
+        found
+            .into_iter()
+            .map(|class| PinnedClass {
+                size: class.size,
+                slabs: class.slabs,
+                free_bytes: class.free_bytes,
+                live_share: class.live_share,
+                sites: class
+                    .sites
+                    .iter()
+                    .filter_map(|&(site, live_bytes)| {
+                        let name = sites::name(snapshot, &mut symbols, site)?;
+                        Some(PinningSite { name, live_bytes })
+                    })
+                    .collect(),
+            })
+            .collect()
+    }
+
+    fn facts(&self, ours: u64, resident: u64, classes: &[PinnedClass]) -> Facts {
+        let amount = |keys: &[&str]| {
+            self.freehold
+                .iter()
+                .filter(|line| keys.contains(&line.part))
+                .map(|line| line.bytes)
+                .sum::<u64>()
+        };
+        let snapshot = self.sources.snapshot.as_ref();
+        let figures = snapshot.and_then(|snapshot| snapshot.page.figures.as_ref());
+        let limit = figures.and_then(|f| {
+            [
+                (f.limit_hard, f.limit_in_use),
+                (f.group_limit, f.group_used),
+            ]
+            .into_iter()
+            .filter(|(limit, _)| *limit > 0)
+            .min_by_key(|(limit, used)| limit.saturating_sub(*used))
+        });
+        Facts {
+            word: self.sources.word.clone(),
+            resident,
+            ours,
+            live: amount(&["live", "rounding", "huge_live"]),
+            fragmented: amount(&["free_in_slabs"]),
+            retained: amount(&["cached", "dirty", "huge_cached"]),
+            others: self
+                .other
+                .iter()
+                .filter_map(|line| {
+                    let kind = Kind::OTHERS
+                        .into_iter()
+                        .find(|kind| kind.key() == line.part)?;
+                    Some((kind, line.bytes))
+                })
+                .collect(),
+            presence: self.sources.presence,
+            trend: snapshot.and_then(|snapshot| trend::of(&moments(snapshot))),
+            limit,
+            pinning: classes
+                .first()
+                .and_then(|class| class.sites.first())
+                .map(|site| site.name.clone()),
+            allocator: self.sources.allocator.clone(),
+            eager: figures.is_some_and(|figures| figures.purge_mode == 1),
+            alive: snapshot.is_none_or(Snapshot::is_alive)
+                && self.sources.presence != Presence::Absent,
+        }
+    }
+}
+
+/// All that the counted parts would be, were all of it resident.
+fn everything(counted: &Counted) -> u64 {
+    counted.live
+        + counted.cached
+        + counted.free.saturating_sub(counted.free_given_back)
+        + counted.dirty
+        + counted.own
+}
+
+fn counted(snapshot: &Snapshot) -> Counted {
+    let Some(figures) = &snapshot.page.figures else {
+        return Counted::default();
+    };
+    let rows = snapshot.rows();
+    let own = rows
+        .get(OWN_ROWS.start..OWN_ROWS.end.min(rows.len()))
+        .unwrap_or(&[]);
+    Counted {
+        live: figures.live_bytes,
+        cached: figures.cached_bytes,
+        free: figures.free_bytes,
+        free_given_back: figures.purged_in_slabs_bytes,
+        fresh: figures.fresh_bytes,
+        dirty: figures.dirty_bytes,
+        own: own
+            .iter()
+            .map(|row| row.made.saturating_mul(row.size))
+            .sum(),
+        classes: rows
+            .iter()
+            .take(OWN_ROWS.start)
+            .skip(1)
+            .map(class)
+            .collect(),
+    }
+}
+
+fn class(row: &layout::Row) -> Class {
+    Class {
+        size: row.size,
+        slabs: row.slabs,
+        room: row.room,
+        live: row.live,
+        free: row.free,
+    }
+}
+
+fn moments(snapshot: &Snapshot) -> Vec<trend::Moment> {
+    snapshot
+        .page
+        .timeline
+        .iter()
+        .map(|moment| trend::Moment {
+            ns: moment.ns,
+            live: moment.live_bytes + moment.huge_bytes,
+            resident: moment.resident_bytes,
+        })
+        .collect()
+}
+
+/// The three largest mappings of a kind, by name, and how many there are.
+fn detail(mappings: &[Mapping], kinds: &[Kind], wanted: Kind) -> Vec<String> {
+    let mut by_name: Vec<(String, u64, usize)> = Vec::new();
+    for (mapping, _) in mappings
+        .iter()
+        .zip(kinds)
+        .filter(|(m, kind)| **kind == wanted && m.resident > 0)
+    {
+        let name = match &mapping.name {
+            Name::File(path) => path
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            Name::Named(name) | Name::Kernel(name) => name.clone(),
+            Name::Anonymous | Name::Heap | Name::Stack | Name::Segment => String::new(),
+        };
+        match by_name.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, sum, count)) => {
+                *sum += mapping.resident;
+                *count += 1;
+            }
+            None => by_name.push((name, mapping.resident, 1)),
+        }
+    }
+    by_name.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
+    by_name
+        .iter()
+        .take(3)
+        .filter(|(name, ..)| !name.is_empty())
+        .map(|(name, sum, _)| format!("{name} {}", bytes(*sum)))
+        .collect()
+}

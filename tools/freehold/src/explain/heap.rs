@@ -1,0 +1,494 @@
+//! Splits what Freehold has in memory into what it is good for.
+//!
+//! Three sources, of different age and certainty: the kernel says, now and exactly, how much of Freehold's address range
+//! is resident; the allocator counted, some time ago, its blocks by state; samples say, with an error, what the program
+//! had asked for and which call sites hold on to what. The parts are made to add up to what the kernel says, and how far
+//! they had to be bent for it is told.
+
+use std::collections::BTreeMap;
+
+/// How a figure is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Certainty {
+    /// The kernel said it.
+    Exact,
+    /// Counted or estimated; it may be off by about this many bytes.
+    About(u64),
+}
+
+/// A part of the resident memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    pub key: &'static str,
+    pub label: &'static str,
+    pub bytes: u64,
+    pub certainty: Certainty,
+}
+
+/// What the allocator counted, in bytes, of memory that it has from the system.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// Blocks of up to 2 MiB that the program holds, at the size of their class.
+    pub live: u64,
+    pub cached: u64,
+    /// Free blocks in slabs in use, and how much of them has been given back.
+    pub free: u64,
+    pub free_given_back: u64,
+    /// Parts of slabs that were never handed out.
+    pub fresh: u64,
+    pub dirty: u64,
+    /// Magazines and thread caches: the allocator's own blocks.
+    pub own: u64,
+    pub classes: Vec<Class>,
+}
+
+/// A size class with free space in it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Class {
+    pub size: u64,
+    pub slabs: u64,
+    pub room: u64,
+    pub live: u64,
+    pub free: u64,
+}
+
+/// A block that lives and was sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// As requested.
+    pub size: u64,
+    /// Bytes of it that are in memory, as far as the kernel would say.
+    pub resident: Option<u64>,
+    /// Blocks that it stands for.
+    pub blocks: f64,
+    pub site: u32,
+}
+
+/// Freehold's blocks of up to 2 MiB, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    pub parts: Vec<Part>,
+    /// What the counted parts were multiplied with to add up to what is resident.
+    pub scale: f64,
+    /// Bytes of live blocks that were never touched, and so are not in memory.
+    pub untouched: u64,
+}
+
+const PAGE: u64 = 4096;
+/// Blocks above all classes are rounded up to this.
+const SLOT: u64 = 64 << 10;
+
+/// The size that a request is rounded up to: the smallest class that fits, or whole slots.
+fn class_size(size: u64, classes: &[Class]) -> u64 {
+    let fitting = classes.partition_point(|class| class.size < size.max(1));
+    match classes.get(fitting) {
+        Some(class) => class.size,
+        None => size.max(1).next_multiple_of(SLOT),
+    }
+}
+
+/// Of the bytes between a request and its class, those that are likely to be in memory: where whole pages lie behind the
+/// last byte asked for, nobody touches them.
+fn rounding(size: u64, class: u64) -> u64 {
+    let all = class.saturating_sub(size);
+    if all >= PAGE {
+        size.next_multiple_of(PAGE) - size
+    } else {
+        all
+    }
+}
+
+/// Sums over the samples, as shares of the live bytes at class size, with the error of each.
+struct Shares {
+    requested: f64,
+    rounding: f64,
+    untouched: f64,
+    error: f64,
+}
+
+/// What is shared out is known (the allocator counts it), so that only the ratio has to be estimated: that is much more
+/// certain than the sum, as the error of the amount cancels.
+fn shares(samples: &[Sample], classes: &[Class]) -> Option<Shares> {
+    let mut total = 0.0;
+    let (mut requested, mut slack, mut untouched) = (0.0, 0.0, 0.0);
+    let mut terms = Vec::with_capacity(samples.len());
+    for sample in samples {
+        let class = class_size(sample.size, classes);
+        let missing = sample
+            .resident
+            .filter(|_| sample.size >= PAGE)
+            .map_or(0, |resident| sample.size.saturating_sub(resident));
+        total += sample.blocks * class as f64;
+        requested += sample.blocks * (sample.size - missing) as f64;
+        slack += sample.blocks * rounding(sample.size, class) as f64;
+        untouched += sample.blocks * missing as f64;
+        terms.push((
+            sample.blocks * (sample.size - missing) as f64,
+            sample.blocks * class as f64,
+        ));
+    }
+    if total <= 0.0 {
+        return None;
+    }
+    let ratio = requested / total;
+    let variance: f64 = terms.iter().map(|(a, b)| (a - ratio * b).powi(2)).sum();
+    Some(Shares {
+        requested: ratio,
+        rounding: slack / total,
+        untouched: untouched / total,
+        error: variance.sqrt() / total,
+    })
+}
+
+/// Splits `resident` bytes of the window.
+pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
+    let live = counted.live as f64;
+    let shares = shares(samples, &counted.classes);
+    let (requested, slack, untouched, error) = match &shares {
+        Some(s) => (
+            live * s.requested,
+            live * s.rounding,
+            live * s.untouched,
+            live * s.error,
+        ),
+        None => (live, 0.0, 0.0, 0.0),
+    };
+    let free = counted.free.saturating_sub(counted.free_given_back) as f64;
+    let expected = requested
+        + slack
+        + counted.cached as f64
+        + free
+        + counted.dirty as f64
+        + counted.own as f64;
+    // What is there beyond the blocks that were ever used are mostly pages that used and unused blocks share.
+    let fresh = (resident as f64 - expected).clamp(0.0, counted.fresh as f64);
+    let scale = if expected > 0.0 {
+        (resident as f64 - fresh) / expected
+    } else {
+        0.0
+    };
+
+    let part = |key, label, bytes: f64, error: f64| Part {
+        key,
+        label,
+        bytes: (bytes * scale).round() as u64,
+        certainty: Certainty::About((error + (bytes * scale - bytes).abs()).round() as u64),
+    };
+    let mut parts = Vec::new();
+    if shares.is_some() {
+        parts.push(part(
+            "live",
+            "live: what the program asked for",
+            requested,
+            error,
+        ));
+        parts.push(part(
+            "rounding",
+            "rounding up to size classes",
+            slack,
+            error,
+        ));
+    } else {
+        parts.push(part(
+            "live",
+            "live blocks, with rounding",
+            requested,
+            live / 9.0,
+        ));
+    }
+    parts.push(part(
+        "free_in_slabs",
+        "free space in partly used slabs",
+        free,
+        0.0,
+    ));
+    parts.push(part(
+        "cached",
+        "caches of threads and the depot",
+        counted.cached as f64,
+        0.0,
+    ));
+    parts.push(part(
+        "dirty",
+        "free, waiting to be given back",
+        counted.dirty as f64,
+        0.0,
+    ));
+    parts.push(part(
+        "own",
+        "magazines and thread caches",
+        counted.own as f64,
+        0.0,
+    ));
+    parts.push(Part {
+        key: "fresh",
+        label: "beginnings of slabs not yet used",
+        bytes: fresh.round() as u64,
+        certainty: Certainty::About((fresh / 2.0).round() as u64),
+    });
+    settle(&mut parts, resident);
+    Split {
+        parts,
+        scale,
+        untouched: untouched.round() as u64,
+    }
+}
+
+/// Rounding to whole bytes must not break the sum; the largest part bears it. Where nothing was counted, everything is
+/// of unknown use.
+fn settle(parts: &mut Vec<Part>, resident: u64) {
+    let sum: u64 = parts.iter().map(|part| part.bytes).sum();
+    let Some(largest) = parts.iter_mut().max_by_key(|part| part.bytes) else {
+        return;
+    };
+    if largest.bytes > 0 && sum.abs_diff(resident) <= 16 {
+        largest.bytes = (largest.bytes + resident).saturating_sub(sum);
+    } else if sum != resident {
+        parts.clear();
+        parts.push(Part {
+            key: "unknown",
+            label: "blocks, of which nothing was counted yet",
+            bytes: resident,
+            certainty: Certainty::Exact,
+        });
+    }
+}
+
+/// A size class whose slabs hold much free space, and the call sites whose live blocks keep these slabs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pinned {
+    pub size: u64,
+    pub slabs: u64,
+    pub free_bytes: u64,
+    /// Of the blocks that fit: those that the program holds.
+    pub live_share: f64,
+    /// Call sites with the bytes that they have live in this class (estimated), most first.
+    pub sites: Vec<(u32, u64)>,
+}
+
+/// The classes with the most free space, at most `most` of them, and none with less than a hundredth of all.
+pub fn pinned(counted: &Counted, samples: &[Sample], most: usize) -> Vec<Pinned> {
+    let mut classes: Vec<&Class> = counted
+        .classes
+        .iter()
+        .filter(|class| class.free > 0)
+        .collect();
+    classes.sort_by_key(|class| std::cmp::Reverse(class.free * class.size));
+    classes.retain(|class| class.free * class.size >= counted.free / 100);
+    classes.truncate(most);
+    classes
+        .into_iter()
+        .map(|class| {
+            let mut sites: BTreeMap<u32, f64> = BTreeMap::new();
+            for sample in samples {
+                if class_size(sample.size, &counted.classes) == class.size {
+                    *sites.entry(sample.site).or_default() += sample.blocks * sample.size as f64;
+                }
+            }
+            let mut sites: Vec<(u32, u64)> = sites
+                .into_iter()
+                .map(|(site, bytes)| (site, bytes.round() as u64))
+                .collect();
+            sites.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+            sites.truncate(3);
+            Pinned {
+                size: class.size,
+                slabs: class.slabs,
+                free_bytes: class.free * class.size,
+                live_share: class.live as f64 / class.room.max(1) as f64,
+                sites,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classes() -> Vec<Class> {
+        [16u64, 32, 48, 64, 4096, 5120, 65_536, 131_072]
+            .map(|size| Class {
+                size,
+                ..Class::default()
+            })
+            .to_vec()
+    }
+
+    fn sample(size: u64, blocks: f64) -> Sample {
+        Sample {
+            size,
+            resident: None,
+            blocks,
+            site: 1,
+        }
+    }
+
+    fn bytes(split: &Split, key: &str) -> u64 {
+        split
+            .parts
+            .iter()
+            .find(|part| part.key == key)
+            .map_or(0, |part| part.bytes)
+    }
+
+    fn sum(split: &Split) -> u64 {
+        split.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    #[test]
+    fn requests_fall_into_the_classes_that_fit() {
+        let classes = classes();
+        assert_eq!(class_size(0, &classes), 16);
+        assert_eq!(class_size(16, &classes), 16);
+        assert_eq!(class_size(17, &classes), 32);
+        assert_eq!(class_size(131_073, &classes), 3 * SLOT);
+    }
+
+    #[test]
+    fn rounding_counts_only_pages_that_somebody_touches() {
+        assert_eq!(rounding(40, 48), 8);
+        assert_eq!(rounding(65_537, 131_072), 4095);
+        assert_eq!(rounding(69_632, 131_072), 0);
+    }
+
+    #[test]
+    fn parts_add_up_to_what_is_resident() {
+        let counted = Counted {
+            live: 48_000,
+            cached: 4_800,
+            free: 20_000,
+            free_given_back: 4_096,
+            fresh: 100_000,
+            dirty: 65_536,
+            own: 8_192,
+            classes: classes(),
+        };
+        // Each block of 48 was asked for with 40.
+        let split = split(150_000, &counted, &[sample(40, 1000.0)]);
+        assert_eq!(sum(&split), 150_000);
+        assert_eq!(bytes(&split, "live"), 40_000);
+        assert_eq!(bytes(&split, "rounding"), 8_000);
+        assert_eq!(bytes(&split, "free_in_slabs"), 15_904);
+        assert_eq!(bytes(&split, "dirty"), 65_536);
+        assert_eq!(bytes(&split, "fresh"), 150_000 - 142_432);
+        assert!((split.scale - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn old_figures_are_bent_and_it_is_told() {
+        let counted = Counted {
+            live: 1000,
+            cached: 1000,
+            classes: classes(),
+            ..Counted::default()
+        };
+        let split = split(1000, &counted, &[sample(16, 3.0)]);
+        assert_eq!(sum(&split), 1000);
+        assert_eq!(bytes(&split, "cached"), 500);
+        assert!((split.scale - 0.5).abs() < 1e-9);
+        let cached = split
+            .parts
+            .iter()
+            .find(|part| part.key == "cached")
+            .unwrap();
+        assert_eq!(cached.certainty, Certainty::About(500));
+    }
+
+    #[test]
+    fn blocks_that_were_never_touched_are_not_in_memory() {
+        let counted = Counted {
+            live: 200 * 131_072,
+            classes: classes(),
+            ..Counted::default()
+        };
+        let half = Sample {
+            resident: Some(65_536),
+            ..sample(131_072, 200.0)
+        };
+        let split = split(200 * 65_536, &counted, &[half]);
+        assert_eq!(split.untouched, 200 * 65_536);
+        assert_eq!(bytes(&split, "live"), 200 * 65_536);
+        assert!((split.scale - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_samples_live_and_rounding_are_one() {
+        let counted = Counted {
+            live: 900,
+            classes: classes(),
+            ..Counted::default()
+        };
+        let split = split(900, &counted, &[]);
+        assert_eq!(split.parts[0].label, "live blocks, with rounding");
+        assert_eq!(split.parts[0].certainty, Certainty::About(100));
+        assert_eq!(sum(&split), 900);
+    }
+
+    #[test]
+    fn without_figures_nothing_is_claimed() {
+        let split = split(12_345, &Counted::default(), &[]);
+        assert_eq!(split.parts.len(), 1);
+        assert_eq!(
+            (split.parts[0].key, split.parts[0].bytes),
+            ("unknown", 12_345)
+        );
+    }
+
+    #[test]
+    fn the_error_is_that_of_the_ratio() {
+        let counted = Counted {
+            live: 96_000,
+            classes: classes(),
+            ..Counted::default()
+        };
+        // All of one size: however few samples, the ratio is certain.
+        let sure = split(96_000, &counted, &[sample(40, 7.0), sample(40, 900.0)]);
+        assert_eq!(sure.parts[0].certainty, Certainty::About(0));
+        let unsure = split(96_000, &counted, &[sample(17, 10.0), sample(48, 10.0)]);
+        assert!(matches!(unsure.parts[0].certainty, Certainty::About(error) if error > 1000));
+    }
+
+    #[test]
+    fn the_sites_that_pin_a_class_are_named() {
+        let counted = Counted {
+            free: 1_000_000,
+            classes: vec![
+                Class {
+                    size: 48,
+                    slabs: 9,
+                    room: 9000,
+                    live: 900,
+                    free: 7000,
+                },
+                Class {
+                    size: 64,
+                    slabs: 2,
+                    room: 2000,
+                    live: 1999,
+                    free: 1,
+                },
+            ],
+            ..Counted::default()
+        };
+        let samples = [
+            Sample {
+                site: 7,
+                ..sample(40, 100.0)
+            },
+            Sample {
+                site: 8,
+                ..sample(48, 500.0)
+            },
+            Sample {
+                site: 9,
+                ..sample(60, 900.0)
+            },
+        ];
+        let found = pinned(&counted, &samples, 3);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].size, found[0].free_bytes), (48, 336_000));
+        assert_eq!(found[0].sites, [(8, 24_000), (7, 4_000)]);
+        assert!((found[0].live_share - 0.1).abs() < 1e-9);
+    }
+}

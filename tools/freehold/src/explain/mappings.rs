@@ -1,0 +1,282 @@
+//! What the kernel says about a process's memory: its mappings (`smaps`), their sum (`smaps_rollup`), and which pages
+//! of a range are there (`pagemap`). No ptrace: these files are open to whoever owns the process.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use procfs::FromBufRead;
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps};
+
+/// One mapping, reduced to what is counted here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    pub range: Range<u64>,
+    pub readable: bool,
+    pub writable: bool,
+    pub executable: bool,
+    pub shared: bool,
+    pub name: Name,
+    pub resident: u64,
+    /// Of the resident bytes: pages that other processes have mapped too.
+    pub with_others: u64,
+    pub swapped: u64,
+    /// Of the resident bytes: in huge pages.
+    pub huge: u64,
+}
+
+impl Mapping {
+    pub fn length(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Reserved address space: nothing can be in it.
+    pub fn inaccessible(&self) -> bool {
+        !self.readable && !self.writable && !self.executable
+    }
+}
+
+/// What is mapped, as far as the kernel has a name for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    Anonymous,
+    File(PathBuf),
+    /// The segment that `brk` moves.
+    Heap,
+    Stack,
+    /// `[vdso]` and its kin.
+    Kernel(String),
+    /// Anonymous memory that the program has given a name to.
+    Named(String),
+    /// System V shared memory.
+    Segment,
+}
+
+/// The memory of a process at (about) one moment.
+#[derive(Debug)]
+pub struct Memory {
+    pub mappings: Vec<Mapping>,
+    /// Resident bytes as the kernel sums them up. The parts are held against it.
+    pub resident: u64,
+    pub swapped: u64,
+}
+
+/// Reads the mappings of a process.
+pub fn read(pid: u32) -> Result<Memory> {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    if !folder.exists() {
+        bail!("there is no process {pid}");
+    }
+    let bytes = fs::read(folder.join("smaps")).with_context(|| refusal(pid))?;
+    let mappings =
+        parse(&bytes).with_context(|| format!("cannot make sense of /proc/{pid}/smaps"))?;
+    if mappings.is_empty() {
+        bail!(
+            "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
+        );
+    }
+    // Older kernels and some sandboxes have no rollup; the sum over the mappings says the same.
+    let (resident, swapped) = match fs::read(folder.join("smaps_rollup"))
+        .ok()
+        .as_deref()
+        .map(parse)
+    {
+        Some(Ok(rollup)) if !rollup.is_empty() => (rollup[0].resident, rollup[0].swapped),
+        _ => (
+            mappings.iter().map(|m| m.resident).sum(),
+            mappings.iter().map(|m| m.swapped).sum(),
+        ),
+    };
+    Ok(Memory {
+        mappings,
+        resident,
+        swapped,
+    })
+}
+
+/// Why a look at a process may be refused, and what helps.
+fn refusal(pid: u32) -> String {
+    format!(
+        "may not look into process {pid}: it belongs to somebody else, or has rights that you do not have; \
+         try it as that user or as root"
+    )
+}
+
+/// Parses `smaps`. A path need not be UTF-8; what is not is replaced, since it is only shown.
+pub fn parse(smaps: &[u8]) -> Result<Vec<Mapping>> {
+    let text = String::from_utf8_lossy(smaps);
+    let maps = MemoryMaps::from_buf_read(BufReader::new(text.as_bytes()))?;
+    Ok(maps.0.iter().map(reduce).collect())
+}
+
+fn reduce(map: &MemoryMap) -> Mapping {
+    let bytes = |key: &str| map.extension.map.get(key).copied().unwrap_or(0);
+    let may = |permission| map.perms.contains(permission);
+    Mapping {
+        range: map.address.0..map.address.1,
+        readable: may(MMPermissions::READ),
+        writable: may(MMPermissions::WRITE),
+        executable: may(MMPermissions::EXECUTE),
+        shared: may(MMPermissions::SHARED),
+        name: name_of(&map.pathname),
+        resident: bytes("Rss"),
+        with_others: bytes("Shared_Clean") + bytes("Shared_Dirty"),
+        swapped: bytes("Swap"),
+        huge: bytes("AnonHugePages") + bytes("ShmemPmdMapped"),
+    }
+}
+
+fn name_of(path: &MMapPath) -> Name {
+    match path {
+        MMapPath::Path(path) => Name::File(path.clone()),
+        MMapPath::Heap => Name::Heap,
+        MMapPath::Stack | MMapPath::TStack(_) => Name::Stack,
+        MMapPath::Anonymous => Name::Anonymous,
+        MMapPath::Vsys(_) => Name::Segment,
+        MMapPath::Vdso => Name::Kernel("vdso".to_owned()),
+        MMapPath::Vvar => Name::Kernel("vvar".to_owned()),
+        MMapPath::Vsyscall => Name::Kernel("vsyscall".to_owned()),
+        MMapPath::Rollup => Name::Kernel("rollup".to_owned()),
+        MMapPath::Other(name) => match name.split_once(':') {
+            Some(("anon" | "anon_shmem", given)) => Name::Named(given.to_owned()),
+            _ => Name::Kernel(name.clone()),
+        },
+    }
+}
+
+/// `/proc/PID/pagemap`: for each page of address space, whether memory is behind it.
+pub struct PageMap {
+    file: File,
+    page: u64,
+}
+
+const PRESENT: u64 = 1 << 63;
+const ENTRY: usize = size_of::<u64>();
+/// Entries that are read at once.
+const BATCH: usize = 8192;
+
+impl PageMap {
+    pub fn open(pid: u32) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(format!("/proc/{pid}/pagemap"))?,
+            page: rustix::param::page_size() as u64,
+        })
+    }
+
+    /// Bytes of `range` whose pages are in memory; a page counts with the part of it that lies in the range.
+    pub fn resident(&self, range: &Range<u64>) -> io::Result<u64> {
+        let mut bytes = 0;
+        let mut page = range.start / self.page;
+        let end = range.end.div_ceil(self.page);
+        let mut buffer = [0u8; BATCH * ENTRY];
+        while page < end {
+            let count = usize::try_from(end - page).unwrap_or(BATCH).min(BATCH);
+            let got = self
+                .file
+                .read_at(&mut buffer[..count * ENTRY], page * ENTRY as u64)?;
+            if got < ENTRY {
+                break;
+            }
+            for entry in buffer[..got - got % ENTRY].chunks_exact(ENTRY) {
+                let word = u64::from_le_bytes(entry.try_into().expect("a chunk of eight"));
+                if word & PRESENT != 0 {
+                    let begin = (page * self.page).max(range.start);
+                    bytes += ((page + 1) * self.page).min(range.end) - begin;
+                }
+                page += 1;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &[u8] = b"\
+55a0c0000000-55a0c0010000 r-xp 00001000 fe:00 42                         /usr/bin/my server
+Size:                 64 kB
+KernelPageSize:        4 kB
+Rss:                  60 kB
+Pss:                  30 kB
+Shared_Clean:         40 kB
+Shared_Dirty:          0 kB
+Private_Clean:        20 kB
+Private_Dirty:         0 kB
+Swap:                  0 kB
+VmFlags: rd ex mr mw me sd
+7f0000000000-7f0000200000 rw-p 00000000 00:00 0                          [anon:pool]
+Rss:                2048 kB
+AnonHugePages:      2048 kB
+Swap:                 16 kB
+7f0000400000-7f0000500000 rw-s 00000000 00:01 9                          /dev/shm/caf\xff (deleted)
+Rss:                   8 kB
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+Rss:                  12 kB
+";
+
+    #[test]
+    fn mappings_are_read_with_their_names() {
+        let maps = parse(SMAPS).unwrap();
+        assert_eq!(maps.len(), 4);
+        assert_eq!(maps[0].name, Name::File("/usr/bin/my server".into()));
+        assert!(maps[0].executable && !maps[0].writable && !maps[0].shared);
+        assert_eq!(
+            (maps[0].resident, maps[0].with_others),
+            (60 << 10, 40 << 10)
+        );
+        assert_eq!(maps[1].name, Name::Named("pool".to_owned()));
+        assert_eq!((maps[1].swapped, maps[1].huge), (16 << 10, 2 << 20));
+        assert!(maps[2].shared);
+        assert_eq!(
+            maps[2].name,
+            Name::File("/dev/shm/caf\u{fffd} (deleted)".into())
+        );
+        assert_eq!(maps[3].name, Name::Stack);
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        assert!(parse(b"Rss: 4 kB\n").is_err());
+        assert!(parse(b"hello\n").is_err());
+    }
+
+    #[test]
+    fn this_process_can_be_read_and_adds_up() {
+        let memory = read(std::process::id()).unwrap();
+        let sum: u64 = memory.mappings.iter().map(|m| m.resident).sum();
+        assert!(memory.resident > 0);
+        // The test runner's other threads allocate between the two files.
+        assert!(
+            sum.abs_diff(memory.resident) < memory.resident / 5,
+            "{sum} {}",
+            memory.resident
+        );
+    }
+
+    #[test]
+    fn pages_that_were_touched_are_there() {
+        let page = rustix::param::page_size();
+        // Big enough to be a mapping of its own, and fresh from the kernel.
+        let mut memory = vec![0u8; 64 << 20];
+        let begin = memory.as_ptr() as u64;
+        let middle = begin + (32 << 20);
+        memory[32 << 20..(32 << 20) + 10 * page].fill(1);
+        let map = PageMap::open(std::process::id()).unwrap();
+        assert_eq!(map.resident(&(middle..middle + 100)).unwrap(), 100);
+        let touched = map.resident(&(begin..begin + (64 << 20))).unwrap();
+        assert!(touched >= 10 * page as u64, "{touched}");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_named() {
+        assert_eq!(
+            read(4_194_999).unwrap_err().to_string(),
+            "there is no process 4194999"
+        );
+    }
+}

@@ -1,0 +1,57 @@
+//! `freehold explain`: where a program's memory is, in parts that add up, and why.
+//!
+//! Works on any process that one may look at: of one without Freehold it says what the kernel knows. Needs no ptrace and
+//! stops nobody: it reads `/proc` and the page through which a program is observed.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `mappings` | reads what the kernel says about a process's memory |
+//! | `kinds` | whose memory a mapping is |
+//! | `heap` | splits Freehold's part into what it is good for |
+//! | `trend` | does it grow? |
+//! | `verdict` | one sentence, and what would change it |
+//! | `sources`, `explanation`, `screen` | fetch, put together, show |
+
+mod explanation;
+mod heap;
+mod kinds;
+mod mappings;
+mod screen;
+pub mod sites;
+mod sources;
+mod trend;
+mod verdict;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// Says where a program's memory is, and why.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold explain 4711            a process, whether it runs under Freehold or not\n  \
+    freehold explain redis-server    the one process of that name\n  \
+    freehold explain saved.freehold  what was saved, or left behind by a program that is gone\n  \
+    freehold explain --json 4711     for programs\n\n\
+    The parts add up to what is resident. Without a name: the one observed program.")]
+pub struct Args {
+    /// A process, a program's name, a page or a saved snapshot.
+    #[arg(value_name = "PID|NAME|FILE")]
+    subject: Option<String>,
+
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let word = args.subject.as_deref();
+    let sources = sources::fetch(word).map_err(|error| sources::explain_failure(error, word))?;
+    let explanation = explanation::explain(&sources);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&explanation)?);
+    } else {
+        print!("{}", screen::render(&explanation));
+    }
+    Ok(ExitCode::SUCCESS)
+}

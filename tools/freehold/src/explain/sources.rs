@@ -1,0 +1,213 @@
+//! Fetches everything that an explanation is made of: the page, the kernel's figures, and who else allocates.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use freehold_page::{Control, FindError, Snapshot, Target};
+
+use super::kinds::{self, Ours};
+use super::mappings::{self, Memory, PageMap};
+use super::verdict::Presence;
+use crate::doctor;
+
+/// How long a program may take to answer with fresh figures. One that does not allocate does not answer.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+pub struct Sources {
+    /// How one names it to another command.
+    pub word: String,
+    pub pid: Option<u32>,
+    pub program: String,
+    pub presence: Presence,
+    pub snapshot: Option<Snapshot>,
+    /// What the kernel says; none of a program that is gone and left nothing but its page.
+    pub memory: Option<Memory>,
+    pub pages: Option<PageMap>,
+    pub ours: Ours,
+    /// Who else allocates in the process, in words.
+    pub allocator: Option<String>,
+    /// What the reader should know about where the figures are from.
+    pub notes: Vec<String>,
+}
+
+/// Finds what a person means and reads it.
+pub fn fetch(word: Option<&str>) -> Result<Sources> {
+    match Target::find_or_only(word) {
+        Ok(Target::Live { pid, page }) => of_live(u32::try_from(pid)?, &page),
+        Ok(target) => of_left(&target),
+        // A process without a page can be explained too, only not as far.
+        Err(FindError::NotObserved { pid, .. }) => {
+            of_process(u32::try_from(pid)?, Presence::Unobserved)
+        }
+        Err(FindError::NotOurs { pid, .. }) => of_process(u32::try_from(pid)?, Presence::Absent),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn of_live(pid: u32, page: &Path) -> Result<Sources> {
+    let mut notes = Vec::new();
+    // Asking is a favour of the program; the figures of before are right too, only older.
+    match Control::open(page) {
+        Ok(control) => {
+            control.refresh(PATIENCE);
+        }
+        Err(error) => notes.push(format!("no fresh figures could be asked for: {error}")),
+    }
+    let memory = mappings::read(pid)?;
+    let target = Target::Live {
+        pid: u64::from(pid),
+        page: page.to_owned(),
+    };
+    let snapshot = target.read()?;
+    let pages = PageMap::open(pid).ok();
+    if pages.is_none() {
+        notes.push(
+            "which pages are in memory may not be read: blocks are taken to be wholly touched"
+                .to_owned(),
+        );
+    }
+    Ok(Sources {
+        word: pid.to_string(),
+        pid: Some(pid),
+        program: program_of(pid),
+        presence: Presence::Observed,
+        ours: ours(&snapshot, &memory, Some(page.to_owned())),
+        snapshot: Some(snapshot),
+        pages,
+        allocator: other_allocator(pid),
+        memory: Some(memory),
+        notes,
+    })
+}
+
+fn of_process(pid: u32, presence: Presence) -> Result<Sources> {
+    let memory = mappings::read(pid)?;
+    let window = kinds::find_window(&memory.mappings);
+    // Linked into the program, it has no file of its own among the mappings, but its window shows.
+    let presence = if window.is_some() {
+        Presence::Unobserved
+    } else {
+        presence
+    };
+    Ok(Sources {
+        word: pid.to_string(),
+        pid: Some(pid),
+        program: program_of(pid),
+        presence,
+        snapshot: None,
+        ours: Ours {
+            window: window.unwrap_or_default(),
+            page: None,
+        },
+        pages: None,
+        allocator: other_allocator(pid),
+        memory: Some(memory),
+        notes: Vec::new(),
+    })
+}
+
+/// A page that a program left, or a saved snapshot, which may carry what the kernel said at that time.
+fn of_left(target: &Target) -> Result<Sources> {
+    let snapshot = target.read()?;
+    let mut notes = Vec::new();
+    let memory = snapshot.process.as_ref().and_then(|facts| {
+        let mappings = mappings::parse(facts.smaps.as_bytes())
+            .ok()
+            .filter(|found| !found.is_empty())?;
+        let rollup = mappings::parse(facts.smaps_rollup.as_bytes())
+            .ok()
+            .and_then(|found| found.into_iter().next());
+        Some(Memory {
+            resident: rollup
+                .as_ref()
+                .map_or_else(|| mappings.iter().map(|m| m.resident).sum(), |m| m.resident),
+            swapped: rollup.map_or(0, |m| m.swapped),
+            mappings,
+        })
+    });
+    if memory.is_none() {
+        notes.push(
+            "the program is gone, and what the kernel would say of it too: these are the allocator's last figures"
+                .to_owned(),
+        );
+    }
+    let found = memory
+        .as_ref()
+        .map_or(Ours::default(), |memory| ours(&snapshot, memory, None));
+    Ok(Sources {
+        word: target.word(),
+        pid: u32::try_from(snapshot.pid()).ok().filter(|pid| *pid != 0),
+        program: snapshot.program(),
+        presence: Presence::Observed,
+        snapshot: Some(snapshot),
+        memory,
+        pages: None,
+        ours: found,
+        allocator: None,
+        notes,
+    })
+}
+
+fn ours(snapshot: &Snapshot, memory: &Memory, page: Option<PathBuf>) -> Ours {
+    let header = &snapshot.page.header;
+    if header.window_bytes > 0 {
+        return Ours::new(header.window_begin, header.window_bytes, page);
+    }
+    let window: Range<u64> = kinds::find_window(&memory.mappings).unwrap_or_default();
+    Ours { window, page }
+}
+
+fn program_of(pid: u32) -> String {
+    fs::read_link(format!("/proc/{pid}/exe")).map_or_else(
+        |_| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .unwrap_or_default()
+                .trim_end()
+                .to_owned()
+        },
+        |path| path.display().to_string(),
+    )
+}
+
+/// Interpreters whose own heap does not come from malloc, by the beginning of the program's name.
+const RUNTIMES: [(&str, &str); 5] = [
+    (
+        "python",
+        "Python keeps arenas of its own for small objects (PYTHONMALLOC=malloc would leave them to malloc)",
+    ),
+    (
+        "node",
+        "V8 keeps the heap of JavaScript in mappings of its own",
+    ),
+    ("java", "the Java heap is in mappings of its own"),
+    ("beam", "Erlang has carriers of its own"),
+    (
+        "php",
+        "PHP keeps arenas of its own (USE_ZEND_ALLOC=0 would leave them to malloc)",
+    ),
+];
+
+fn other_allocator(pid: u32) -> Option<String> {
+    let program = program_of(pid);
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let known = doctor::others_in_process(pid);
+    known.or_else(|| {
+        RUNTIMES
+            .iter()
+            .find(|(begin, _)| name.starts_with(begin))
+            .map(|(_, what)| (*what).to_owned())
+    })
+}
+
+/// For errors that name what was looked for.
+pub fn explain_failure(error: anyhow::Error, word: Option<&str>) -> anyhow::Error {
+    match (error.downcast_ref::<FindError>(), word) {
+        (Some(FindError::Forbidden { .. }), _) => {
+            anyhow!("{error}; try it as the process's owner or as root")
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,490 @@
+//! From parts to one sentence: which of growth, fragmentation, retention, or somebody else's memory it is, or none, and
+//! what would change it. Pure arithmetic over what was found, so that it can be tested without a process.
+
+use serde::Serialize;
+
+use super::kinds::Kind;
+use super::trend::Trend;
+use crate::amounts::{bytes, duration};
+
+/// What the verdict is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// How one names the process or file to another command.
+    pub word: String,
+    pub resident: u64,
+    /// Of it, Freehold's.
+    pub ours: u64,
+    pub live: u64,
+    /// Free blocks in slabs that are in use.
+    pub fragmented: u64,
+    /// Caches, what waits to be given back, and freed huge blocks.
+    pub retained: u64,
+    pub others: Vec<(Kind, u64)>,
+    pub presence: Presence,
+    pub trend: Option<Trend>,
+    /// Of the container, or the allocator's own: limit and what is used of it.
+    pub limit: Option<(u64, u64)>,
+    /// The call site that holds most in the class with most free space.
+    pub pinning: Option<String>,
+    /// Who else allocates in this process, in words.
+    pub allocator: Option<String>,
+    /// `purge=eager` is set already.
+    pub eager: bool,
+    pub alive: bool,
+}
+
+/// Whether Freehold is in the process and says anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    #[default]
+    Observed,
+    /// There, but nobody asked it to show itself.
+    Unobserved,
+    Absent,
+}
+
+/// What it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    Growth,
+    Fragmentation,
+    Retention,
+    NotOurs,
+    NotObserved,
+    NotActive,
+    Fine,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    pub finding: Finding,
+    pub sentence: String,
+    /// Options, calls and commands that would change it, each with what it does.
+    pub change: Vec<String>,
+}
+
+/// Less than this is nobody's trouble, whatever its share.
+const LEAST: u64 = 8 << 20;
+
+fn percent(part: u64, whole: u64) -> u64 {
+    (part as f64 * 100.0 / whole.max(1) as f64).round() as u64
+}
+
+impl Facts {
+    pub fn verdict(&self) -> Verdict {
+        match self.presence {
+            Presence::Absent => return self.not_active(),
+            Presence::Unobserved => return self.not_observed(),
+            Presence::Observed => {}
+        }
+        if let Some(trend) = self
+            .trend
+            .filter(Trend::grows)
+            .filter(|_| self.live >= 1 << 20)
+        {
+            return self.growth(&trend);
+        }
+        let others: u64 = self.others.iter().map(|(_, bytes)| bytes).sum();
+        let mut found: Vec<(u64, Verdict)> = Vec::new();
+        if self.fragmented >= LEAST.max(self.ours / 5) {
+            found.push((self.fragmented, self.fragmentation()));
+        }
+        if self.retained >= LEAST.max(self.ours / 5) {
+            found.push((self.retained, self.retention()));
+        }
+        if others >= (2 * LEAST).max(self.resident / 2) {
+            found.push((others, self.not_ours(others)));
+        }
+        found
+            .into_iter()
+            .max_by_key(|(bytes, _)| *bytes)
+            .map_or_else(|| self.fine(), |(_, verdict)| verdict)
+    }
+
+    fn growth(&self, trend: &Trend) -> Verdict {
+        let mut sentence = format!(
+            "Live memory grows by {} ± {} a second, for {} now: a leak, or a cache without a bound",
+            bytes(trend.rate as u64),
+            bytes(trend.error as u64),
+            duration(trend.seconds),
+        );
+        if let Some((limit, used)) = self.limit.filter(|(limit, used)| limit > used) {
+            let left = (limit - used) as f64 / trend.rate;
+            sentence += &format!(
+                "; the limit of {} is reached in {}",
+                bytes(limit),
+                duration(left)
+            );
+        }
+        Verdict {
+            finding: Finding::Growth,
+            sentence: sentence + ".",
+            change: vec![
+                format!(
+                    "freehold leaks {}      which call sites grow, and how sure that is",
+                    self.word
+                ),
+                format!(
+                    "freehold profile {}    what they are called from",
+                    self.word
+                ),
+            ],
+        }
+    }
+
+    fn fragmentation(&self) -> Verdict {
+        let mut sentence = format!(
+            "Fragmentation: {} ({} % of Freehold's memory) is free space between live blocks, in slabs that some of \
+             them keep",
+            bytes(self.fragmented),
+            percent(self.fragmented, self.ours),
+        );
+        if let Some(site) = &self.pinning {
+            sentence += &format!("; most of what keeps them is allocated by {site}");
+        }
+        let mut change = vec![
+            format!(
+                "freehold profile {}    the call sites of the blocks that stayed",
+                self.word
+            ),
+            "malloc_trim(0)               gives back whole free pages inside these slabs"
+                .to_owned(),
+        ];
+        change.push(
+            "allocate what lives long before, or apart from, what lives for a moment: they share slabs by size"
+                .to_owned(),
+        );
+        Verdict {
+            finding: Finding::Fragmentation,
+            sentence: sentence + ".",
+            change,
+        }
+    }
+
+    fn retention(&self) -> Verdict {
+        let mut change = vec!["malloc_trim(0)               gives it back at once".to_owned()];
+        if !self.eager {
+            change.push("FREEHOLD=purge=eager         gives it back always at once, for some processor time".to_owned());
+        }
+        change.push(
+            "wait: it is used again first, and goes back within a budget as more is freed"
+                .to_owned(),
+        );
+        Verdict {
+            finding: Finding::Retention,
+            sentence: format!(
+                "Retention: {} ({} % of Freehold's memory) is free and kept for the next allocations.",
+                bytes(self.retained),
+                percent(self.retained, self.ours),
+            ),
+            change,
+        }
+    }
+
+    fn largest_other(&self) -> Option<(Kind, u64)> {
+        self.others.iter().copied().max_by_key(|(_, bytes)| *bytes)
+    }
+
+    fn not_ours(&self, others: u64) -> Verdict {
+        let mut sentence = format!(
+            "Not ours: {} of {} ({} %) did not come from Freehold",
+            bytes(others),
+            bytes(self.resident),
+            percent(others, self.resident),
+        );
+        let mut change = Vec::new();
+        if let Some((kind, amount)) = self.largest_other() {
+            sentence += &format!("; the largest part is {}, {}", kind.label(), bytes(amount));
+            change.extend(about(kind).map(str::to_owned));
+        }
+        if let Some(allocator) = &self.allocator {
+            sentence += &format!("; {allocator}");
+        }
+        if change.is_empty() {
+            change.push(format!("pmap -x {}    every mapping by itself", self.word));
+        }
+        Verdict {
+            finding: Finding::NotOurs,
+            sentence: sentence + ".",
+            change,
+        }
+    }
+
+    fn not_observed(&self) -> Verdict {
+        Verdict {
+            finding: Finding::NotObserved,
+            sentence: format!(
+                "Freehold has {} of {} ({} %), but is not observed: what its part is made of cannot be seen from outside.",
+                bytes(self.ours),
+                bytes(self.resident),
+                percent(self.ours, self.resident),
+            ),
+            change: vec![
+                "freehold run -- CMD          starts it observed".to_owned(),
+                "FREEHOLD=observe=1           in its environment does the same".to_owned(),
+            ],
+        }
+    }
+
+    fn not_active(&self) -> Verdict {
+        let who = match &self.allocator {
+            Some(allocator) => format!("; {allocator}"),
+            None => {
+                "; its memory comes from the C library's malloc, or what it maps itself".to_owned()
+            }
+        };
+        let most = self
+            .largest_other()
+            .map(|(kind, amount)| format!(", most of it {} ({})", kind.label(), bytes(amount)))
+            .unwrap_or_default();
+        Verdict {
+            finding: Finding::NotActive,
+            sentence: format!(
+                "Freehold is not in this process: {} are resident{most}{who}.",
+                bytes(self.resident)
+            ),
+            change: vec![
+                format!("freehold doctor {}        why it is not there", self.word),
+                "freehold run -- CMD          starts a program under Freehold, observed".to_owned(),
+            ],
+        }
+    }
+
+    fn fine(&self) -> Verdict {
+        let grown = match self.trend {
+            Some(trend) if self.alive => {
+                format!(
+                    ", and it has not grown beyond doubt in the last {}",
+                    duration(trend.seconds)
+                )
+            }
+            _ => String::new(),
+        };
+        Verdict {
+            finding: Finding::Fine,
+            sentence: format!(
+                "Fine: {} % of Freehold's {} is what the program holds{grown}.",
+                percent(self.live, self.ours),
+                bytes(self.ours),
+            ),
+            change: vec![format!(
+                "freehold profile {}    to use less, the program must ask for less: here is who asks",
+                self.word
+            )],
+        }
+    }
+}
+
+/// What one can do about memory of this kind.
+fn about(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Code => Some(
+            "code is shared with other processes and can be read again from its file: it is seldom a trouble",
+        ),
+        Kind::Data => {
+            Some("size BINARY                  the variables of a program or library, by section")
+        }
+        Kind::Stacks => {
+            Some("fewer threads, or shallower calls: a stack keeps what it once touched")
+        }
+        Kind::Brk | Kind::Arena => Some(
+            "glibc's malloc is at work too: something was allocated before Freehold, or is linked statically",
+        ),
+        Kind::Files => Some(
+            "mapped files can be dropped by the kernel at any time, unless they were written to",
+        ),
+        Kind::Shared => Some("ls -l /dev/shm; ipcs -m      what is shared, and with whom"),
+        Kind::Device => Some("memory of a graphics card's driver: ask its own tools"),
+        Kind::Named | Kind::Anonymous => Some(
+            "whoever calls mmap directly: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers",
+        ),
+        Kind::Window | Kind::Records | Kind::Page | Kind::Kernel => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn facts() -> Facts {
+        Facts {
+            word: "4711".to_owned(),
+            resident: 110 * MIB,
+            ours: 100 * MIB,
+            live: 90 * MIB,
+            fragmented: 4 * MIB,
+            retained: 4 * MIB,
+            others: vec![(Kind::Code, 7 * MIB), (Kind::Stacks, 3 * MIB)],
+            alive: true,
+            ..Facts::default()
+        }
+    }
+
+    fn growing() -> Trend {
+        Trend {
+            rate: 1e6,
+            error: 1e4,
+            seconds: 60.0,
+            share: 0.6,
+            moments: 100,
+        }
+    }
+
+    fn show(facts: &Facts) -> String {
+        let verdict = facts.verdict();
+        format!(
+            "{:?}\n{}\n{}",
+            verdict.finding,
+            verdict.sentence,
+            verdict.change.join("\n")
+        )
+    }
+
+    #[test]
+    fn a_program_that_uses_what_it_has() {
+        insta::assert_snapshot!(show(&facts()), @r"
+        Fine
+        Fine: 90 % of Freehold's 100.0 MiB is what the program holds.
+        freehold profile 4711    to use less, the program must ask for less: here is who asks
+        ");
+    }
+
+    #[test]
+    fn growth_comes_before_everything_else() {
+        let facts = Facts {
+            trend: Some(growing()),
+            fragmented: 80 * MIB,
+            limit: Some((1 << 30, 900 * MIB)),
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&facts), @r"
+        Growth
+        Live memory grows by 976.6 KiB ± 9.8 KiB a second, for 60 s now: a leak, or a cache without a bound; the limit of 1.0 GiB is reached in 2 min 10 s.
+        freehold leaks 4711      which call sites grow, and how sure that is
+        freehold profile 4711    what they are called from
+        ");
+    }
+
+    #[test]
+    fn fragmentation_names_who_pins() {
+        let facts = Facts {
+            live: 20 * MIB,
+            fragmented: 75 * MIB,
+            pinning: Some("cache_insert".to_owned()),
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&facts), @r"
+        Fragmentation
+        Fragmentation: 75.0 MiB (75 % of Freehold's memory) is free space between live blocks, in slabs that some of them keep; most of what keeps them is allocated by cache_insert.
+        freehold profile 4711    the call sites of the blocks that stayed
+        malloc_trim(0)               gives back whole free pages inside these slabs
+        allocate what lives long before, or apart from, what lives for a moment: they share slabs by size
+        ");
+    }
+
+    #[test]
+    fn retention_offers_options_that_are_not_set_yet() {
+        let facts = Facts {
+            live: 20 * MIB,
+            retained: 76 * MIB,
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&facts), @r"
+        Retention
+        Retention: 76.0 MiB (76 % of Freehold's memory) is free and kept for the next allocations.
+        malloc_trim(0)               gives it back at once
+        FREEHOLD=purge=eager         gives it back always at once, for some processor time
+        wait: it is used again first, and goes back within a budget as more is freed
+        ");
+        let eager = Facts {
+            eager: true,
+            ..facts
+        };
+        assert!(
+            eager
+                .verdict()
+                .change
+                .iter()
+                .all(|line| !line.contains("purge=eager"))
+        );
+    }
+
+    #[test]
+    fn memory_of_others_is_named_by_its_largest_kind() {
+        let facts = Facts {
+            resident: 400 * MIB,
+            others: vec![(Kind::Code, 20 * MIB), (Kind::Anonymous, 280 * MIB)],
+            allocator: Some("mimalloc is loaded too (/lib/libmimalloc.so.2)".to_owned()),
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&facts), @r"
+        NotOurs
+        Not ours: 300.0 MiB of 400.0 MiB (75 %) did not come from Freehold; the largest part is anonymous memory that somebody mapped, 280.0 MiB; mimalloc is loaded too (/lib/libmimalloc.so.2).
+        whoever calls mmap directly: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers
+        ");
+    }
+
+    #[test]
+    fn the_larger_trouble_is_the_verdict() {
+        let facts = Facts {
+            live: 10 * MIB,
+            fragmented: 30 * MIB,
+            retained: 60 * MIB,
+            ..facts()
+        };
+        assert_eq!(facts.verdict().finding, Finding::Retention);
+    }
+
+    #[test]
+    fn small_amounts_are_nobodys_trouble() {
+        let facts = Facts {
+            resident: 6 * MIB,
+            ours: MIB,
+            live: MIB / 4,
+            fragmented: MIB / 2,
+            retained: MIB / 4,
+            others: vec![(Kind::Code, 5 * MIB)],
+            ..facts()
+        };
+        assert_eq!(facts.verdict().finding, Finding::Fine);
+    }
+
+    #[test]
+    fn without_freehold_or_without_a_page() {
+        let absent = Facts {
+            presence: Presence::Absent,
+            ours: 0,
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&absent), @r"
+        NotActive
+        Freehold is not in this process: 110.0 MiB are resident, most of it code of the program and its libraries (7.0 MiB); its memory comes from the C library's malloc, or what it maps itself.
+        freehold doctor 4711        why it is not there
+        freehold run -- CMD          starts a program under Freehold, observed
+        ");
+        let unobserved = Facts {
+            presence: Presence::Unobserved,
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&unobserved), @r"
+        NotObserved
+        Freehold has 100.0 MiB of 110.0 MiB (91 %), but is not observed: what its part is made of cannot be seen from outside.
+        freehold run -- CMD          starts it observed
+        FREEHOLD=observe=1           in its environment does the same
+        ");
+    }
+
+    #[test]
+    fn little_that_doubles_is_not_yet_a_leak() {
+        let facts = Facts {
+            live: MIB / 2,
+            trend: Some(growing()),
+            ..facts()
+        };
+        assert_ne!(facts.verdict().finding, Finding::Growth);
+    }
+}

@@ -1,0 +1,237 @@
+//! The observed program as our child: started under Freehold, given the signals that were meant for it, waited for.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+
+use anyhow::{Result, bail};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use signal_hook::consts;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+
+use super::ending::{Ending, Kills};
+
+/// How the program is to be observed.
+pub struct Observation<'a> {
+    pub library: &'a Path,
+    /// Where the library puts its page.
+    pub folder: &'a Path,
+    /// Mean bytes between samples.
+    pub interval: u64,
+}
+
+/// What is known of a program that has ended.
+pub struct Outcome {
+    pub ending: Ending,
+    /// Resident bytes at the highest, of the program or a child of its that it waited for; none if the kernel's figure
+    /// may be that of this command itself, which it was forked from.
+    pub peak_resident: Option<u64>,
+}
+
+/// A program that could not be started, with the exit code that shells give for the reason.
+#[derive(Debug)]
+pub struct NotStarted {
+    pub message: String,
+    pub code: u8,
+}
+
+/// Signals that somebody may send to this command and mean the program.
+const PASSED_ON: [i32; 9] = [
+    consts::SIGHUP,
+    consts::SIGINT,
+    consts::SIGQUIT,
+    consts::SIGTERM,
+    consts::SIGUSR1,
+    consts::SIGUSR2,
+    consts::SIGALRM,
+    consts::SIGWINCH,
+    consts::SIGCONT,
+];
+
+/// Starts `command`, and from then on passes signals to it.
+pub fn start(
+    command: &[OsString],
+    how: &Observation,
+) -> Result<std::result::Result<Child, NotStarted>> {
+    let name = &command[0];
+    let environment = environment(
+        how,
+        std::env::var_os("LD_PRELOAD").as_deref(),
+        std::env::var_os("FREEHOLD").as_deref(),
+    )?;
+    // From now on a signal that comes before the program runs is kept, and passed to it as soon as it does.
+    let signals = SignalsInfo::<WithOrigin>::new(PASSED_ON)?;
+    let child = match Command::new(name)
+        .args(&command[1..])
+        .envs(environment)
+        .spawn()
+    {
+        Ok(child) => child,
+        Err(error) => return Ok(Err(not_started(name, &error))),
+    };
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        thread::spawn(move || pass_on(signals, pid));
+    }
+    Ok(Ok(child))
+}
+
+fn not_started(name: &OsStr, error: &io::Error) -> NotStarted {
+    let code = if error.kind() == io::ErrorKind::NotFound {
+        127
+    } else {
+        126
+    };
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such command".to_owned(),
+        io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
+        _ => error.to_string(),
+    };
+    NotStarted {
+        message: format!("cannot start {}: {reason}", Path::new(name).display()),
+        code,
+    }
+}
+
+/// The variables that make a program, and all that it starts, run under Freehold and show itself in `folder`. What was
+/// set before stays: other preloaded libraries behind ours, other options in front of ours.
+fn environment(
+    how: &Observation,
+    preload: Option<&OsStr>,
+    options: Option<&OsStr>,
+) -> Result<[(&'static str, OsString); 2]> {
+    let folder = how.folder.display().to_string();
+    if folder.contains([',', '\n']) {
+        bail!(
+            "the folder {folder} has a comma in its name, which separates options; choose another one with --keep"
+        );
+    }
+    let mut libraries = how.library.as_os_str().to_owned();
+    if let Some(before) = preload.filter(|text| !text.is_empty()) {
+        libraries.push(":");
+        libraries.push(before);
+    }
+    let mut list = options.unwrap_or_default().to_owned();
+    if !list.is_empty() {
+        list.push(",");
+    }
+    list.push(format!("observe=1,page={folder},sample={}", how.interval));
+    Ok([("LD_PRELOAD", libraries), ("FREEHOLD", list)])
+}
+
+/// What the terminal sends reaches the whole foreground group, and so the program, without our help; a second copy
+/// would be one too many.
+fn is_for_us_alone(origin: &Origin) -> bool {
+    !matches!(origin.cause, Cause::Kernel)
+}
+
+fn pass_on(mut signals: SignalsInfo<WithOrigin>, pid: Pid) {
+    for origin in signals.forever() {
+        let signal = Signal::from_named_raw(origin.signal).filter(|_| is_for_us_alone(&origin));
+        if let Some(signal) = signal {
+            // It may have ended by now: nobody is left to be told.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+/// Waits for the end of the program. It is looked at once more before the kernel forgets it: its control group tells
+/// who sent a SIGKILL.
+pub fn wait(child: &mut Child, before: &Kills) -> Result<Outcome> {
+    let pid = child.id();
+    if let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(WaitId::Pid(id), ended) {}
+    }
+    let after = Kills::of(pid);
+    let own_peak = crate::amounts::own_peak();
+    let status = child.wait()?;
+    Ok(Outcome {
+        ending: ending(status, before, &after),
+        peak_resident: peak_of_children().filter(|&peak| peak > own_peak),
+    })
+}
+
+fn ending(status: ExitStatus, before: &Kills, after: &Kills) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exited { code },
+        (None, Some(consts::SIGKILL)) => after.explain(before).unwrap_or(Ending::Signalled {
+            signal: consts::SIGKILL,
+            core: false,
+        }),
+        (None, signal) => Ending::Signalled {
+            signal: signal.unwrap_or(0),
+            core: status.core_dumped(),
+        },
+    }
+}
+
+/// The largest resident size of a child that was waited for, and of those that it waited for.
+fn peak_of_children() -> Option<u64> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to memory of the right type and size, which the call fills; zeroes are a valid rusage.
+    let usage = unsafe {
+        if libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) != 0 {
+            return None;
+        }
+        usage.assume_init()
+    };
+    u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observation(folder: &'static str) -> Observation<'static> {
+        Observation {
+            library: Path::new("/opt/libfreehold.so"),
+            folder: Path::new(folder),
+            interval: 4096,
+        }
+    }
+
+    #[test]
+    fn what_was_set_before_is_kept() {
+        let [(_, preload), (_, options)] = environment(
+            &observation("/run/f"),
+            Some(OsStr::new("/opt/libother.so")),
+            Some(OsStr::new("purge=eager")),
+        )
+        .unwrap();
+        assert_eq!(preload, "/opt/libfreehold.so:/opt/libother.so");
+        assert_eq!(options, "purge=eager,observe=1,page=/run/f,sample=4096");
+    }
+
+    #[test]
+    fn an_empty_variable_is_no_variable() {
+        let [(_, preload), (_, options)] =
+            environment(&observation("/run/f"), Some(OsStr::new("")), None).unwrap();
+        assert_eq!(preload, "/opt/libfreehold.so");
+        assert_eq!(options, "observe=1,page=/run/f,sample=4096");
+    }
+
+    #[test]
+    fn a_folder_that_the_options_cannot_carry_is_refused() {
+        let error = environment(&observation("/run/a,b"), None, None).unwrap_err();
+        assert!(error.to_string().contains("comma"), "{error}");
+    }
+
+    #[test]
+    fn reasons_not_to_start_have_the_codes_of_shells() {
+        let missing = not_started(OsStr::new("x"), &io::Error::from(io::ErrorKind::NotFound));
+        assert_eq!(
+            (missing.code, missing.message.as_str()),
+            (127, "cannot start x: there is no such command")
+        );
+        let forbidden = not_started(
+            OsStr::new("x"),
+            &io::Error::from(io::ErrorKind::PermissionDenied),
+        );
+        assert_eq!(forbidden.code, 126);
+    }
+}

@@ -1,0 +1,411 @@
+//! Where the pages of observed programs are kept, so that they outlive the programs: a folder of the user's own, and in
+//! it one for each run. What is kept is bounded; the oldest goes first.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use freehold_page::target::PAGE_PREFIX;
+use freehold_page::{Target, process};
+use serde::{Deserialize, Serialize};
+
+use super::ending::Ending;
+
+/// What is kept at most of runs that have ended.
+const MOST_RUNS: usize = 16;
+const MOST_BYTES: u64 = 256 << 20;
+/// Pages of ended processes that one run keeps at most: those that had the most memory.
+const MOST_PAGES: usize = 32;
+
+const RECORD: &str = "run.json";
+
+/// What is written down about a run, beside its pages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub command: Vec<String>,
+    /// The `freehold run` that looks after it, with the moment of its start, as numbers are used again.
+    pub runner: u64,
+    pub runner_start: u64,
+    pub begun_unix_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_unix_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+}
+
+impl Record {
+    pub fn new(command: Vec<String>) -> Self {
+        let runner = u64::from(std::process::id());
+        Self {
+            command,
+            runner,
+            runner_start: process::start_ticks(runner).unwrap_or(0),
+            begun_unix_ns: process::unix_ns(),
+            ended_unix_ns: None,
+            ending: None,
+        }
+    }
+
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let file = folder.join(RECORD);
+        fs::write(&file, serde_json::to_vec_pretty(self)?)
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()
+    }
+}
+
+/// A run whose data is kept.
+#[derive(Debug)]
+pub struct Kept {
+    pub folder: PathBuf,
+    /// None: it was damaged, or never written.
+    pub record: Option<Record>,
+    /// Memory or disk that it takes.
+    pub bytes: u64,
+    pub pages: usize,
+    /// A process of it still runs.
+    pub running: bool,
+}
+
+impl Kept {
+    pub fn name(&self) -> String {
+        self.folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+/// A folder that only this user can enter, made if it is not there.
+pub fn private_folder(path: &Path) -> Result<()> {
+    match DirBuilder::new().recursive(false).mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => {
+            return Err(error)
+                .with_context(|| format!("cannot make the folder {}", path.display()));
+        }
+    }
+    // Its parent may be writable for all: somebody else may have put something in its place.
+    let meta = fs::symlink_metadata(path)?;
+    if !meta.is_dir() {
+        bail!(
+            "{} is in the way: it is no folder; take it away, or choose another one with --keep",
+            path.display()
+        );
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        bail!(
+            "{} belongs to somebody else; choose another folder with --keep",
+            path.display()
+        );
+    }
+    if meta.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Makes a folder for a run of `program` below `base`.
+pub fn new_run(base: &Path, program: &str) -> Result<PathBuf> {
+    private_folder(base)?;
+    // The name becomes a part of an option, and is typed by people.
+    let plain: String = program
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let runner = std::process::id();
+    for attempt in 0..1000 {
+        let name = if attempt == 0 {
+            format!("{plain}.{runner}")
+        } else {
+            format!("{plain}.{runner}.{attempt}")
+        };
+        let folder = base.join(name);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot make {}", folder.display()));
+            }
+        }
+    }
+    bail!(
+        "{} is full of folders of this name; `freehold run --clean` removes them",
+        base.display()
+    )
+}
+
+/// The page files in a folder.
+pub fn pages(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.file_name()
+                .and_then(|name| {
+                    name.to_str()?
+                        .strip_prefix(PAGE_PREFIX)?
+                        .parse::<u64>()
+                        .ok()
+                })
+                .is_some()
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn target(page: &Path) -> Option<Target> {
+    Target::find(page.to_str()?).ok()
+}
+
+pub fn runs(page: &Path) -> bool {
+    matches!(target(page), Some(Target::Live { .. }))
+}
+
+/// Everything that is kept below `base`, the latest first.
+pub fn list(base: &Path) -> Vec<Kept> {
+    let Ok(entries) = fs::read_dir(base) else {
+        return Vec::new();
+    };
+    let mut found: Vec<Kept> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()))
+        .map(|folder| look(&folder))
+        .collect();
+    found.sort_by_key(|kept| {
+        std::cmp::Reverse(
+            kept.record
+                .as_ref()
+                .map_or(0, |record| record.begun_unix_ns),
+        )
+    });
+    found
+}
+
+fn look(folder: &Path) -> Kept {
+    let record = Record::read(folder);
+    let pages = pages(folder);
+    let bytes = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.metadata().ok())
+        .map(|meta| meta.blocks() * 512)
+        .sum();
+    let looked_after = record.as_ref().is_some_and(|record| {
+        record.ended_unix_ns.is_none()
+            && process::start_ticks(record.runner).is_some_and(|start| start == record.runner_start)
+    });
+    Kept {
+        folder: folder.to_owned(),
+        running: looked_after || pages.iter().any(|page| runs(page)),
+        pages: pages.len(),
+        record,
+        bytes,
+    }
+}
+
+/// Removes what has ended, all of it or what `wanted` names; returns what is gone.
+pub fn clean(base: &Path, wanted: &[String]) -> Result<Vec<Kept>> {
+    let mut gone = Vec::new();
+    let kept = list(base);
+    for name in wanted {
+        match kept.iter().find(|kept| kept.name() == *name) {
+            None => {
+                bail!("no data of a run called {name} is kept; `freehold run --list` shows what is")
+            }
+            Some(kept) if kept.running => bail!("{name} still runs; its data is not removed"),
+            Some(_) => {}
+        }
+    }
+    for kept in kept {
+        if !kept.running && (wanted.is_empty() || wanted.contains(&kept.name())) {
+            fs::remove_dir_all(&kept.folder)
+                .with_context(|| format!("cannot remove {}", kept.folder.display()))?;
+            gone.push(kept);
+        }
+    }
+    Ok(gone)
+}
+
+/// Keeps what is kept within its bounds: the oldest runs that have ended go. Returns how many.
+pub fn prune(base: &Path) -> usize {
+    prune_to(base, MOST_RUNS, MOST_BYTES)
+}
+
+fn prune_to(base: &Path, most_runs: usize, most_bytes: u64) -> usize {
+    let (mut runs, mut bytes, mut gone) = (0, 0, 0);
+    for kept in list(base) {
+        runs += 1;
+        bytes += kept.bytes;
+        if !kept.running
+            && (runs > most_runs || bytes > most_bytes)
+            && fs::remove_dir_all(&kept.folder).is_ok()
+        {
+            gone += 1;
+            bytes -= kept.bytes;
+        }
+    }
+    gone
+}
+
+/// A run that starts thousands of processes must not fill the memory with their pages: those of ended processes go, but
+/// for the largest and `main`. Returns how many went.
+pub fn thin(folder: &Path, main: Option<u32>) -> usize {
+    thin_to(folder, main, MOST_PAGES)
+}
+
+fn thin_to(folder: &Path, main: Option<u32>, most: usize) -> usize {
+    let pages = pages(folder);
+    if pages.len() <= most {
+        return 0;
+    }
+    let main = main.map(|pid| format!("{PAGE_PREFIX}{pid}"));
+    let mut ended: Vec<(u64, PathBuf)> = pages
+        .iter()
+        .filter(|page| !runs(page) && page.file_name().and_then(|n| n.to_str()) != main.as_deref())
+        .map(|page| (weight(page), page.clone()))
+        .collect();
+    ended.sort();
+    let surplus = pages.len() - most;
+    ended
+        .iter()
+        .take(surplus)
+        .filter(|(_, page)| fs::remove_file(page).is_ok())
+        .count()
+}
+
+/// What a page is worth keeping for: the memory its program had at most. One that did not end by itself is worth all.
+fn weight(page: &Path) -> u64 {
+    let Some(snapshot) = target(page).and_then(|target| target.read().ok()) else {
+        return 0;
+    };
+    if !snapshot.ended_by_itself() {
+        return u64::MAX;
+    }
+    let resident = snapshot
+        .page
+        .timeline
+        .iter()
+        .map(|moment| moment.resident_bytes)
+        .max()
+        .unwrap_or(0);
+    resident.max(snapshot.page.control.peak_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(base: &Path, name: &str, begun: u64, bytes: usize) -> PathBuf {
+        let folder = new_run(base, name).unwrap();
+        let record = Record {
+            runner: u64::MAX,
+            runner_start: 1,
+            begun_unix_ns: begun,
+            ended_unix_ns: Some(begun + 1),
+            ending: Some(Ending::Exited { code: 0 }),
+            ..Record::new(vec![name.to_owned()])
+        };
+        record.write(&folder).unwrap();
+        fs::write(folder.join("data"), vec![1; bytes]).unwrap();
+        folder
+    }
+
+    #[test]
+    fn folders_are_private_and_named_after_the_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("kept");
+        let folder = new_run(&base, "my prog,x=1").unwrap();
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with("my_prog_x_1."), "{name}");
+        for path in [&base, &folder] {
+            assert_eq!(
+                fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                0o700
+            );
+        }
+        assert_ne!(new_run(&base, "my prog,x=1").unwrap(), folder);
+    }
+
+    #[test]
+    fn what_others_could_enter_is_closed_and_what_is_no_folder_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        private_folder(&open).unwrap();
+        assert_eq!(
+            fs::metadata(&open).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&open, &link).unwrap();
+        let error = private_folder(&link).unwrap_err().to_string();
+        assert!(error.contains("is in the way"), "{error}");
+    }
+
+    #[test]
+    fn the_oldest_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders: Vec<PathBuf> = (0..4)
+            .map(|i| run(dir.path(), &format!("p{i}"), 1000 + i, 10_000))
+            .collect();
+        assert_eq!(list(dir.path())[0].folder, folders[3]);
+        assert_eq!(prune_to(dir.path(), 3, u64::MAX), 1);
+        assert!(!folders[0].exists());
+        assert_eq!(prune_to(dir.path(), 16, 40_000), 1);
+        assert!(!folders[1].exists() && folders[2].exists() && folders[3].exists());
+        assert_eq!(prune_to(dir.path(), 16, u64::MAX), 0);
+    }
+
+    #[test]
+    fn what_runs_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = new_run(dir.path(), "alive").unwrap();
+        // Looked after by this very process.
+        Record::new(vec!["alive".to_owned()])
+            .write(&folder)
+            .unwrap();
+        assert!(list(dir.path())[0].running);
+        assert_eq!(prune_to(dir.path(), 0, 0), 0);
+        assert!(clean(dir.path(), &[]).unwrap().is_empty());
+        let name = list(dir.path())[0].name();
+        assert!(
+            clean(dir.path(), &[name])
+                .unwrap_err()
+                .to_string()
+                .contains("still runs")
+        );
+        assert!(folder.exists());
+    }
+
+    #[test]
+    fn cleaning_takes_what_is_named_or_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = run(dir.path(), "one", 1, 10);
+        let second = run(dir.path(), "two", 2, 10);
+        let name = first.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(clean(dir.path(), &["three".to_owned()]).is_err());
+        assert_eq!(clean(dir.path(), &[name]).unwrap().len(), 1);
+        assert!(!first.exists() && second.exists());
+        assert_eq!(clean(dir.path(), &[]).unwrap().len(), 1);
+        assert!(list(dir.path()).is_empty());
+    }
+}

@@ -1,0 +1,302 @@
+//! `freehold run`: a program under Freehold, observed, and what is left of it kept.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `child` | starts it, passes signals on, waits |
+//! | `ending` | how it ended, and who sent a SIGKILL |
+//! | `kept` | where its pages are, bounded, listed, removed |
+//! | `summary` | three lines at the end |
+
+mod child;
+mod ending;
+mod kept;
+mod summary;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use freehold_page::{Target, process, target};
+
+use crate::amounts;
+use crate::{doctor, library};
+use child::Observation;
+use ending::Kills;
+use kept::Record;
+use summary::{Run, Summary};
+
+/// Runs a command under Freehold, observed, and keeps what it shows even if it crashes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold run ./server --port 80              then, elsewhere: freehold top server\n  \
+    freehold run --sample 64k -- python3 app.py  more samples: sees smaller things, costs more\n  \
+    freehold run --save build.freehold make      one file to take along, for profile, leaks, diff, explain\n  \
+    freehold run --list                          what is kept of earlier runs;  --clean removes it\n\n\
+    Exit code: that of the command; 128 and the signal if a signal ended it; 126 or 127 if it did not start.")]
+pub struct Args {
+    /// The command and its arguments.
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["list", "clean"])]
+    command: Vec<OsString>,
+
+    /// Mean bytes between two samples.
+    #[arg(long, value_name = "BYTES", default_value = "512k", value_parser = amounts::parse_bytes)]
+    sample: u64,
+
+    /// Keep the pages in this folder instead of the user's own.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+
+    /// At the end, save what the process with the most memory showed into one file.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Print the summary as one line of JSON (on stderr, as stdout is the command's).
+    #[arg(long)]
+    json: bool,
+
+    /// List what is kept of earlier runs.
+    #[arg(long, conflicts_with_all = ["command", "clean"])]
+    list: bool,
+
+    /// Remove what is kept of runs that have ended: those named, or all.
+    #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with = "command")]
+    clean: Option<Vec<String>>,
+
+    /// The drop-in library, when it is not beside this command.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let base = target::kept_folder();
+    if args.list {
+        return list(&base, args.json);
+    }
+    if let Some(wanted) = &args.clean {
+        return clean(&base, wanted);
+    }
+    observe(args, &base)
+}
+
+fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
+    let library = library::locate(args.library.as_deref())?;
+    let command: Vec<String> = args
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let obstacle = doctor::obstacle(&args.command, &library);
+    if let Some(obstacle) = &obstacle {
+        eprintln!(
+            "freehold: Freehold will not be active in {}: {obstacle}",
+            command[0]
+        );
+    }
+    let folder = match &args.keep {
+        Some(folder) => given_folder(folder)?,
+        None => {
+            kept::private_folder(base)?;
+            kept::prune(base);
+            kept::new_run(base, command[0].rsplit('/').next().unwrap_or("program"))?
+        }
+    };
+    let mut record = Record::new(command.clone());
+    record.write(&folder)?;
+
+    let how = Observation {
+        library: &library,
+        folder: &folder,
+        interval: args.sample,
+    };
+    let before = Kills::of(std::process::id());
+    let begun = Instant::now();
+    let mut child = match child::start(&args.command, &how)? {
+        Ok(child) => child,
+        Err(failed) => {
+            if args.keep.is_none() {
+                // Nothing is in it yet but our own record.
+                let _ = std::fs::remove_dir_all(&folder);
+            }
+            eprintln!("freehold: {}", failed.message);
+            return Ok(ExitCode::from(failed.code));
+        }
+    };
+    let pid = child.id();
+    let janitor = Janitor::start(folder.clone(), pid);
+    let outcome = child::wait(&mut child, &before)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let thinned = janitor.end();
+
+    record.ended_unix_ns = Some(process::unix_ns());
+    record.ending = Some(outcome.ending.clone());
+    record.write(&folder)?;
+    let run = Run {
+        command: &command,
+        pid,
+        outcome: &outcome,
+        seconds,
+        folder: &folder,
+        thinned,
+        obstacle,
+    };
+    finish(args, &run, Summary::of(&run))
+}
+
+/// Tells how it was, and saves what is to be saved. The command's exit code is ours, whatever becomes of that.
+fn finish(args: &Args, run: &Run, mut summary: Summary) -> Result<ExitCode> {
+    if let Some(file) = &args.save {
+        match save(&summary, file) {
+            Ok(()) => {
+                summary.saved = Some(file.clone());
+                summary.next = summary.next.replace(
+                    &summary
+                        .heap
+                        .as_ref()
+                        .map_or(String::new(), |heap| heap.page.display().to_string()),
+                    &file.display().to_string(),
+                );
+            }
+            Err(error) => eprintln!("freehold: nothing was saved: {error:#}"),
+        }
+    }
+    if summary.processes == 0 && args.keep.is_none() {
+        // Nothing is in it but our own record.
+        let _ = std::fs::remove_dir_all(run.folder);
+    }
+    if args.json {
+        eprintln!("{}", serde_json::to_string(&summary)?);
+    } else {
+        eprint!("{}", summary.to_text());
+    }
+    Ok(ExitCode::from(summary.exit_code))
+}
+
+fn save(summary: &Summary, file: &Path) -> Result<()> {
+    let heap = summary
+        .heap
+        .as_ref()
+        .context("no process of it was observed")?;
+    let target = Target::find(&heap.page.display().to_string())?;
+    target.read()?.save(file)?;
+    Ok(())
+}
+
+/// A folder that the user chose; it is theirs, so its rights are left as they are.
+fn given_folder(folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    folder
+        .canonicalize()
+        .with_context(|| format!("cannot resolve {}", folder.display()))
+}
+
+/// Looks after the folder while the program runs.
+struct Janitor {
+    stop: mpsc::Sender<()>,
+    thread: thread::JoinHandle<()>,
+    thinned: Arc<AtomicUsize>,
+    folder: PathBuf,
+    main: u32,
+}
+
+impl Janitor {
+    const PERIOD: Duration = Duration::from_secs(2);
+
+    fn start(folder: PathBuf, main: u32) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let thinned = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&thinned);
+        let watched = folder.clone();
+        let thread = thread::spawn(move || {
+            while stopped.recv_timeout(Self::PERIOD) == Err(mpsc::RecvTimeoutError::Timeout) {
+                count.fetch_add(kept::thin(&watched, Some(main)), Ordering::Relaxed);
+            }
+        });
+        Self {
+            stop,
+            thread,
+            thinned,
+            folder,
+            main,
+        }
+    }
+
+    /// Stops, and says how many pages went in all.
+    fn end(self) -> usize {
+        drop(self.stop);
+        // A panic there has been printed, and costs only tidiness.
+        let _ = self.thread.join();
+        self.thinned.load(Ordering::Relaxed) + kept::thin(&self.folder, Some(self.main))
+    }
+}
+
+fn list(base: &Path, json: bool) -> Result<ExitCode> {
+    let kept = kept::list(base);
+    if json {
+        let rows: Vec<serde_json::Value> = kept
+            .iter()
+            .map(|kept| {
+                serde_json::json!({
+                    "name": kept.name(),
+                    "folder": kept.folder,
+                    "running": kept.running,
+                    "bytes": kept.bytes,
+                    "pages": kept.pages,
+                    "record": kept.record,
+                })
+            })
+            .collect();
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if kept.is_empty() {
+        println!("No data of earlier runs is kept in {}.", base.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let now = process::unix_ns();
+    for kept in &kept {
+        let (age, how) = match &kept.record {
+            Some(record) => {
+                let age = now.saturating_sub(record.begun_unix_ns) as f64 / 1e9;
+                let how = match &record.ending {
+                    Some(ending) => ending.to_string(),
+                    None if kept.running => "runs".to_owned(),
+                    None => "was left alone: its `freehold run` was killed".to_owned(),
+                };
+                (format!("{} ago", amounts::duration(age)), how)
+            }
+            None => (String::new(), "has no record".to_owned()),
+        };
+        let pages = if kept.pages == 1 {
+            "1 process".to_owned()
+        } else {
+            format!("{} processes", kept.pages)
+        };
+        println!(
+            "{:<28} {:>10}  {pages}, {age}, {how}",
+            kept.name(),
+            amounts::bytes(kept.bytes)
+        );
+    }
+    println!(
+        "In {}; `freehold run --clean` removes what has ended.",
+        base.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clean(base: &Path, wanted: &[String]) -> Result<ExitCode> {
+    let gone = kept::clean(base, wanted)?;
+    let bytes = gone.iter().map(|kept| kept.bytes).sum();
+    println!(
+        "{} runs removed, {} freed.",
+        gone.len(),
+        amounts::bytes(bytes)
+    );
+    Ok(ExitCode::SUCCESS)
+}

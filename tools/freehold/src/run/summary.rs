@@ -1,0 +1,273 @@
+//! What is said when an observed program has ended: three lines, or one of JSON.
+
+use std::path::{Path, PathBuf};
+
+use freehold_page::{Snapshot, Symbols, Target, View};
+use serde::Serialize;
+
+use super::child::Outcome;
+use super::ending::Ending;
+use super::kept;
+use crate::amounts::{bytes, duration};
+use crate::explain::sites;
+
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    pub command: Vec<String>,
+    pub pid: u32,
+    #[serde(flatten)]
+    pub ending: Ending,
+    pub exit_code: u8,
+    pub seconds: f64,
+    /// Freehold was at work in the program.
+    pub active: bool,
+    /// Why it was not, as far as is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Resident memory at the highest, as the kernel says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_resident_bytes: Option<u64>,
+    /// Of the observed process that had most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap: Option<Heap>,
+    pub processes: usize,
+    pub still_running: Vec<u64>,
+    /// Other processes of the run that neither run nor ended by themselves.
+    pub died: Vec<Died>,
+    pub folder: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved: Option<PathBuf>,
+    pub next: String,
+}
+
+/// The heap of one process, from its page.
+#[derive(Debug, Serialize)]
+pub struct Heap {
+    pub pid: u64,
+    pub program: String,
+    pub peak_bytes: u64,
+    pub live_bytes: u64,
+    pub live_error_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub biggest_site: Option<BiggestSite>,
+    pub page: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+pub struct BiggestSite {
+    pub name: String,
+    pub peak_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Died {
+    pub pid: u64,
+    pub program: String,
+}
+
+/// What is known when it has ended, beside its pages.
+pub struct Run<'a> {
+    pub command: &'a [String],
+    pub pid: u32,
+    pub outcome: &'a Outcome,
+    pub seconds: f64,
+    pub folder: &'a Path,
+    /// Pages that were removed, as there were too many.
+    pub thinned: usize,
+    /// What `doctor` said was in the way.
+    pub obstacle: Option<String>,
+}
+
+impl Summary {
+    pub fn of(run: &Run) -> Self {
+        let mut pages: Vec<(PathBuf, Snapshot)> = kept::pages(run.folder)
+            .into_iter()
+            .filter_map(|page| {
+                let snapshot = Target::find(page.to_str()?).ok()?.read().ok()?;
+                Some((page, snapshot))
+            })
+            .collect();
+        let still_running = pages
+            .iter()
+            .filter(|(_, s)| s.is_alive())
+            .map(|(_, s)| s.pid())
+            .collect();
+        let main = u64::from(run.pid);
+        let died = pages
+            .iter()
+            .filter(|(_, s)| s.pid() != main && !s.is_alive() && !s.ended_by_itself())
+            .map(|(_, s)| Died {
+                pid: s.pid(),
+                program: short(&s.program()),
+            })
+            .collect();
+        // A wrapper (a shell, env) is not what one wants to know about: the process with the most memory is.
+        pages.sort_by_key(|(_, s)| std::cmp::Reverse(s.page.control.peak_bytes));
+        let heap = pages
+            .first()
+            .map(|(page, snapshot)| Heap::of(page, snapshot));
+        let active = !pages.is_empty() || run.thinned > 0;
+        let next = next_command(run, heap.as_ref());
+        Self {
+            command: run.command.to_vec(),
+            pid: run.pid,
+            ending: run.outcome.ending.clone(),
+            exit_code: run.outcome.ending.code(),
+            seconds: run.seconds,
+            active,
+            reason: (!active).then(|| {
+                run.obstacle
+                    .clone()
+                    .unwrap_or_else(|| "it left no page: `freehold doctor` may know why".to_owned())
+            }),
+            peak_resident_bytes: run.outcome.peak_resident.or_else(|| peak_seen(&pages)),
+            heap,
+            processes: pages.len() + run.thinned,
+            still_running,
+            died,
+            folder: run.folder.to_owned(),
+            saved: None,
+            next,
+        }
+    }
+
+    /// Three lines.
+    pub fn to_text(&self) -> String {
+        format!(
+            "freehold: {}\nfreehold: {}\nfreehold: next: {}\n",
+            self.ending_line(),
+            self.memory_line(),
+            self.next
+        )
+    }
+
+    fn ending_line(&self) -> String {
+        let name = self
+            .command
+            .first()
+            .map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+        let mut line = format!(
+            "{name} ({}) {} after {}",
+            self.pid,
+            self.ending,
+            duration(self.seconds)
+        );
+        if self.processes > 1 {
+            line += &format!("; {} processes observed", self.processes);
+        }
+        match self.still_running.as_slice() {
+            [] => {}
+            [one] => line += &format!("; process {one} of it still runs"),
+            [first, ..] => {
+                line += &format!(
+                    "; {} of them still run, {first} the first",
+                    self.still_running.len()
+                )
+            }
+        }
+        if let Some(one) = self.died.first() {
+            line += &format!("; {} ({}) did not end by itself", one.program, one.pid);
+            if self.died.len() > 1 {
+                line += &format!(", nor did {} more", self.died.len() - 1);
+            }
+        }
+        line
+    }
+
+    fn memory_line(&self) -> String {
+        let mut line = match self.peak_resident_bytes {
+            Some(peak) => format!("at most {} resident", bytes(peak)),
+            None => "little memory".to_owned(),
+        };
+        if let Some(reason) = &self.reason {
+            return format!("{line}; Freehold was not active: {reason}");
+        }
+        let Some(heap) = &self.heap else { return line };
+        if u64::from(self.pid) != heap.pid {
+            line += &format!("; in {} ({})", short(&heap.program), heap.pid);
+        }
+        let error = match heap.live_error_bytes {
+            0 => String::new(),
+            error => format!(" ± {}", bytes(error)),
+        };
+        line += &format!(
+            "; heap at most {}, live at the end {}{error}",
+            bytes(heap.peak_bytes),
+            bytes(heap.live_bytes)
+        );
+        match &heap.biggest_site {
+            Some(site) => {
+                line += &format!(
+                    "; most at the peak by {}: {}",
+                    site.name,
+                    bytes(site.peak_bytes)
+                )
+            }
+            None => line += "; it allocated too little for a sample",
+        }
+        line
+    }
+}
+
+/// The highest resident size that any of the processes saw of itself.
+fn peak_seen(pages: &[(PathBuf, Snapshot)]) -> Option<u64> {
+    pages
+        .iter()
+        .flat_map(|(_, s)| {
+            let figures = s.page.figures.iter().map(|figures| figures.resident_bytes);
+            s.page
+                .timeline
+                .iter()
+                .map(|moment| moment.resident_bytes)
+                .chain(figures)
+        })
+        .max()
+        .filter(|&peak| peak > 0)
+}
+
+fn short(program: &str) -> String {
+    program.rsplit('/').next().unwrap_or(program).to_owned()
+}
+
+impl Heap {
+    fn of(page: &Path, snapshot: &Snapshot) -> Self {
+        let live = snapshot.total(View::Live);
+        let biggest = snapshot
+            .sites
+            .iter()
+            .max_by(|a, b| a.peak.bytes.total_cmp(&b.peak.bytes))
+            .filter(|site| site.peak.bytes > 0.0);
+        let biggest_site = biggest.and_then(|site| {
+            let mut symbols = Symbols::new(snapshot);
+            Some(BiggestSite {
+                name: sites::name(snapshot, &mut symbols, site.number)?,
+                peak_bytes: site.peak.bytes.round() as u64,
+            })
+        });
+        Self {
+            pid: snapshot.pid(),
+            program: snapshot.program(),
+            peak_bytes: snapshot.page.control.peak_bytes,
+            live_bytes: live.bytes.round() as u64,
+            live_error_bytes: live.error().round() as u64,
+            biggest_site,
+            page: page.to_owned(),
+        }
+    }
+}
+
+/// What one is most likely to want to know next.
+fn next_command(run: &Run, heap: Option<&Heap>) -> String {
+    let Some(heap) = heap else {
+        return format!(
+            "freehold doctor -- {}",
+            run.command.first().map_or("CMD", String::as_str)
+        );
+    };
+    // Somebody who sees memory run out asks what grew; else what it was used for.
+    let verb = match run.outcome.ending {
+        Ending::OutOfMemory | Ending::OutOfMemoryInGroup { .. } => "leaks",
+        _ => "profile",
+    };
+    format!("freehold {verb} {}", heap.page.display())
+}
