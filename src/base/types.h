@@ -247,6 +247,7 @@ typedef struct fh_thread {
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs. */
 #define FH_THREAD_DEAD UINT64_C(0)
 #define FH_THREAD_LIVE UINT64_C(0x66682D6C69766521)
+#define FH_THREAD_PARKED UINT64_C(0x66682D7061726B21) /* its thread has ended; the next one gets it (cache/thread.c) */
 #define FH_THREAD_BUSY UINT64_C(0x66682D6275737921) /* inside a slow path: its magazines may be half way to somewhere */
 
 /* ── The assertions that the above relies on ─────────────────────────────────────────────────────────────────────── */

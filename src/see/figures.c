@@ -41,7 +41,7 @@ READS_OTHERS static size_t blocks_in_hand(const fh_thread *t, unsigned c) {
 }
 
 READS_OTHERS static void add_thread(fh_page_figures *f, const fh_thread *t) {
-    f->threads++;
+    f->threads += fh_load(&t->state) != FH_THREAD_PARKED;
     f->refills += t->refills;
     f->flushes += t->flushes;
     f->from_depot += t->from_depot;
@@ -71,7 +71,7 @@ static void add_threads(fh_page_figures *f, size_t slot, unsigned made) {
     for (unsigned i = 0; i < made; i++) {
         const fh_thread *t = (const fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
         uint64_t life = fh_load_acquire(&t->state);
-        if (life == FH_THREAD_LIVE || life == FH_THREAD_BUSY) add_thread(f, t);
+        if (life == FH_THREAD_LIVE || life == FH_THREAD_BUSY || life == FH_THREAD_PARKED) add_thread(f, t);
     }
 }
 

@@ -144,7 +144,7 @@ static void double_huge(void) {
 }
 static void *free_and_end(void *argument) {
     t_free(argument);
-    return NULL; /* the end of a thread hands in its cache */
+    return NULL; /* the thread's cache waits for the next thread, with the block in it */
 }
 static void double_across_threads(void) {
     pthread_t thread;
@@ -155,6 +155,7 @@ static void double_across_threads(void) {
         pthread_join(thread, NULL);
     }
     t_free(keep);
+    flush();
 }
 static void double_delete_sized(void) {
     block = t_malloc(64);
