@@ -194,6 +194,7 @@ static void *alloc(size_t size, size_t align, bool *clean) {
         return NULL;
     }
     if (fh_settings.thp == FH_THP_ALWAYS) fh_system_huge_pages(p, size, true);
+    if (fh_settings.thp == FH_THP_NEVER && fh_system_huge_pages_always()) fh_system_huge_pages(p, size, false);
     fh_limit_grown();
     return enter(p, size);
 }

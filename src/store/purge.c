@@ -106,17 +106,32 @@ static uint64_t touched_halves(uint64_t slots) {
     return (slots & low ? low : 0) | (slots & ~low ? ~low : 0);
 }
 
+/* How much of a chunk on huge pages is taken: what is a whole huge page; or where it pays also parts of one; or all. */
+typedef enum { WHOLE_ONES, WHERE_IT_PAYS, EVERYTHING } extent;
+
+/* Of these free slots of a chunk on huge pages, those that may be taken when they are not a whole half. */
+static uint64_t worth_splitting(size_t index, uint64_t slots, uint64_t free, extent most) {
+    uint64_t whole = whole_halves(free);
+    for (unsigned half = 0; half < 2; half++) {
+        uint64_t mask = fh_low_mask(32) << 32 * half;
+        if (whole & mask || !(slots & mask)) continue;
+        size_t bytes = most == EVERYTHING ? FH_HUGE_PAGE : fh_count_bits(slots & mask) * FH_SLOT_SIZE;
+        if (most == WHOLE_ONES || !fh_purge_may_split(index, half, bytes)) slots &= ~mask;
+    }
+    return slots;
+}
+
 /* Gives back the dirty free slots of one chunk, or only whole halves of it. They are claimed like an allocation first. On
  * huge pages a slot that was never written to has memory all the same when a neighbour was, so there all free slots of
  * a half go that has a dirty one: without that a heap of 1.5 MiB blocks kept a quarter of its peak for ever. */
-static unsigned purge_chunk(size_t index, bool huge, bool whole) {
+static unsigned purge_chunk(size_t index, extent most) {
+    bool huge = fh_purge_is_huge(index);
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t free = fh_load(&chunk->free), take;
     do {
         take = free & fh_load(&chunk->dirty);
-        if (huge) take = free & touched_halves(take);
         /* A half counts as whole when all of it is free, be it dirty or not. */
-        if (whole) take &= whole_halves(free);
+        if (huge) take = worth_splitting(index, free & touched_halves(take), free, most);
         if (!take) return 0;
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in run.c's claim */
     fh_run_changed(index, free);
@@ -144,24 +159,38 @@ static unsigned purge_chunk(size_t index, bool huge, bool whole) {
 }
 
 /* Goes through the chunks downwards, round and round, as low addresses are re-used first and what lies high is wanted
- * last. In chunks on huge pages a piece of a page is only given back if `pieces`: it costs the huge page. */
-static size_t purge_some(size_t target_slots, size_t most_chunks, bool pieces) {
+ * last. In chunks on huge pages a piece of one costs that huge page: see `extent`. */
+static size_t purge_some(size_t target_slots, size_t most_chunks, extent most) {
     static fh_word hand;
     size_t chunks = fh_window_chunks(), purged = 0;
     if (most_chunks > chunks) most_chunks = chunks;
     for (size_t looked = 0; looked < most_chunks && fh_load(&dirty_slots) > target_slots; looked++) {
         size_t at = (size_t)fh_add_relaxed(&hand, 1) % chunks;
         size_t index = chunks - 1 - at;
-        bool huge = fh_purge_is_huge(index);
-        purged += purge_chunk(index, huge, huge && !pieces);
+        purged += purge_chunk(index, most);
     }
     return purged;
 }
 
 /* Batches and not single slots; see policy.h. */
 static void purge_eagerly(size_t dirty) {
-    if (dirty > FH_PURGE_EAGER_WHOLE) purge_some(0, CHUNKS_A_CALL, false);
-    if (fh_load(&dirty_slots) > FH_PURGE_EAGER_PIECES) purge_some(0, CHUNKS_A_CALL, true);
+    if (dirty > FH_PURGE_EAGER_WHOLE) purge_some(0, CHUNKS_A_CALL, WHOLE_ONES);
+    if (fh_load(&dirty_slots) > FH_PURGE_EAGER_PIECES) purge_some(0, CHUNKS_A_CALL, WHERE_IT_PAYS);
+}
+
+/* What is free may lie so strewn that no huge page is worth splitting. Then there is little sense in searching again for each
+ * slab that is released: the next FRUITLESS_CALLS do not, unless the figure has changed by 2 MiB meanwhile.
+ *
+ *     dirty slots when a search found nothing, and in the upper half how many calls are still to be let off */
+#define FRUITLESS_CALLS 32u
+static fh_word fruitless_at;
+
+static bool is_fruitless(size_t dirty) {
+    uint64_t seen = fh_load(&fruitless_at);
+    if (seen >> 32 == 0) return false;
+    size_t then = (size_t)(uint32_t)seen;
+    fh_store(&fruitless_at, seen - (UINT64_C(1) << 32));
+    return dirty < then + FH_CHUNK_SLOTS / 2 && dirty + FH_CHUNK_SLOTS / 2 > then;
 }
 
 void fh_purge_over_budget(void) {
@@ -176,11 +205,14 @@ void fh_purge_over_budget(void) {
     if (dirty <= budget) return;
     budget = fh_purge_budget(used, current_regret(), pressure);
     if (dirty <= budget) return;
+    if (pressure == FH_PRESSURE_NONE && is_fruitless(dirty)) return;
     fh_store(&purged_second, this_second());
-    purge_some(fh_purge_target(budget), CHUNKS_A_CALL, false);
-    if (fh_purge_pieces_too((size_t)fh_load(&dirty_slots), budget, pressure)) purge_some(budget, CHUNKS_A_CALL, true);
+    size_t given = purge_some(fh_purge_target(budget), CHUNKS_A_CALL, WHOLE_ONES);
+    if (fh_purge_pieces_too((size_t)fh_load(&dirty_slots), budget, pressure))
+        given += purge_some(budget, CHUNKS_A_CALL, WHERE_IT_PAYS);
+    if (given == 0) fh_store(&fruitless_at, dirty | (uint64_t)FRUITLESS_CALLS << 32);
 }
 
 size_t fh_purge_to(size_t keep) {
-    return purge_some(keep / FH_SLOT_SIZE, fh_window_chunks(), true) * FH_SLOT_SIZE;
+    return purge_some(keep / FH_SLOT_SIZE, fh_window_chunks(), EVERYTHING) * FH_SLOT_SIZE;
 }

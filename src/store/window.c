@@ -60,14 +60,23 @@ bool fh_window_start(void) {
     return true;
 }
 
+/* Makes the class bytes of a region writable, 4 KiB of them: where pages are larger, those of its neighbours too. */
+static bool enable_class_bytes(size_t region) {
+    if (!(fh_load(&fh_window.origin) & RESERVED)) return true;
+    size_t page = fh_system_page_size();
+    uintptr_t first = (uintptr_t)fh_class_byte(region * FH_REGION_SLOTS) & ~(page - 1);
+    return fh_system_enable((void *)first, fh_round_up(FH_REGION_SLOTS, page)); // NOLINT(performance-no-int-to-ptr)
+}
+
 /* Metadata for a region: whoever comes maps it, one of them publishes. Its class bytes become writable too. */
 static bool start_region(size_t region) {
     if (fh_load_acquire(&fh_window.region[region])) return true;
-    size_t slots = FH_REGION_SLOTS;
-    if (fh_load(&fh_window.origin) & RESERVED && !fh_system_enable(fh_class_byte(region * slots), slots)) return false;
+    if (!enable_class_bytes(region)) return false;
     size_t size = fh_round_up(sizeof(fh_region), fh_system_page_size());
     void *mine = fh_system_map(size, fh_system_page_size());
     if (!mine) return false;
+    /* Little of it is touched in a small process, and it is longer than a huge page. */
+    if (fh_system_huge_pages_always()) fh_system_huge_pages(mine, size, false);
     uint64_t seen = 0;
     /* release: the zeroes of the metadata before its address. */
     if (!fh_cas_acq_rel(&fh_window.region[region], &seen, (uintptr_t)mine)) fh_system_unmap(mine, size);

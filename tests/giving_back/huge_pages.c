@@ -1,0 +1,135 @@
+/* Huge pages by state, under each setting that a system may have (support/kernel.c stands for it):
+ *   - a process that does next to nothing, and one with many idle threads, pay for what they touch and not for 2 MiB;
+ *   - a heap that has grown is on huge pages, and keeps them: holes of 64 KiB are no reason to split one, not even when
+ *     there are many; when memory is short they all go. */
+#include "../support/alloc.h"
+#include "../support/check.h"
+#include "../support/kernel.h"
+#include "../support/memory.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { THREADS = 256, SMALL = 40, RUN = 128 << 10, RUNS = 4096, EACH = 16, RUN_ALONE = 1200 << 10 };
+
+static size_t private_dirty(void) {
+    return smaps_bytes("\nPrivate_Dirty:");
+}
+
+/* Each part in a process of its own: what one part has allocated must not be there for the next. */
+static void apart(const char *name, void (*part)(void)) {
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0, "fork");
+    if (child == 0) {
+        part();
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "%s failed", name);
+}
+
+static void hello(void) {
+    size_t before = private_dirty();
+    char *volatile block = t_malloc(100);
+    memset(block, 1, 100);
+    size_t more = private_dirty() - before;
+    printf("hello: %zu KiB of private dirty memory\n", more >> 10);
+    CHECK(more <= 250 << 10, "%zu KiB; 250 are the most", more >> 10);
+}
+
+static pthread_barrier_t filled, measured;
+
+static void *idle(void *argument) {
+    uint64_t random = (uint64_t)(uintptr_t)argument;
+    char *blocks[SMALL];
+    for (int i = 0; i < SMALL; i++) {
+        size_t size = random_below(&random, 500) + 1;
+        blocks[i] = t_malloc(size);
+        CHECK(blocks[i], "malloc(%zu): NULL", size);
+        memset(blocks[i], 1, size);
+    }
+    pthread_barrier_wait(&filled);
+    pthread_barrier_wait(&measured);
+    for (int i = 0; i < SMALL; i++) t_free(blocks[i]);
+    return NULL;
+}
+
+static void idle_threads(void) {
+    pthread_t ids[THREADS];
+    pthread_barrier_init(&filled, NULL, THREADS + 1);
+    pthread_barrier_init(&measured, NULL, THREADS + 1);
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&ids[i], NULL, idle, (void *)i) == 0, "pthread_create");
+    }
+    pthread_barrier_wait(&filled);
+    size_t dirty = private_dirty();
+    pthread_barrier_wait(&measured);
+    for (int i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
+    printf("%d idle threads: %zu KiB of private dirty memory\n", THREADS, dirty >> 10);
+    CHECK(dirty <= 22 << 20, "%zu KiB; 22 MiB are the most", dirty >> 10);
+}
+
+/* Half a GiB of runs of 128 KiB, which no slab and no rounding blurs. They are freed by a pattern of sixteen in a row: two
+ * MiB, the length of a huge page. */
+static char *runs[RUNS];
+static bool freed[RUNS];
+
+static void make_holes(int from, int to, int of_each) {
+    for (int i = from; i < to; i++) {
+        if (i % EACH >= of_each || freed[i]) continue;
+        t_free(runs[i]);
+        freed[i] = true;
+    }
+    t_thread_flush();
+}
+
+/* Of the freed runs in that part, how many have their memory still, in a hundred. */
+static int percent_with_memory(int from, int to) {
+    static unsigned char pages[RUN / 4096];
+    int with = 0, all = 0;
+    for (int i = from; i < to; i++) {
+        if (!freed[i]) continue;
+        CHECK(mincore(runs[i], RUN, pages) == 0, "mincore");
+        with += pages[0] & 1;
+        all++;
+    }
+    return with * 100 / all;
+}
+
+static void splitting(void) {
+    for (int i = 0; i < RUNS; i++) {
+        runs[i] = t_malloc(RUN);
+        CHECK(runs[i], "malloc: NULL");
+        memset(runs[i], 1, RUN);
+    }
+    /* In the upper half of the heap 128 KiB of each huge page are free, in the lower half three quarters, together more
+     * than twice the budget: in the latter it pays to split them, in the former not. */
+    make_holes(RUNS / 2, RUNS, 1);
+    long few = kernel_split_purges;
+    make_holes(0, RUNS / 2, 12);
+    /* A release looks at so many chunks at most; these make it look again. */
+    for (int i = 0; i < 100; i++) t_free(t_malloc(RUN_ALONE));
+    int light = percent_with_memory(RUNS / 2, RUNS), heavy = percent_with_memory(0, RUNS / 2);
+    long many = kernel_split_purges;
+    t_malloc_trim(0);
+    int light_trimmed = percent_with_memory(RUNS / 2, RUNS), heavy_trimmed = percent_with_memory(0, RUNS / 2);
+    printf("calls that split a huge page: %ld with a sixteenth free, %ld with three quarters, %ld after malloc_trim\n",
+           few, many, kernel_split_purges);
+    printf("free runs with memory: %d %% of the single ones, %d %% of the others; %d %% and %d %% after malloc_trim\n",
+           light, heavy, light_trimmed, heavy_trimmed);
+    CHECK(few == 0, "%ld huge pages were split for a sixteenth of them", few);
+    CHECK(light >= 95, "huge pages were split for one run each: only %d %% are left", light);
+    CHECK(heavy <= 60, "%d %% of what pays is there still", heavy);
+    CHECK(many > 0 && light_trimmed <= 1 && heavy_trimmed <= 1, "malloc_trim left %d %% and %d %%", light_trimmed,
+          heavy_trimmed);
+}
+
+int main(void) {
+    apart("hello", hello);
+    apart("idle threads", idle_threads);
+    apart("splitting", splitting);
+    return 0;
+}

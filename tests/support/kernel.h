@@ -1,0 +1,15 @@
+/* A kernel of another kind, for programs over the embedding library (kernel.c): larger pages, or another setting of the
+ * huge pages. The machine's own settings are not touched. */
+#ifndef FREEHOLD_TESTS_KERNEL_H
+#define FREEHOLD_TESTS_KERNEL_H
+
+#include <stddef.h>
+
+/* Purges so far that took a part of a huge page (2 MiB) for which huge pages had been asked, and the bytes of them. */
+extern long kernel_split_purges;
+extern size_t kernel_split_bytes;
+
+/* And all others. */
+extern long kernel_whole_purges;
+
+#endif
