@@ -1,6 +1,6 @@
 /* Stands in front of the library's base/atomic.h in the builds of this folder: the same functions, and before each of their
- * calls a step that the test knows of. A step is named by file, line and operation, and is entered into a section of its
- * own, so that the linker makes the list of all of them: a new one cannot be forgotten. */
+ * calls a step that the test knows of. A step is named by file, function, line and operation, and is entered into a section
+ * of its own, so that the linker makes the list of all of them: a new one cannot be forgotten. */
 #ifndef FREEHOLD_PROOF_ATOMIC_H
 #define FREEHOLD_PROOF_ATOMIC_H
 
@@ -8,6 +8,7 @@
 
 typedef struct {
     const char *file;
+    const char *function;
     const char *operation;
     int line;
     int locked; /* a locked instruction, on x86-64 */
@@ -19,8 +20,8 @@ void fh_proof_step(fh_proof_site *site, const void *word, int writes);
 
 #define FH_PROOF_STEP(name, word, is_locked, writes)                                                                   \
     __extension__({                                                                                                    \
-        static fh_proof_site site                                                                                      \
-            __attribute__((section("fh_proof_sites"), used, aligned(8))) = {__FILE__, name, __LINE__, is_locked, 0};   \
+        static fh_proof_site site __attribute__((section("fh_proof_sites"), used, aligned(8))) = {                     \
+            __FILE__, __func__, name, __LINE__, is_locked, 0};                                                         \
         fh_proof_step(&site, (word), (writes));                                                                        \
     })
 

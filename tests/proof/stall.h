@@ -1,0 +1,46 @@
+/* What stall.c (the mechanism) and stall_scenarios.c (what the victim does) tell each other. */
+#ifndef FREEHOLD_TESTS_STALL_H
+#define FREEHOLD_TESTS_STALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The victim's program is run to its end, or to the step at which it is parked. */
+typedef struct {
+    const char *name;
+    void (*prepare)(void); /* before the victim begins, in the main thread; may be NULL */
+    void (*victim)(void);
+    /* What a second thread does, from beginning to end, between two steps of the victim: each two of them in turn. NULL:
+     * nothing interferes. */
+    void (*other)(void);
+    /* Makes the process fit for the threads that come after the victim was parked: faults and limits end. */
+    void (*clear)(void);
+    bool forks; /* the victim's program is run in the child of a fork, from within the call on */
+} stall_scenario;
+
+extern const stall_scenario stall_scenarios[];
+extern const size_t stall_scenario_count;
+
+/* The steps of the calling thread count, and one of them may be its last. */
+extern __thread int stall_is_victim;
+
+/* Bytes of the blocks that the scenario's threads have, and of the one that they are about to get or give; and the size of
+ * the block that the victim deals with. */
+extern volatile size_t stall_live, stall_size;
+
+/* ── Faults of the system, for the victim alone: the linker puts these in front of the library's calls ──────────────── */
+
+typedef enum {
+    STALL_ENABLE = 1,  /* reserved address space cannot be made writable, or mapped */
+    STALL_MAP = 2,     /* no new mapping */
+    STALL_RESERVE = 4, /* no address space */
+    STALL_MOVE = 8,    /* a mapping can be neither moved nor resized */
+} stall_fault;
+
+extern __thread unsigned stall_faults;
+extern uint64_t stall_clock;    /* nanoseconds that the clock is ahead */
+extern unsigned stall_pressure; /* percent of a made-up control group's limit that are used; 0: no group */
+extern __thread unsigned stall_near;
+
+#endif

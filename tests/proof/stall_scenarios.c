@@ -1,0 +1,577 @@
+/* What the victim of stall.c does, and who comes between: together these reach every step of the shared protocols. */
+#include "stall.h"
+
+#include "cache/cache.h"
+#include "freehold/freehold.h"
+#include "store/depot.h"
+#include "store/huge.h"
+#include "store/purge.h"
+#include "store/run.h"
+#include "store/slab.h"
+#include "store/trim.h"
+#include "system/system.h"
+#include "../support/check.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+
+/* ── The faulty system ───────────────────────────────────────────────────────────────────────────────────────────── */
+
+__thread unsigned stall_faults, stall_near;
+uint64_t stall_clock;
+unsigned stall_pressure;
+
+#define WRAP(type, name, parameters, arguments, fault, failure)                                                        \
+    type __real_##name parameters;                                                                                     \
+    type __wrap_##name parameters;                                                                                     \
+    type __wrap_##name parameters {                                                                                    \
+        if (stall_faults & (fault)) return failure;                                                                    \
+        return __real_##name arguments;                                                                                \
+    }
+WRAP(bool, fh_system_enable, (void *p, size_t n), (p, n), STALL_ENABLE, false)
+WRAP(int, fh_system_place, (void *p, size_t n), (p, n), STALL_ENABLE, 12)
+WRAP(void *, fh_system_map, (size_t n, size_t align), (n, align), STALL_MAP, NULL)
+WRAP(void *, fh_system_reserve, (size_t n), (n), STALL_RESERVE, NULL)
+WRAP(void *, fh_system_resize_in_place, (void *p, size_t old, size_t n), (p, old, n), STALL_MOVE, NULL)
+
+bool __real_fh_system_move(void *p, size_t old, size_t n, void *place);
+bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place);
+bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place) {
+    if (!(stall_faults & STALL_MOVE)) return __real_fh_system_move(p, old, n, place);
+    fh_system_unmap(place, n); /* as the real one does when it fails */
+    return false;
+}
+
+uint64_t __real_fh_system_nanoseconds(void);
+uint64_t __wrap_fh_system_nanoseconds(void);
+uint64_t __wrap_fh_system_nanoseconds(void) {
+    return __real_fh_system_nanoseconds() + __atomic_load_n(&stall_clock, __ATOMIC_RELAXED);
+}
+
+bool __wrap_fh_system_group_memory(size_t *limit, size_t *used);
+bool __wrap_fh_system_group_memory(size_t *limit, size_t *used) {
+    if (!stall_pressure) return false;
+    *limit = 100 * FH_MIB;
+    *used = stall_pressure * FH_MIB;
+    return true;
+}
+
+unsigned __wrap_fh_system_near(void);
+unsigned __wrap_fh_system_near(void) {
+    return stall_near;
+}
+
+static void no_more_faults(void) {
+    stall_pressure = 0;
+}
+
+static void some_seconds_pass(uint64_t seconds) {
+    __atomic_fetch_add(&stall_clock, seconds << 30, __ATOMIC_RELAXED);
+}
+
+/* ── Blocks that are accounted for ───────────────────────────────────────────────────────────────────────────────── */
+
+static void *get(size_t n) {
+    __atomic_fetch_add(&stall_live, n, __ATOMIC_RELAXED);
+    stall_size = n;
+    void *p = fh_malloc(n);
+    if (p) memset(p, 0x5A, n < 64 ? n : 64);
+    if (!p) __atomic_fetch_sub(&stall_live, n, __ATOMIC_RELAXED);
+    return p;
+}
+
+static void drop(void *p, size_t n) {
+    if (!p) return;
+    stall_size = n;
+    fh_free(p);
+    __atomic_fetch_sub(&stall_live, n, __ATOMIC_RELAXED);
+}
+
+/* So many blocks of a class, straight from the slabs and back, out of and into `hand`. */
+typedef struct {
+    void *block[256];
+    unsigned count;
+} hand;
+
+static void take(hand *h, unsigned c, unsigned n) {
+    __atomic_fetch_add(&stall_live, n * fh_class_size(c), __ATOMIC_RELAXED);
+    stall_size = fh_class_size(c);
+    unsigned got = fh_slab_take(c, n, h->block + h->count);
+    CHECK(got == n, "%u of %u blocks", got, n);
+    h->count += got;
+}
+
+/* The oldest of the hand. */
+static void give(hand *h, unsigned c, unsigned n) {
+    stall_size = fh_class_size(c);
+    fh_slab_give(c, n, h->block);
+    h->count -= n;
+    memmove(h->block, h->block + n, h->count * sizeof h->block[0]);
+    __atomic_fetch_sub(&stall_live, n * fh_class_size(c), __ATOMIC_RELAXED);
+}
+
+static void begin(void) {
+    CHECK(fh_window_start(), "no window");
+}
+
+/* ── Everything once, by one thread ──────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    size_t size;
+    unsigned live;
+} kind;
+static const kind kinds[] = {{16, 3000},    {64, 3000},   {1024, 200},  {40000, 8},   {131072, 3},
+                             {1048576, 24}, {1500000, 1}, {3000000, 3}, {20000000, 2}};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static void *pool[3000];
+
+static void round_of(kind k, uint64_t *seed) {
+    for (unsigned i = 0; i < k.live; i++) CHECK((pool[i] = get(k.size)) != NULL, "no block of %zu", k.size);
+    for (unsigned i = k.live; i > 1; i--) {
+        unsigned j = (unsigned)random_below(seed, i);
+        void *swap = pool[i - 1];
+        pool[i - 1] = pool[j];
+        pool[j] = swap;
+    }
+    for (unsigned i = 0; i < k.live; i++) {
+        /* A few stay while the heap is trimmed, so that there are slabs with little in them. */
+        if (i == k.live - k.live / 64 - 1) fh_malloc_trim(0);
+        drop(pool[i], k.size);
+    }
+}
+
+static void *short_lived(void *none) {
+    stall_is_victim = 1;
+    drop(get(100), 100);
+    return none; /* and on to the end of its cache */
+}
+
+static void all_sizes(void) {
+    uint64_t seed = 1;
+    for (unsigned repeat = 0; repeat < 2; repeat++) {
+        for (unsigned k = 0; k < KINDS; k++) round_of(kinds[k], &seed);
+        stall_live += 20000000; /* what grows may take over a cached mapping that is longer */
+        void *p = fh_malloc(100000);
+        static const size_t steps[] = {300000, 150000, 3000000, 6000000};
+        for (unsigned i = 0; i < 4; i++) CHECK((p = fh_realloc(p, steps[i])) != NULL, "no %zu bytes", steps[i]);
+        fh_free(p);
+        stall_live -= 20000000;
+        fh_free(fh_aligned_alloc(1 << 18, 1 << 18));
+        fh_thread_flush();
+        fh_malloc_trim(0);
+        pthread_t other;
+        if (pthread_create(&other, NULL, short_lived, NULL) == 0) pthread_join(other, NULL);
+    }
+}
+
+/* Up and down again without a trim: magazines go into the depot and come out. Then only down: an ebb. */
+static void up_and_down(void) {
+    static void *block[40000];
+    for (unsigned repeat = 0; repeat < 3; repeat++) {
+        unsigned n = repeat < 2 ? 3000 : 40000;
+        for (unsigned i = 0; i < n; i++) block[i] = get(256);
+        for (unsigned i = 0; i < n; i++) drop(block[i], 256);
+    }
+}
+
+/* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void *reserve_block;
+
+static void asked_to_free(size_t in_use, size_t limit) {
+    (void)in_use, (void)limit;
+    drop(reserve_block, 500000);
+    reserve_block = NULL;
+}
+
+static void meet_limits(void) {
+    static void *block[200];
+    fh_limit_set(16 << 20, 40 << 20, asked_to_free);
+    for (unsigned repeat = 0; repeat < 2; repeat++) {
+        reserve_block = get(500000);
+        unsigned n = 0;
+        while (n < 200 && (block[n] = get(1000000)) != NULL) n++;
+        CHECK(n < 200, "the limit refuses nothing");
+        void *small = get(5000), *huge = get(3000000);
+        if (small) drop(small, 5000);
+        CHECK(!huge, "a huge block beyond the limit");
+        for (unsigned i = 0; i < n; i++) drop(block[i], 1000000);
+        stall_live += 6000000;
+        void *p = fh_malloc(3000000);
+        p = fh_realloc(p, 6000000);
+        fh_free(p);
+        p = fh_malloc(1200000);
+        p = fh_realloc(p, 1300000);
+        fh_free(p);
+        stall_live -= 6000000;
+        drop(reserve_block, 500000);
+    }
+    fh_limit_set(0, 0, NULL);
+}
+
+/* The others live under a limit as well, but not that one. */
+static void another_limit(void) {
+    fh_limit_set(0, (size_t)8 << 30, NULL);
+}
+
+/* ── A system that refuses ───────────────────────────────────────────────────────────────────────────────────────── */
+
+static void refused_chunks(void) {
+    static void *block[64];
+    void *first = get(1000);
+    for (unsigned repeat = 0; repeat < 2; repeat++) {
+        unsigned n = 0;
+        stall_faults = STALL_ENABLE | STALL_MAP;
+        while (n < 64 && (block[n] = get(900000)) != NULL) n++;
+        CHECK(n < 64, "no refusal is noticed");
+        for (unsigned i = 0; i < n; i++) drop(block[i], 900000);
+        stall_faults = 0;
+        for (n = 0; n < 20; n++) block[n] = get(900000);
+        while (n-- > 0) drop(block[n], 900000);
+    }
+    drop(first, 1000);
+}
+
+static void refused_window(void) {
+    stall_faults = STALL_RESERVE | STALL_ENABLE;
+    CHECK(get(100) == NULL, "memory from nowhere");
+    stall_faults = STALL_RESERVE;
+    refused_chunks();
+    stall_faults = 0;
+    drop(get(100), 100);
+}
+
+static void refused_mappings(void) {
+    /* Chunks that are free then, and given up when a mapping is refused. */
+    static void *block[16];
+    for (unsigned i = 0; i < 16; i++) block[i] = get(900000);
+    for (unsigned i = 0; i < 16; i++) drop(block[i], 900000);
+    stall_live += 60000000; /* what grows gets half as much again as it asked for */
+    void *p = fh_malloc(20000000);
+    CHECK(p != NULL, "no memory");
+    stall_faults = STALL_MOVE | STALL_MAP;
+    CHECK(fh_realloc(p, 40000000) == NULL, "moved after all");
+    CHECK(fh_malloc(30000000) == NULL, "mapped after all");
+    stall_faults = 0;
+    p = fh_realloc(p, 40000000);
+    fh_free(p);
+    stall_live -= 60000000;
+}
+
+/* ── Time passes, memory is short ────────────────────────────────────────────────────────────────────────────────── */
+
+static void phases(void) {
+    static void *block[64];
+    for (unsigned repeat = 0; repeat < 6; repeat++) {
+        for (unsigned i = 0; i < 40; i++) block[i] = get(1000000);
+        for (unsigned i = 0; i < 40; i++) drop(block[i], 1000000);
+        if (repeat == 3) some_seconds_pass(1);
+        if (repeat == 4) some_seconds_pass(5);
+    }
+    for (unsigned repeat = 0; repeat < 4; repeat++) {
+        drop(get(30000000), 30000000);
+        if (repeat == 2) some_seconds_pass(4);
+    }
+}
+
+static void phases_eager(void) {
+    fh_option_set("purge", "eager");
+    phases();
+    fh_option_set("purge", "budget");
+}
+
+static void group_is_short(void) {
+    static void *block[64];
+    for (unsigned percent = 92; percent < 102; percent += 7) {
+        stall_pressure = percent;
+        for (unsigned i = 0; i < 64; i++) block[i] = get(1000000), some_seconds_pass(1);
+        for (unsigned i = 0; i < 64; i++) drop(block[i], 1000000);
+        stall_pressure = 0;
+        some_seconds_pass(1);
+        fh_malloc_trim(0);
+    }
+}
+
+/* A heap that grows although nearly all of what it has is free, but for a block here and there. */
+static void drift(void) {
+    enum { SMALL = 80000, LARGE = 200 };
+    static void *small[SMALL], *large[LARGE];
+    stall_live += SMALL * 512; /* what the few that stay keep of their slabs */
+    for (unsigned i = 0; i < SMALL; i++) small[i] = get(512);
+    for (unsigned i = 0; i < SMALL; i++) {
+        if (i % 100) drop(small[i], 512);
+    }
+    fh_thread_flush();
+    for (unsigned i = 0; i < LARGE; i++) large[i] = get(300000);
+    for (unsigned i = 0; i < LARGE; i++) drop(large[i], 300000);
+    for (unsigned i = 0; i < SMALL; i += 100) drop(small[i], 512);
+    stall_live -= SMALL * 512;
+}
+
+/* ── Figures and questions ───────────────────────────────────────────────────────────────────────────────────────── */
+
+static void ask(void) {
+    enum { BLOCKS = 2000 };
+    static void *block[BLOCKS];
+    for (unsigned repeat = 0; repeat < 2; repeat++) {
+        for (unsigned i = 0; i < BLOCKS; i++) block[i] = get(64);
+        for (unsigned i = 0; i < BLOCKS; i++) drop(block[i], 64);
+    }
+    char *p = get(100), *huge = get(5000000), *large = get(1500000);
+    CHECK(fh_malloc_usable_size(p) >= 100, "size");
+    CHECK(fh_huge_around(huge + 3000000) == huge && fh_large_around(large + 700000) == large, "around");
+    CHECK(!fh_slab_is_free(fh_class_at(p), p), "free");
+    CHECK(fh_slab_block_of(fh_class_at(p), p + 3) == p, "block");
+    CHECK(fh_huge_bytes() && fh_huge_count() == 1 && fh_huge_cached_bytes() == 0, "huge");
+    (void)fh_depot_blocks(4);
+    fh_mallinfo2();
+    drop(p, 100), drop(huge, 5000000), drop(large, 1500000);
+}
+
+/* ── Fork: a thread that is not there any more left its cache ────────────────────────────────────────────────────── */
+
+static sem_t has_worked;
+
+static void *left_behind(void *none) {
+    static void *block[500];
+    for (unsigned i = 0; i < 500; i++) block[i] = fh_malloc(16 + i);
+    for (unsigned i = 0; i < 500; i++) fh_free(block[i]);
+    sem_post(&has_worked);
+    for (;;) pause();
+    return none;
+}
+
+static void before_fork(void) {
+    pthread_t thread;
+    sem_init(&has_worked, 0, 0);
+    fh_free(fh_malloc(50));
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_create(&thread, NULL, left_behind, NULL) == 0, "no thread");
+        sem_wait(&has_worked);
+    }
+}
+
+static void after_fork(void) {
+    for (unsigned i = 0; i < 10; i++) drop(get(200), 200);
+}
+
+/* ── Two threads meet ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+#define X 112u /* 64 KiB: a slab has eight blocks */
+#define Y 111u
+#define Z 64u /* 1 KiB: 64 blocks a slot */
+
+static hand rest, mine, yours;
+
+static void first_call(void) {
+    drop(get(100), 100);
+}
+
+static void slab_with_two_owners(void) {
+    begin();
+    take(&rest, X, 8);
+    take(&mine, X, 4);
+    take(&yours, X, 4);
+    give(&rest, X, 1);
+}
+static void give_mine(void) {
+    give(&mine, X, mine.count);
+}
+static void give_yours(void) {
+    give(&yours, X, yours.count);
+}
+static void take_and_give_one(void) {
+    take(&yours, X, 1);
+    give(&yours, X, 1);
+}
+static void take_more_than_there_is(void) {
+    take(&yours, X, 8);
+}
+static void take_two(void) {
+    take(&mine, X, 2);
+}
+
+/* The slab at hand goes and comes back as another class. */
+static void slab_of_another_class(void) {
+    begin();
+    take(&rest, X, 8);
+    take(&yours, X, 8);
+    give(&rest, X, 1);
+}
+static void change_class(void) {
+    give(&yours, X, 8);
+    take(&yours, Y, 2);
+    give(&yours, Y, 1);
+}
+static void change_class_all_free(void) {
+    change_class();
+    give(&yours, Y, 1);
+}
+static void take_one(void) {
+    take(&mine, X, 1);
+}
+
+/* All of a slab comes back, but for blocks never handed out that somebody takes. */
+static void half_a_slab(void) {
+    begin();
+    take(&rest, X, 8);
+    take(&mine, X, 4);
+    give(&rest, X, 7);
+}
+
+static void counted_blocks(void) {
+    begin();
+    take(&mine, Z, 64); /* a whole slab, and no mark leads to it */
+}
+static void give_counted_take_many(void) {
+    give(&mine, Z, 2);
+    take(&mine, Z, 3); /* it has two: its mark goes, and what was counted */
+    give(&mine, Z, 60);
+}
+static void take_and_give_counted(void) {
+    take(&yours, Z, 3);
+    give(&yours, Z, 3);
+}
+
+/* Threads near two processors, with a slab each, and a third that looks for one. */
+static void near_another(void) {
+    begin();
+    hand *const hands[] = {&rest, &mine, &yours};
+    for (unsigned i = 0; i < 3; i++) {
+        stall_near = i;
+        take(hands[i], Z, 100);
+    }
+    stall_near = 0;
+}
+static void look_near_the_third(void) {
+    for (unsigned near = 3; near > 0; near--) {
+        stall_near = near;
+        take(&mine, Z, 70);
+        give(&mine, Z, 70);
+    }
+}
+static void take_and_give_many(void) {
+    take(&yours, Z, 100);
+    give(&yours, Z, 100);
+}
+
+/* A hole that is long enough, and not where it should begin. */
+static void hole_at_one(void) {
+    begin();
+    bool clean;
+    static const unsigned lengths[] = {1, 4, 56, 3};
+    for (size_t i = 0, at = 0; i < 4; at += lengths[i++]) {
+        size_t run = fh_run_claim(lengths[i], 1, &clean);
+        CHECK(run == at, "a run at %zu, not at %zu", run, at);
+    }
+    stall_live += FH_CHUNK_SIZE;
+    fh_run_release(1, 4);
+}
+static void claim_aligned(void) {
+    bool clean;
+    size_t run = fh_run_claim(4, 4, &clean);
+    CHECK(run % 4 == 0, "a run at %zu", run);
+    fh_run_release(run, 4);
+}
+
+static size_t my_run, your_run;
+
+static void runs(void) {
+    begin();
+    bool clean;
+    my_run = fh_run_claim(4, 1, &clean);
+    your_run = fh_run_claim(2, 1, &clean);
+    CHECK(my_run != FH_NONE && your_run != FH_NONE, "no run");
+}
+static void release_and_purge(void) {
+    fh_run_release(my_run, 4);
+    fh_purge_to(0);
+}
+static void claim_a_run(void) {
+    bool clean;
+    fh_run_release(your_run, 2);
+    your_run = fh_run_claim(6, 2, &clean);
+    CHECK(your_run != FH_NONE, "no run");
+    fh_purge_to(0);
+}
+static void extend_a_run(void) {
+    if (fh_run_extend(my_run + 6, 3)) fh_run_release(my_run + 6, 3);
+    bool clean;
+    size_t run = fh_run_claim(8, 8, &clean);
+    fh_run_release(run, 8);
+}
+
+static void full_depot(void) {
+    begin();
+    fh_magazine *empty, *full = fh_magazine_new(6);
+    CHECK(full && fh_depot_put(Z, 0, full, &empty), "depot");
+}
+static void exchange(void) {
+    fh_magazine *empty = NULL, *m = fh_depot_get(Z, 0, NULL);
+    if (m) {
+        m->count = 0;
+        if (!fh_depot_put(Z, 0, m, &empty)) fh_magazine_delete(m);
+        if (empty) fh_magazine_delete(empty);
+    }
+    fh_depot_empty(Z);
+}
+static void empty_depot(void) {
+    full_depot();
+    fh_depot_empty(Z);
+}
+
+static void *my_huge, *your_huge;
+static void huge_blocks(void) {
+    my_huge = get(4 << 20);
+    your_huge = get(4 << 20);
+}
+static void exchange_mine(void) {
+    drop(my_huge, 4 << 20);
+    my_huge = get(4 << 20);
+    stall_live += 8 << 20;
+    my_huge = fh_realloc(my_huge, 12 << 20);
+    fh_huge_trim(0);
+}
+static void exchange_yours(void) {
+    drop(your_huge, 4 << 20);
+    your_huge = get(4 << 20);
+    drop(your_huge, 4 << 20);
+    your_huge = NULL;
+}
+
+/* ── The table ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+const stall_scenario stall_scenarios[] = {
+    {.name = "all sizes", .victim = all_sizes},
+    {.name = "up and down", .victim = up_and_down},
+    {.name = "limits", .victim = meet_limits, .clear = another_limit},
+    {.name = "no chunk", .victim = refused_chunks},
+    {.name = "no window", .victim = refused_window},
+    {.name = "no mapping", .victim = refused_mappings},
+    {.name = "phases", .victim = phases},
+    {.name = "phases, eager", .victim = phases_eager},
+    {.name = "a group's limit", .victim = group_is_short, .clear = no_more_faults},
+    {.name = "drift", .victim = drift},
+    {.name = "figures", .victim = ask},
+    {.name = "after a fork", .prepare = before_fork, .victim = after_fork, .forks = true},
+    {.name = "two begin", .victim = first_call, .other = first_call},
+    {.name = "two give the last", .prepare = slab_with_two_owners, .victim = give_mine, .other = give_yours},
+    {.name = "give, take and give", .prepare = slab_with_two_owners, .victim = give_mine, .other = take_and_give_one},
+    {.name = "take, give", .prepare = slab_with_two_owners, .victim = take_two, .other = give_yours},
+    {.name = "another class", .prepare = slab_of_another_class, .victim = take_one, .other = change_class},
+    {.name = "another class, free",
+     .prepare = slab_of_another_class,
+     .victim = take_one,
+     .other = change_class_all_free},
+    {.name = "failed release", .prepare = half_a_slab, .victim = give_mine, .other = take_more_than_there_is},
+    {.name = "count", .prepare = counted_blocks, .victim = give_counted_take_many, .other = take_and_give_counted},
+    {.name = "near", .prepare = near_another, .victim = look_near_the_third, .other = take_and_give_many},
+    {.name = "purge, claim", .prepare = runs, .victim = release_and_purge, .other = claim_a_run},
+    {.name = "unaligned hole", .prepare = hole_at_one, .victim = claim_aligned, .other = claim_aligned},
+    {.name = "extend, claim", .prepare = runs, .victim = extend_a_run, .other = claim_a_run},
+    {.name = "depot", .prepare = full_depot, .victim = exchange, .other = exchange},
+    {.name = "depot, emptied", .prepare = full_depot, .victim = exchange, .other = empty_depot},
+    {.name = "huge", .prepare = huge_blocks, .victim = exchange_mine, .other = exchange_yours},
+};
+const size_t stall_scenario_count = sizeof stall_scenarios / sizeof stall_scenarios[0];
