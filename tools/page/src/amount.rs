@@ -22,8 +22,13 @@ pub struct Amount {
 impl Amount {
     /// What one sample stands for.
     pub fn of_sample(size: u64, interval: u64) -> Amount {
+        Self::of_resized_sample(size, size, interval)
+    }
+
+    /// What a sample stands for that was drawn with another size than it has now: the chance was that of then.
+    pub fn of_resized_sample(size: u64, drawn: u64, interval: u64) -> Amount {
         let s = size.max(1) as f64;
-        let chance = chance(size, interval);
+        let chance = chance(drawn, interval);
         Amount {
             bytes: s / chance,
             blocks: 1.0 / chance,

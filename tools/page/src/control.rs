@@ -107,6 +107,26 @@ impl Control {
             .load(Ordering::Relaxed)
     }
 
+    /// Asks for a scan for reachable blocks; the number is the scan's, and the answer will be in
+    /// [`crate::Page::scan`].
+    pub fn ask_scan(&self) -> u64 {
+        self.word(std::mem::offset_of!(layout::Control, scan))
+            .fetch_add(1, Ordering::Relaxed)
+            + 1
+    }
+
+    /// The number and state of the last scan that the program took up.
+    pub fn scan_state(&self) -> (u64, u64) {
+        let begin = (layout::SCAN_OFFSET - CONTROL_OFFSET) as usize;
+        let number = self.word(begin + std::mem::offset_of!(layout::Scan, number));
+        let state = self.word(begin + std::mem::offset_of!(layout::Scan, state));
+        // Acquire, the number first: a scan leaves DONE before it takes a new number, so the state is this number's or a
+        // later one's; and who sees DONE also sees what was found.
+        let number = number.load(Ordering::Acquire);
+        let state = state.load(Ordering::Acquire);
+        (number, state)
+    }
+
     /// Asks for fresh figures; the number is the question's, for [`Control::answered`].
     pub fn ask(&self) -> u64 {
         self.word(std::mem::offset_of!(layout::Control, refresh))

@@ -133,7 +133,8 @@ pub struct Control {
     pub mark: u64,
     pub refresh: u64,
     pub record: u64,
-    pub reserved: [u64; 12],
+    pub scan: u64,
+    pub reserved: [u64; 11],
     pub interval: u64,
     pub refreshed: u64,
     pub taken: u64,
@@ -145,6 +146,52 @@ pub struct Control {
     pub peak_bytes: u64,
     pub peak_number: u64,
     pub peak_ns: u64,
+}
+
+/// Where the answer to a scan lies.
+pub const SCAN_OFFSET: u64 = CONTROL_OFFSET + 1024;
+
+/// `fh_page_scan_state`: none was asked for.
+pub const SCAN_NONE: u64 = 0;
+/// `fh_page_scan_state`: one is being made.
+pub const SCAN_RUNNING: u64 = 1;
+/// `fh_page_scan_state`: the answer is there.
+pub const SCAN_DONE: u64 = 2;
+/// `fh_page_scan_state`: there is none, and [`Scan::error`] says why.
+pub const SCAN_FAILED: u64 = 3;
+
+/// `fh_page_scan`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Scan {
+    pub number: u64,
+    pub state: u64,
+    pub begun_ns: u64,
+    pub fork_ns: u64,
+    pub scan_ns: u64,
+    pub pid: u64,
+    pub error: u64,
+    pub root_bytes: u64,
+    pub block_bytes: u64,
+    pub skipped_bytes: u64,
+    pub reachable_blocks: u64,
+    pub reachable_bytes: u64,
+    pub unreachable_blocks: u64,
+    pub unreachable_bytes: u64,
+    pub huge_reachable: u64,
+    pub huge_unreachable: u64,
+    pub samples_reachable: u64,
+    pub samples_unreachable: u64,
+    pub reserved: [u64; 14],
+    pub row: [ScanRow; CLASSES],
+}
+
+/// A size class in a [`Scan`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, PartialEq, Eq)]
+pub struct ScanRow {
+    pub reachable: u64,
+    pub unreachable: u64,
 }
 
 /// `fh_page_row`.
@@ -285,7 +332,8 @@ pub struct Sample {
     pub site: u32,
     pub thread: u32,
     pub mark: u64,
-    pub reserved: [u64; 2],
+    pub drawn: u64,
+    pub reached: u64,
 }
 
 /// [`Sample::address`]: the slot is empty.

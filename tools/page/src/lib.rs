@@ -28,16 +28,20 @@
 //! | `check` | puts right what refers to nowhere, compares what the page says twice |
 //! | [`amount`] | sums of samples and what they may be off by |
 //! | [`symbols`] | names of addresses, offline |
+//! | [`blame`] | which function of a stack is to be named |
+//! | [`human`] | figures as a person reads them |
 //! | [`saved`] | a snapshot in one file |
 //! | [`control`] | the words that a command writes: interval, mark, refresh |
 //! | [`process`] | what `/proc` says |
 //! | [`layout`] | the page as C lays it out |
 
 pub mod amount;
+pub mod blame;
 mod bytes;
 mod check;
 pub mod control;
 pub mod error;
+pub mod human;
 pub mod layout;
 pub mod page;
 pub mod process;

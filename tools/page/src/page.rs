@@ -22,6 +22,8 @@ const FIGURE_TRIES: u32 = 50;
 pub struct Page {
     pub header: layout::Header,
     pub control: layout::Control,
+    /// What a scan for reachable blocks found.
+    pub scan: Box<layout::Scan>,
     /// None: never taken, or not readable.
     pub figures: Option<Box<layout::Figures>>,
     /// In the order in which they were written.
@@ -49,6 +51,7 @@ impl Page {
         }
         check_overlap(&header, length, warnings);
         let control = read_one(bytes, CONTROL_OFFSET)?;
+        let scan = read_scan(bytes)?;
         let mut reader = Reader {
             bytes,
             length,
@@ -70,6 +73,7 @@ impl Page {
         Ok(Page {
             header: reader.header,
             control,
+            scan,
             figures,
             timeline,
             modules,
@@ -83,7 +87,7 @@ impl Page {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new(&self.header);
         let dropped = |kind: SectionKind| self.header.section[kind as usize].dropped;
-        writer.control(&self.control);
+        writer.control(&self.control, &self.scan);
         let figures: Vec<layout::Figures> = self.figures.iter().map(|f| **f).collect();
         writer.section(SectionKind::Figures, &figures, 0);
         writer.section(
@@ -112,7 +116,7 @@ pub fn read_header(
     bytes: &(impl Bytes + ?Sized),
     length: u64,
 ) -> Result<layout::Header, ReadError> {
-    if length < CONTROL_OFFSET + size_of::<layout::Control>() as u64 {
+    if length < layout::SCAN_OFFSET + size_of::<layout::Scan>() as u64 {
         return Err(ReadError::TooShort(length));
     }
     let header: layout::Header = read_one(bytes, 0)?;
@@ -166,6 +170,19 @@ fn read_figures<B: Bytes + ?Sized>(
          two moments",
     ));
     Some(figures)
+}
+
+/// The answer to a scan. Its state is written last, so a copy whose state is the same before and after is whole.
+fn read_scan(bytes: &(impl Bytes + ?Sized)) -> Result<Box<layout::Scan>, ReadError> {
+    let mut scan = Box::new(layout::Scan::zeroed());
+    for _ in 0..FIGURE_TRIES {
+        let before: layout::Scan = read_one(bytes, layout::SCAN_OFFSET)?;
+        bytes.read_exact_at(bytemuck::bytes_of_mut(&mut *scan), layout::SCAN_OFFSET)?;
+        if (before.number, before.state) == (scan.number, scan.state) {
+            break;
+        }
+    }
+    Ok(scan)
 }
 
 /// The ring, straightened: moment n is entry n mod capacity, and `used` of them were written.

@@ -195,9 +195,13 @@ impl Writer {
         }
     }
 
-    pub fn control(&mut self, control: &layout::Control) {
-        let bytes = bytemuck::bytes_of(control);
-        let at = CONTROL_OFFSET as usize;
+    pub fn control(&mut self, control: &layout::Control, scan: &layout::Scan) {
+        self.put(CONTROL_OFFSET, bytemuck::bytes_of(control));
+        self.put(layout::SCAN_OFFSET, bytemuck::bytes_of(scan));
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let at = offset as usize;
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 

@@ -106,6 +106,8 @@ pub struct LiveSample {
     pub site: u32,
     pub thread: u32,
     pub mark: u64,
+    /// The last scan's verdict; none: it said nothing about this block.
+    pub reachable: Option<bool>,
     /// What it stands for.
     pub weight: Amount,
 }
@@ -167,17 +169,7 @@ impl Snapshot {
             .page
             .samples
             .iter()
-            .map(|sample| LiveSample {
-                address: sample.address,
-                size: sample.size,
-                interval: sample.interval,
-                born_ns: sample.born_ns,
-                age_ns: now.saturating_sub(sample.born_ns),
-                site: sample.site,
-                thread: sample.thread,
-                mark: sample.mark,
-                weight: Amount::of_sample(sample.size, sample.interval),
-            })
+            .map(|sample| live_sample(sample, now, &snapshot.page.scan))
             .collect();
         check::reconcile(&mut snapshot);
         snapshot
@@ -350,6 +342,33 @@ impl Snapshot {
                 control.interval
             )
         })
+    }
+}
+
+/// A live sample, with its age and weight.
+fn live_sample(sample: &layout::Sample, now: u64, scan: &layout::Scan) -> LiveSample {
+    let drawn = if sample.drawn == 0 {
+        sample.size
+    } else {
+        sample.drawn
+    };
+    // The scan may write a late verdict to a slot that has another block by then: what counts is of the last scan, and
+    // about a block that was born before it.
+    let judged = scan.state == layout::SCAN_DONE
+        && scan.number != 0
+        && sample.reached >> 1 == scan.number
+        && sample.born_ns < scan.begun_ns;
+    LiveSample {
+        address: sample.address,
+        size: sample.size,
+        interval: sample.interval,
+        born_ns: sample.born_ns,
+        age_ns: now.saturating_sub(sample.born_ns),
+        site: sample.site,
+        thread: sample.thread,
+        mark: sample.mark,
+        reachable: judged.then_some(sample.reached & 1 == 1),
+        weight: Amount::of_resized_sample(sample.size, drawn, sample.interval),
     }
 }
 

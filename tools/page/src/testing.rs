@@ -52,6 +52,7 @@ impl PageBuilder {
         let page = Page {
             header,
             control,
+            scan: Box::new(layout::Scan::zeroed()),
             figures: None,
             timeline: Vec::new(),
             modules: Vec::new(),
@@ -146,7 +147,8 @@ impl PageBuilder {
             site,
             thread: 1,
             mark,
-            reserved: [0; 2],
+            drawn: size,
+            reached: 0,
         });
         address
     }

@@ -45,8 +45,13 @@ fields! {
         section,
     }
     Control = "fh_page_control" {
-        wanted_interval, mark, refresh, record, reserved, interval, refreshed, taken, lost_samples, lost_stacks,
+        wanted_interval, mark, refresh, record, scan, reserved, interval, refreshed, taken, lost_samples, lost_stacks,
         short_stacks, unknown_frees, live_bytes, peak_bytes, peak_number, peak_ns,
+    }
+    Scan = "fh_page_scan" {
+        number, state, begun_ns, fork_ns, scan_ns, pid, error, root_bytes, block_bytes, skipped_bytes, reachable_blocks,
+        reachable_bytes, unreachable_blocks, unreachable_bytes, huge_reachable, huge_unreachable, samples_reachable,
+        samples_unreachable, reserved, row,
     }
     Row = "fh_page_row" {
         size, slabs, slots, room, made, free, cached, live, sampled, occupancy, reserved,
@@ -68,7 +73,7 @@ fields! {
         freed_bytes, freed_blocks, freed_variance, first_ns, last_ns, peak_of, peak_bytes, peak_blocks, freed_at_age,
         reserved,
     }
-    Sample = "fh_page_sample" { address, size, interval, born_ns, site, thread, mark, reserved }
+    Sample = "fh_page_sample" { address, size, interval, born_ns, site, thread, mark, drawn, reached }
 }
 
 /// Constants and the numbers of sections and states.
@@ -89,6 +94,11 @@ fn constants() -> Vec<(&'static str, u64)> {
         ("FH_PAGE_SITES", SectionKind::Sites as u64),
         ("FH_PAGE_SAMPLES", SectionKind::Samples as u64),
         ("FH_PAGE_SECTIONS", SECTIONS as u64),
+        ("FH_PAGE_SCAN_OFFSET", SCAN_OFFSET),
+        ("FH_PAGE_SCAN_NONE", SCAN_NONE),
+        ("FH_PAGE_SCAN_RUNNING", SCAN_RUNNING),
+        ("FH_PAGE_SCAN_DONE", SCAN_DONE),
+        ("FH_PAGE_SCAN_FAILED", SCAN_FAILED),
         ("FH_PAGE_BEGUN", STATE_BEGUN),
         ("FH_PAGE_LIVE", STATE_LIVE),
         ("FH_PAGE_ENDED", STATE_ENDED),

@@ -172,3 +172,40 @@ fn nothing_sampled_has_a_reason() {
             .contains("allocated little")
     );
 }
+
+#[test]
+fn a_resized_sample_keeps_the_chance_it_was_drawn_with() {
+    let mut page = PageBuilder::new(4096);
+    let site = page.site(&[0x1000]);
+    page.allocate(site, 1000, MS);
+    page.change(|page| page.samples[0].size = 3000);
+    let weight = page.snapshot().samples[0].weight;
+    let drawn = Amount::of_sample(1000, 4096);
+    assert!((weight.bytes / (3.0 * drawn.bytes) - 1.0).abs() < 1e-9);
+    assert_eq!(weight.blocks, drawn.blocks);
+}
+
+#[test]
+fn a_verdict_counts_only_if_it_is_the_last_scans_and_of_this_block() {
+    let mut page = PageBuilder::new(1);
+    let site = page.site(&[0x1000]);
+    for number in 0..4 {
+        page.allocate(site, 1000, number * 100 * MS);
+    }
+    page.change(|page| {
+        page.scan.number = 3;
+        page.scan.state = freehold_page::layout::SCAN_DONE;
+        page.scan.begun_ns = freehold_page::testing::BEGUN_NS + 250 * MS;
+        page.samples[0].reached = 7;
+        page.samples[1].reached = 6;
+        page.samples[2].reached = 5;
+        page.samples[3].reached = 7;
+    });
+    let verdicts: Vec<_> = page
+        .snapshot()
+        .samples
+        .iter()
+        .map(|sample| sample.reachable)
+        .collect();
+    assert_eq!(verdicts, [Some(true), Some(false), None, None]);
+}
