@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod library;
+mod profile;
 mod run;
 mod shell;
 
@@ -30,6 +31,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Explain(explain::Args),
+    Profile(profile::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
     Bench(freehold_bench::BenchArgs),
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => freehold_bench::run(args),

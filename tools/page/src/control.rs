@@ -25,11 +25,11 @@ pub const AS_STARTED: u64 = u64::MAX;
 #[derive(Debug, Error)]
 pub enum ControlError {
     #[error(
-        "{path}: cannot be opened for writing ({source}); only the program's owner may steer it"
+        "{path}: cannot be opened for writing ({reason}); only the program's owner may steer it"
     )]
-    Open { path: PathBuf, source: io::Error },
-    #[error("{path}: {source}")]
-    Page { path: PathBuf, source: ReadError },
+    Open { path: PathBuf, reason: io::Error },
+    #[error("{path}: {reason}")]
+    Page { path: PathBuf, reason: ReadError },
 }
 
 /// The control words of a page, mapped.
@@ -40,9 +40,9 @@ pub struct Control {
 impl Control {
     /// Opens the page at `path`; [`crate::Target::page_path`] says where it is.
     pub fn open(path: &Path) -> Result<Control, ControlError> {
-        let opened = |source| ControlError::Open {
+        let opened = |reason| ControlError::Open {
             path: path.to_owned(),
-            source,
+            reason,
         };
         // A link in a folder that all may write to could lead to anything; but /proc's own must be followed.
         let flags = if path.starts_with("/proc") {
@@ -57,9 +57,9 @@ impl Control {
             .open(path)
             .map_err(opened)?;
         let length = file.metadata().map_err(opened)?.len();
-        read_header(&file, length).map_err(|source| ControlError::Page {
+        read_header(&file, length).map_err(|reason| ControlError::Page {
             path: path.to_owned(),
-            source,
+            reason,
         })?;
         // SAFETY: the mapping is only ever used through atomics, so that others write to it too is allowed. The file
         // was just seen to reach beyond these 4 KiB; neither library nor command ever shortens a page, and whoever else

@@ -26,14 +26,21 @@ pub enum ReadError {
     #[error("the page is only being made: try again in a moment")]
     NotReady,
     #[error("cannot read the page: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+// Messages have their reasons in them, so that they are whole wherever they are printed; a chain would say them twice.
+impl From<io::Error> for ReadError {
+    fn from(reason: io::Error) -> Self {
+        ReadError::Io(reason)
+    }
 }
 
 /// A saved snapshot that cannot be read or written.
 #[derive(Debug, Error)]
 pub enum SavedError {
-    #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    #[error("{path}: {reason}")]
+    Io { path: PathBuf, reason: io::Error },
     #[error("{0} is not a snapshot of Freehold's, nor the page of a program")]
     NotASnapshot(PathBuf),
     #[error(
@@ -46,6 +53,6 @@ pub enum SavedError {
     },
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
-    #[error("{path}: {source}")]
-    Page { path: PathBuf, source: ReadError },
+    #[error("{path}: {reason}")]
+    Page { path: PathBuf, reason: ReadError },
 }

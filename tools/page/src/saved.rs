@@ -29,9 +29,9 @@ const MOST_PART: u64 = 4 << 30;
 
 /// The file begins like a saved snapshot.
 pub fn is_saved(path: &Path) -> Result<bool, SavedError> {
-    let failed = |source| SavedError::Io {
+    let failed = |reason| SavedError::Io {
         path: path.to_owned(),
-        source,
+        reason,
     };
     let mut magic = [0; 8];
     let mut file = File::open(path).map_err(failed)?;
@@ -44,9 +44,9 @@ pub fn is_saved(path: &Path) -> Result<bool, SavedError> {
 
 /// Writes the snapshot. Names and facts go in as far as `snapshot` has them: [`Snapshot::complete`] fetches them.
 pub fn save(snapshot: &Snapshot, path: &Path) -> Result<(), SavedError> {
-    let failed = |source| SavedError::Io {
+    let failed = |reason| SavedError::Io {
         path: path.to_owned(),
-        source,
+        reason,
     };
     // Written beside and renamed, so that a full disk does not leave half a file under the name.
     let mut beside = path.as_os_str().to_owned();
@@ -87,9 +87,9 @@ fn json(into: &mut impl Write, name: &str, value: &impl Serialize) -> io::Result
 
 /// Reads what [`save`] wrote.
 pub fn load(path: &Path) -> Result<Snapshot, SavedError> {
-    let failed = |source| SavedError::Io {
+    let failed = |reason| SavedError::Io {
         path: path.to_owned(),
-        source,
+        reason,
     };
     let mut file = File::open(path).map_err(failed)?;
     let mut head = [0; 16];
@@ -153,9 +153,9 @@ impl Parts {
         let process = decode(self.process, "process").map_err(damaged)?;
         // The warnings of the reading are saved: what comes up again is not said twice.
         let mut again = Vec::new();
-        let page = Page::read(&page, &mut again).map_err(|source| SavedError::Page {
+        let page = Page::read(&page, &mut again).map_err(|reason| SavedError::Page {
             path: path.to_owned(),
-            source,
+            reason,
         })?;
         let mut snapshot = Snapshot::of_page(page, reading, again);
         let new = std::mem::replace(&mut snapshot.warnings, warnings);

@@ -338,8 +338,8 @@ impl Snapshot {
             )
         } else {
             format!(
-                "0 samples, because the program allocated little so far: one sample is taken in {} bytes on the average",
-                control.interval
+                "0 samples, because the program allocated little so far: one sample is taken in {} on the average",
+                crate::human::bytes(control.interval as f64)
             )
         })
     }

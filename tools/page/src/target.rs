@@ -59,12 +59,12 @@ pub enum FindError {
     )]
     NotOurs { pid: u64, name: String },
     #[error(
-        "process {pid} ({name}) belongs to somebody else: its memory may not be looked at ({source})"
+        "process {pid} ({name}) belongs to somebody else: its memory may not be looked at ({reason})"
     )]
     Forbidden {
         pid: u64,
         name: String,
-        source: io::Error,
+        reason: io::Error,
     },
     #[error(
         "no program called {name:?} runs, and none has left a page; neither is there a file of that name"
@@ -76,8 +76,8 @@ pub enum FindError {
     File { path: PathBuf, what: String },
     #[error("there is no page in {0}: no observed program has run with page={0}")]
     EmptyFolder(PathBuf),
-    #[error("{path}: {source}")]
-    Page { path: PathBuf, source: ReadError },
+    #[error("{path}: {reason}")]
+    Page { path: PathBuf, reason: ReadError },
     #[error(transparent)]
     Saved(#[from] SavedError),
     #[error(
@@ -194,9 +194,9 @@ impl Target {
                 file: path.to_owned(),
             });
         }
-        let header = header_of(path).map_err(|source| FindError::Page {
+        let header = header_of(path).map_err(|reason| FindError::Page {
             path: path.to_owned(),
-            source,
+            reason,
         })?;
         Ok(of_page(path, &header))
     }
@@ -287,9 +287,9 @@ impl Target {
     pub fn read(&self) -> Result<Snapshot, FindError> {
         match self {
             Target::Live { pid, page } | Target::Left { pid, page } => {
-                let failed = |source| FindError::Page {
+                let failed = |reason| FindError::Page {
                     path: page.clone(),
-                    source,
+                    reason,
                 };
                 let file = File::open(page).map_err(|error| failed(error.into()))?;
                 let reading = Reading {
@@ -450,7 +450,7 @@ fn why_none(pid: u64) -> FindError {
     let base = process::folder(pid);
     let name = process::names(pid).into_iter().next().unwrap_or_default();
     match fs::read_to_string(base.join("maps")) {
-        Err(source) => FindError::Forbidden { pid, name, source },
+        Err(reason) => FindError::Forbidden { pid, name, reason },
         Ok(maps) if maps.contains("libfreehold") => FindError::NotObserved { pid, name },
         Ok(_) if defines_freehold(&base) => FindError::NotObserved { pid, name },
         Ok(_) => FindError::NotOurs { pid, name },

@@ -1,0 +1,88 @@
+//! A page whose addresses lie in a real program, so that names and lines are looked up for real, while every figure in
+//! it is known.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use freehold_page::testing::PageBuilder;
+use object::{Object, ObjectSymbol};
+
+/// Functions one a line, so that a line's number is a function's.
+const SOURCE: &str = "void *grab(unsigned long n) { return (void *)n; }
+void *load_table(void) { return grab(1); }
+void *parse_row(void) { return grab(2); }
+void *cache_insert(void) { return grab(3); }
+int main(void) { return load_table() == parse_row() && cache_insert(); }
+";
+
+/// Where the made-up process has the program.
+pub const BASE: u64 = 0x5555_0000_0000;
+
+pub struct Program {
+    pub path: PathBuf,
+    functions: BTreeMap<String, u64>,
+}
+
+impl Program {
+    /// Compiles the program into `folder`.
+    pub fn build(folder: &Path) -> Program {
+        let source = folder.join("table.c");
+        let path = folder.join("table");
+        std::fs::write(&source, SOURCE).unwrap();
+        let compiled = Command::new("cc")
+            .current_dir(folder)
+            .args(["-g", "-O0", "-fPIE", "-pie"])
+            .arg(format!("-fdebug-prefix-map={}=/src", folder.display()))
+            .args(["-o", "table", "table.c"])
+            .status()
+            .expect("a C compiler, which building Freehold needs too");
+        assert!(compiled.success());
+        let bytes = std::fs::read(&path).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let functions = file
+            .symbols()
+            .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address())))
+            .collect();
+        Program { path, functions }
+    }
+
+    /// A return address in this function.
+    pub fn inside(&self, function: &str) -> u64 {
+        // A few bytes in: the address in front of it, which is looked up, is still the function's.
+        BASE + self.functions[function] + 5
+    }
+
+    pub fn stack(&self, functions: &[&str]) -> Vec<u64> {
+        functions
+            .iter()
+            .map(|function| self.inside(function))
+            .collect()
+    }
+
+    /// A page of this program, with nothing allocated yet.
+    pub fn page(&self, interval: u64) -> PageBuilder {
+        let mut page = PageBuilder::new(interval);
+        page.module(self.path.to_str().unwrap(), BASE, BASE + 0x10_0000);
+        page
+    }
+
+    /// A page with three call sites: a table that stays, rows that are freed at once, a cache that holds half.
+    pub fn table(&self, interval: u64) -> PageBuilder {
+        const MS: u64 = 1_000_000;
+        let mut page = self.page(interval);
+        let table = page.site(&self.stack(&["load_table", "main"]));
+        let row = page.site(&self.stack(&["parse_row", "load_table", "main"]));
+        let cache = page.site(&self.stack(&["cache_insert", "main"]));
+        for number in 0..20 {
+            page.allocate(table, 65_536, number * MS);
+            let short = page.allocate(row, 256, number * MS);
+            page.free(short, 10_000);
+            let entry = page.allocate(cache, 4096, number * MS);
+            if number % 2 == 0 {
+                page.free(entry, 5 * MS);
+            }
+        }
+        page
+    }
+}
