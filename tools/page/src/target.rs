@@ -157,21 +157,23 @@ impl Target {
             };
         }
         let name = format!("{PAGE_PREFIX}{pid}");
-        let places = [PathBuf::from(PAGE_FOLDER), kept_folder()];
-        for folder in &places {
-            let page = folder.join(&name);
-            if header_of(&page).is_ok() {
-                return Ok(Target::Left { pid, page });
-            }
-        }
-        let looked: Vec<String> = places
+        let mut found: Vec<PathBuf> = places()
             .iter()
-            .map(|folder| folder.join(&name).display().to_string())
+            .map(|folder| folder.join(&name))
+            .filter(|page| header_of(page).is_ok())
             .collect();
-        Err(FindError::NoProcess {
-            pid,
-            looked: looked.join(" and "),
-        })
+        // Numbers are used again: whoever left a page last is meant.
+        found.sort_by_key(|page| modified(page));
+        match found.pop() {
+            Some(page) => Ok(Target::Left { pid, page }),
+            None => Err(FindError::NoProcess {
+                pid,
+                looked: format!(
+                    "{name} in {PAGE_FOLDER} and below {}",
+                    kept_folder().display()
+                ),
+            }),
+        }
     }
 
     fn of_path(path: &Path) -> Result<Target, FindError> {
@@ -357,9 +359,24 @@ fn pages_in(folder: &Path) -> Vec<Choice> {
 
 /// Every page in the usual places, of this user or of those whom this one may read.
 pub fn every_page() -> Vec<Choice> {
-    let mut all = pages_in(Path::new(PAGE_FOLDER));
-    all.extend(pages_in(&kept_folder()));
-    all
+    places()
+        .iter()
+        .flat_map(|folder| pages_in(folder))
+        .collect()
+}
+
+/// The folders that pages are in if nobody says otherwise: the library's own, the kept one, and in that a folder for
+/// each `freehold run`.
+fn places() -> Vec<PathBuf> {
+    let kept = kept_folder();
+    let runs = fs::read_dir(&kept).into_iter().flatten();
+    let runs = runs
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir());
+    [PathBuf::from(PAGE_FOLDER), kept.clone()]
+        .into_iter()
+        .chain(runs)
+        .collect()
 }
 
 /// The page of a process that runs: where the library makes it, seen from the process' own root (it may live in a
@@ -373,10 +390,7 @@ fn live_page(pid: u64) -> Option<PathBuf> {
         })
     };
     let name = format!("{PAGE_PREFIX}{pid}");
-    let direct = [
-        Path::new(PAGE_FOLDER).join(&name),
-        kept_folder().join(&name),
-    ];
+    let direct: Vec<PathBuf> = places().iter().map(|folder| folder.join(&name)).collect();
     if let Some(path) = direct.iter().find(|path| fits(path)) {
         return Some(path.clone());
     }
