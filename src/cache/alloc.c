@@ -3,6 +3,7 @@
 #include "cache/cache.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
+#include "cache/refusal.h"
 #include "cache/thread.h"
 #include "store/huge.h"
 #include "store/limit.h"
@@ -58,10 +59,11 @@ static bool relieved(bool refused) {
     return refused;
 }
 
-/* What the program gets when nothing has helped. */
-static void *no_memory(void) {
+/* What the program gets when nothing has helped, instead of a block of n bytes. */
+static void *no_memory(size_t n) {
     fh_limit_refused();
     if (fh_load(&fh_observing)) fh_hook_refused();
+    fh_refused(n);
     errno = ENOMEM;
     return NULL;
 }
@@ -69,7 +71,7 @@ static void *no_memory(void) {
 static void *alloc_class(unsigned c) {
     void *p = try_class(c);
     if (relieved(p == NULL)) p = try_class(c);
-    return FH_LIKELY(p != NULL) ? p : no_memory();
+    return FH_LIKELY(p != NULL) ? p : no_memory(fh_class_size(c));
 }
 
 /* A block that no magazine holds: a run of more than 1 MiB, or a huge one. */
@@ -89,7 +91,7 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 static void *alloc_special(size_t align, size_t n, bool *clean) {
     void *p = n <= PTRDIFF_MAX ? try_special(align, n, clean) : NULL;
     if (n <= PTRDIFF_MAX && relieved(p == NULL)) p = try_special(align, n, clean);
-    return FH_LIKELY(p != NULL) ? p : no_memory();
+    return FH_LIKELY(p != NULL) ? p : no_memory(n);
 }
 
 static void *alloc_uncounted(size_t n) {
@@ -189,10 +191,7 @@ static unsigned aligned_class(size_t align, size_t n) {
 }
 
 void *fh_alloc_aligned(size_t align, size_t n) {
-    if (n > PTRDIFF_MAX) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (n > PTRDIFF_MAX) return no_memory(n);
     if (align <= FH_MIN_ALIGN) return fh_alloc(n);
     bool clean;
     fh_thread *t = observed_by_now();

@@ -13,6 +13,7 @@ static fh_word reserve_is_open; /* 1 from the first refusal until there is room 
 static fh_word soft_limit;
 static fh_word callback_word; /* an fh_limit_callback; a word, because it may be changed while threads run */
 static fh_word calling;       /* 1 while a thread is in the callback */
+static fh_word installed;     /* 1: the program has set the limits itself */
 static fh_word refusals;      /* claims beyond the hard limit, for the statistics */
 static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
 static fh_word group_pressure, group_looked_at; /* the control group's part, and when, in units of 2^30 ns */
@@ -80,7 +81,8 @@ bool fh_limit_admit(size_t bytes, bool spare) {
 fh_limit_figures fh_limit_now(void) {
     /* A soft limit alone stands beside a hard one that is never met. */
     size_t hard = fh_settings.limit == SIZE_MAX / 2 ? 0 : fh_settings.limit;
-    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard, live_bytes() + idle_bytes(), fh_load(&refusals)};
+    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard, live_bytes() + idle_bytes(), fh_load(&refusals),
+                              fh_load(&installed) != 0};
 }
 
 void fh_limit_done(size_t bytes) {
@@ -96,6 +98,7 @@ void fh_limit_refused(void) {
 void fh_limit_install(size_t soft, size_t hard, fh_limit_callback callback) {
     fh_store(&callback_word, (uint64_t)(uintptr_t)callback);
     fh_store(&soft_limit, soft);
+    fh_store(&installed, 1);
     fh_store(&announced, 0);
     fh_settings.limit = hard ? hard : soft ? SIZE_MAX / 2 : 0;
     if (!fh_settings.limit) publish_pressure(FH_PRESSURE_NONE);

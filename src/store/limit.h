@@ -54,6 +54,7 @@ extern fh_word fh_limit_due FH_HIDDEN;
 typedef struct {
     size_t soft, hard, in_use;
     uint64_t refusals;
+    bool by_program; /* set by fh_limit_install, and not by an option */
 } fh_limit_figures;
 fh_limit_figures fh_limit_now(void);
 

@@ -7,6 +7,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "system/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,12 +46,23 @@ extern char **environ;
 /* What was asked of the kernel so far, for the statistics. Relaxed: nothing is decided by them. An addition is nothing
  * beside the call that it counts. */
 static fh_word maps, unmaps, purges, purged_bytes;
+static fh_word refused; /* bytes of the last request that there was no memory or address space for */
+
+static void note_refusal(size_t size) {
+    if (errno == ENOMEM) fh_store(&refused, size);
+}
+
+uint64_t fh_system_refused_bytes(void) {
+    return fh_load(&refused);
+}
 
 /* mmap says failure with a pointer that is not NULL; here NULL is failure. */
 static void *map_at(void *place, size_t size, int protection, int flags) {
     fh_add_relaxed(&maps, 1);
     void *p = mmap(place, size, protection, flags, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    if (p != MAP_FAILED) return p;
+    note_refusal(size);
+    return NULL;
 }
 
 static void unmap(void *p, size_t size) {
@@ -61,12 +73,16 @@ static void unmap(void *p, size_t size) {
 static void *remap(void *p, size_t old_size, size_t new_size, int flags, void *place) {
     fh_add_relaxed(&maps, 1);
     void *q = mremap(p, old_size, new_size, flags, place);
-    return q == MAP_FAILED ? NULL : q;
+    if (q != MAP_FAILED) return q;
+    note_refusal(new_size);
+    return NULL;
 }
 
 static bool protect(void *p, size_t size, int protection) {
     fh_add_relaxed(&maps, 1);
-    return mprotect(p, size, protection) == 0;
+    if (mprotect(p, size, protection) == 0) return true;
+    note_refusal(size);
+    return false;
 }
 
 fh_system_calls fh_system_calls_made(void) {

@@ -1,5 +1,6 @@
 /* The rules for giving back, asked with numbers alone: no memory is allocated, no time passes. */
 #include "store/policy.h"
+#include "system/memory.h"
 
 #include "../support/check.h"
 
@@ -100,7 +101,46 @@ static void idle_classes(void) {
     CHECK(!fh_split_pays(FH_SLOT_SIZE) && fh_split_pays(FH_HUGE_PAGE / 4), "a quarter of a huge page is the line");
 }
 
+/* Which limit of the system was met, among them those that no test can bring about without disturbing the machine. */
+static void refusals(void) {
+    const fh_system_limits none = {.address_limit = FH_NO_LIMIT,
+                                   .data_limit = FH_NO_LIMIT,
+                                   .commit_limit = FH_NO_LIMIT,
+                                   .mappings_limit = FH_NO_LIMIT,
+                                   .overcommit = 1,
+                                   .machine_bytes = FH_GIB};
+    fh_system_limits l = none;
+    CHECK(fh_refusal_judge(&l, FH_GIB * 8) == FH_REFUSED_UNKNOWN, "no limit is met");
+    CHECK(fh_refusal_judge(&l, FH_ADDRESSES) == FH_REFUSED_TOO_LARGE, "half of all addresses");
+    l.overcommit = 0;
+    CHECK(fh_refusal_judge(&l, FH_GIB + 1) == FH_REFUSED_GUESS, "more than the machine");
+    CHECK(fh_refusal_judge(&l, FH_GIB) == FH_REFUSED_UNKNOWN, "as much as the machine");
+    l.overcommit = 2;
+    l.commit_limit = 3 * FH_GIB;
+    l.commit_used = 2 * FH_GIB;
+    CHECK(fh_refusal_judge(&l, FH_GIB + 1) == FH_REFUSED_COMMIT, "more than may be promised");
+    CHECK(fh_refusal_judge(&l, FH_GIB) == FH_REFUSED_UNKNOWN, "as much as may be promised");
+    l.commit_used = 4 * FH_GIB;
+    CHECK(fh_refusal_judge(&l, 1) == FH_REFUSED_COMMIT, "already beyond it");
+    l.overcommit = 0;
+    CHECK(fh_refusal_judge(&l, 1) == FH_REFUSED_UNKNOWN, "the commit limit counts in mode 2 only");
+    l = none;
+    l.data_limit = 100 * FH_MIB;
+    l.data_used = 99 * FH_MIB;
+    CHECK(fh_refusal_judge(&l, 2 * FH_MIB) == FH_REFUSED_DATA && fh_refusal_judge(&l, FH_MIB) == FH_REFUSED_UNKNOWN,
+          "data");
+    l.address_limit = 100 * FH_MIB;
+    l.address_used = 99 * FH_MIB;
+    CHECK(fh_refusal_judge(&l, 2 * FH_MIB) == FH_REFUSED_ADDRESSES, "addresses are looked at before data");
+    l.mappings_limit = 65530;
+    l.mappings = 65529;
+    CHECK(fh_refusal_judge(&l, 1) == FH_REFUSED_MAPPINGS, "mappings are looked at before bytes");
+    l.mappings = 65528;
+    CHECK(fh_refusal_judge(&l, 1) == FH_REFUSED_UNKNOWN, "room for two mappings");
+}
+
 int main(void) {
+    refusals();
     idle_classes();
     inside_of_slabs();
     budget_is_bounded();

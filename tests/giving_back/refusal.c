@@ -1,0 +1,106 @@
+/* Gets no memory, for a reason of its own making:  refusal REASON
+ * What is then said on stderr is for refusal.py to read. The program itself says on stdout how many bytes it got first. */
+#include "../support/alloc.h"
+#include "../support/check.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+extern int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use, size_t limit));
+
+static const size_t mib = 1 << 20;
+
+/* Blocks until there are no more, chained through themselves. Returns their bytes. */
+static size_t fill(size_t size, void **chain) {
+    size_t bytes = 0;
+    errno = 0;
+    for (void **p; (p = malloc(size)); bytes += size) {
+        *p = *chain;
+        *chain = p;
+    }
+    CHECK(errno == ENOMEM, "errno is %d after NULL", errno);
+    return bytes;
+}
+
+static void drop(void *chain) {
+    while (chain) {
+        void *next = *(void **)chain;
+        free(chain);
+        chain = next;
+    }
+}
+
+/* A limit of the system's, under which the program begins anew: the heap must not have its address space yet. */
+static void begin_under(int resource, size_t most, char **words) {
+    struct rlimit now, limit = {most, most};
+    CHECK(getrlimit(resource, &now) == 0, "getrlimit");
+    if (now.rlim_cur == most) return;
+    CHECK(setrlimit(resource, &limit) == 0, "setrlimit");
+    execv("/proc/self/exe", words);
+    CHECK(false, "execv: errno %d", errno);
+}
+
+/* Twice: the same limit is not reported again. */
+static void twice(size_t size) {
+    void *chain = NULL;
+    size_t first = fill(size, &chain);
+    drop(chain);
+    chain = NULL;
+    size_t second = fill(size, &chain);
+    /* Also a moment later, when the system would be asked again. */
+    usleep(2300000);
+    CHECK(malloc(size * 1000) == NULL, "a block of %zu where there are none of %zu", size * 1000, size);
+    drop(chain);
+    printf("%zu then %zu MiB\n", first / mib, second / mib);
+}
+
+/* Small mappings that the kernel cannot join, until it has no more. */
+static void use_up_mappings(void) {
+    size_t made = 0;
+    while (mmap(NULL, 4096, made % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+        made++;
+        if (made > 10000000) skip_test("there is no end of mappings here");
+    }
+    printf("%zu mappings\n", made);
+}
+
+static void ask(size_t size) {
+    errno = 0;
+    void *p = malloc(opaque(size));
+    CHECK(!p && errno == ENOMEM, "%zu bytes: %p, errno %d", size, p, errno);
+}
+
+int main(int count, char **words) {
+    CHECK(count >= 2, "usage: %s REASON", words[0]);
+    const char *reason = words[1];
+    static char buffer[4096];
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+    free(malloc(1));
+    if (strcmp(reason, "own") == 0) {
+        twice(5000);
+    } else if (strcmp(reason, "own-by-call") == 0) {
+        CHECK(fh_limit_set(0, 32 * mib, NULL) == 0, "fh_limit_set");
+        twice(5000);
+    } else if (strcmp(reason, "address") == 0) {
+        begin_under(RLIMIT_AS, 300 * mib, words);
+        twice(5000);
+    } else if (strcmp(reason, "address-huge") == 0) {
+        begin_under(RLIMIT_AS, 300 * mib, words);
+        twice(20 * mib);
+    } else if (strcmp(reason, "data") == 0) {
+        begin_under(RLIMIT_DATA, 200 * mib, words);
+        twice(5000);
+    } else if (strcmp(reason, "mappings") == 0) {
+        use_up_mappings();
+        twice(3 * mib);
+    } else if (strcmp(reason, "ask") == 0) {
+        CHECK(count == 3, "usage: %s ask BYTES", words[0]);
+        ask(strtoull(words[2], NULL, 0));
+        ask(strtoull(words[2], NULL, 0));
+    } else {
+        CHECK(false, "no reason %s", reason);
+    }
+    fflush(stdout);
+    return 0;
+}
