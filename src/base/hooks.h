@@ -25,6 +25,7 @@ void fh_hook_moment(void);
  * find it done or being done. Keeps errno. */
 extern fh_word fh_hook_due __attribute__((visibility("hidden")));
 void fh_hook_write(void);
+
 /* see/observe.c: what the observer does. None of these allocates, waits, or lets a failure be seen; errno is kept.
  *
  * A slow path of thread t begins, with nothing held: makes the page if it is not there, follows the control words, takes

@@ -121,7 +121,7 @@ __attribute__((noinline)) static void *alloc_sampled(fh_thread *t, size_t align,
     uint64_t interval = fh_hook_draw(t);
     void *p = n <= PTRDIFF_MAX ? try_sampled(align, n, clean) : NULL;
     if (n <= PTRDIFF_MAX && relieved(p == NULL)) p = try_sampled(align, n, clean);
-    if (!p) return no_memory();
+    if (!p) return no_memory(n);
     fh_hook_sampled(p, n, interval, __builtin_frame_address(0));
     return p;
 }
