@@ -1,0 +1,298 @@
+/* Linux: what lies where in this process. Files are read by number and not through the C library (see linux.c). */
+#include "system/code.h"
+
+#include "base/bits.h"
+#include "system/system.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* ── Memory that may not be there ────────────────────────────────────────────────────────────────────────────────── */
+
+static long open_file(const char *path) {
+    return syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+}
+
+static size_t read_at(long fd, void *to, size_t n, uint64_t offset) {
+    long got = fd < 0 ? 0 : syscall(SYS_pread64, fd, to, n, offset);
+    return got < 0 ? 0 : (size_t)got;
+}
+
+/* A filter of system calls may refuse the first way (a debugger uses it on others; on itself any process may). The second
+ * one opens a file each time. */
+size_t fh_system_peek(void *to, uintptr_t from, size_t n) {
+    int saved = errno;
+    struct iovec here = {to, n}, there = {(void *)from, n};
+    long got = syscall(SYS_process_vm_readv, fh_system_process_number(), &here, 1L, &there, 1L, 0L);
+    if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
+        long fd = open_file("/proc/self/mem");
+        got = (long)read_at(fd, to, n, from);
+        if (fd >= 0) syscall(SYS_close, fd);
+    }
+    errno = saved;
+    return got < 0 ? 0 : (size_t)got;
+}
+
+/* One byte of each page, many pages a call. */
+bool fh_system_readable(uintptr_t from, uintptr_t to) {
+    enum { PIECES = 32 };
+    int saved = errno;
+    size_t page = fh_system_page_size();
+    uint64_t process = fh_system_process_number();
+    bool readable = true;
+    for (uintptr_t at = from & ~(page - 1); at < to && readable;) {
+        struct iovec there[PIECES];
+        char bytes[PIECES];
+        long pieces = 0;
+        for (; pieces < PIECES && at < to; at += page) there[pieces++] = (struct iovec){(void *)at, 1};
+        struct iovec here = {bytes, (size_t)pieces};
+        readable = syscall(SYS_process_vm_readv, process, &here, 1L, there, pieces, 0L) == pieces;
+    }
+    errno = saved;
+    return readable;
+}
+
+/* The kernel puts 16 random bytes above the arguments of the program. */
+uintptr_t fh_system_first_stack(void) {
+    return getauxval(AT_RANDOM);
+}
+
+uintptr_t fh_system_thread_block(void) {
+    return (uintptr_t)__builtin_thread_pointer();
+}
+
+uint64_t fh_system_process_number(void) {
+    return (uint64_t)syscall(SYS_getpid);
+}
+
+/* ── The list of mappings ────────────────────────────────────────────────────────────────────────────────────────── */
+
+bool fh_system_mappings_open(fh_mappings *list, char *buffer, size_t size) {
+    int saved = errno;
+    *list = (fh_mappings){.fd = (int)open_file("/proc/self/maps"), .buffer = buffer, .size = size};
+    errno = saved;
+    return list->fd >= 0;
+}
+
+void fh_system_mappings_close(fh_mappings *list) {
+    int saved = errno;
+    if (list->fd >= 0) syscall(SYS_close, list->fd);
+    list->fd = -1;
+    errno = saved;
+}
+
+/* The next line, terminated; NULL at the end. What is left of the buffer moves to its beginning when there is no whole line
+ * in it. */
+static char *next_line(fh_mappings *list) {
+    for (;;) {
+        char *start = list->buffer + list->at;
+        size_t rest = list->filled - list->at;
+        char *newline = memchr(start, '\n', rest);
+        if (newline) {
+            *newline = 0;
+            list->at += (size_t)(newline - start) + 1;
+            return start;
+        }
+        if (rest == list->size) return NULL;
+        memmove(list->buffer, start, rest);
+        list->at = 0;
+        list->filled = rest;
+        long got = syscall(SYS_read, list->fd, list->buffer + rest, list->size - rest);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            list->complete = got == 0 && rest == 0;
+            return NULL;
+        }
+        list->filled += (size_t)got;
+    }
+}
+
+static uint64_t hex(char **at) {
+    uint64_t n = 0;
+    for (;; (*at)++) {
+        char c = **at;
+        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+                                                : 16;
+        if (digit == 16) return n;
+        n = n << 4 | digit;
+    }
+}
+
+static char *after_blanks(char *at) {
+    while (*at == ' ') at++;
+    return at;
+}
+
+static char *after_word(char *at) {
+    while (*at && *at != ' ') at++;
+    return after_blanks(at);
+}
+
+/* 7f0000001000-7f0000002000 r-xp 00001000 fe:00 1234    /lib/libc.so.6 */
+bool fh_system_mappings_next(fh_mappings *list, fh_mapping *next) {
+    int saved = errno;
+    char *at = next_line(list);
+    errno = saved;
+    if (!at) return false;
+    next->begin = hex(&at);
+    if (*at == '-') at++;
+    next->end = hex(&at);
+    at = after_blanks(at);
+    bool whole = strlen(at) > 4;
+    next->readable = whole && at[0] == 'r';
+    next->writable = whole && at[1] == 'w';
+    next->executable = whole && at[2] == 'x';
+    next->shared = whole && at[3] == 's';
+    at = after_word(at);
+    next->offset = hex(&at);
+    at = after_word(after_word(after_blanks(at)));
+    next->path = at;
+    return true;
+}
+
+/* ── Images ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+#define MOST_HEADERS 64u
+
+/* The build-id among the notes of one segment. */
+static void read_notes(fh_image *image, uintptr_t at, uint64_t bytes) {
+    for (unsigned notes = 0; notes < 16 && bytes >= sizeof(ElfW(Nhdr)); notes++) {
+        ElfW(Nhdr) note;
+        char name[4];
+        if (fh_system_peek(&note, at, sizeof note) < sizeof note) return;
+        uint64_t name_bytes = fh_round_up(note.n_namesz, 4), value_bytes = fh_round_up(note.n_descsz, 4);
+        uintptr_t value = at + sizeof note + name_bytes;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz <= FH_BUILD_ID_MOST &&
+            fh_system_peek(name, at + sizeof note, 4) == 4 && memcmp(name, "GNU", 4) == 0) {
+            if (fh_system_peek(image->build_id, value, note.n_descsz) == note.n_descsz) {
+                image->build_id_bytes = note.n_descsz;
+            }
+            return;
+        }
+        uint64_t step = sizeof note + name_bytes + value_bytes;
+        if (step > bytes) return;
+        at += step;
+        bytes -= step;
+    }
+}
+
+static void read_segment(fh_image *image, const ElfW(Phdr) * segment) {
+    uintptr_t begin = image->bias + segment->p_vaddr, end = begin + segment->p_memsz;
+    if (segment->p_type == PT_LOAD) {
+        if (end > image->limit) image->limit = end;
+        if (!(segment->p_flags & PF_X)) return;
+        if (image->end == 0 || begin < image->begin) image->begin = begin;
+        if (end > image->end) image->end = end;
+    } else if (segment->p_type == PT_NOTE) {
+        read_notes(image, begin, segment->p_memsz);
+    } else if (segment->p_type == PT_GNU_EH_FRAME) {
+        image->frames_index = begin;
+    }
+}
+
+/* The segments' addresses are relative to where the file's first byte would have to lie; the first loaded segment says by
+ * how much it was moved. */
+static bool find_bias(fh_image *image, const ElfW(Phdr) * segment, unsigned segments) {
+    for (unsigned i = 0; i < segments; i++) {
+        if (segment[i].p_type != PT_LOAD) continue;
+        image->bias = image->start - (segment[i].p_vaddr - segment[i].p_offset);
+        return true;
+    }
+    return false;
+}
+
+bool fh_system_image(uintptr_t start, fh_image *image) {
+    ElfW(Ehdr) head;
+    ElfW(Phdr) segment[16];
+    memset(image, 0, sizeof *image);
+    image->start = start;
+    if (fh_system_peek(&head, start, sizeof head) < sizeof head || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+        head.e_phentsize != sizeof segment[0] || head.e_phnum == 0 || head.e_phnum > MOST_HEADERS) {
+        return false;
+    }
+    unsigned count = head.e_phnum < 16 ? head.e_phnum : 16;
+    if (fh_system_peek(segment, start + head.e_phoff, count * sizeof segment[0]) < count * sizeof segment[0])
+        return false;
+    if (!find_bias(image, segment, count)) return false;
+    for (unsigned i = 0; i < count; i++) read_segment(image, &segment[i]);
+    return image->end > image->begin;
+}
+
+/* The section of that name, by the file's section headers, which are not in memory. */
+static bool find_section(long fd, const ElfW(Ehdr) * head, const char *name, ElfW(Shdr) * section) {
+    ElfW(Shdr) names;
+    char text[16];
+    uint64_t table = head->e_shoff;
+    if (head->e_shentsize != sizeof names || head->e_shstrndx >= head->e_shnum) return false;
+    if (read_at(fd, &names, sizeof names, table + head->e_shstrndx * sizeof names) < sizeof names) return false;
+    for (unsigned i = 0; i < head->e_shnum; i++) {
+        if (read_at(fd, section, sizeof *section, table + i * sizeof *section) < sizeof *section) return false;
+        size_t got = read_at(fd, text, sizeof text, names.sh_offset + section->sh_name);
+        size_t length = strlen(name) + 1;
+        if (got >= length && memcmp(text, name, length) == 0) return true;
+    }
+    return false;
+}
+
+bool fh_system_frames(const char *path, const fh_image *image, uintptr_t *begin, uintptr_t *end) {
+    int saved = errno;
+    ElfW(Ehdr) head;
+    ElfW(Shdr) section;
+    long fd = open_file(fh_system_is_program(image->begin, image->end) ? "/proc/self/exe" : path);
+    bool found = fd >= 0 && read_at(fd, &head, sizeof head, 0) == sizeof head &&
+                 memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && find_section(fd, &head, ".eh_frame", &section);
+    if (fd >= 0) syscall(SYS_close, fd);
+    errno = saved;
+    if (!found) return false;
+    *begin = image->bias + section.sh_addr;
+    *end = *begin + section.sh_size;
+    return *begin >= image->start && *end <= image->limit && *begin < *end;
+}
+
+/* ── The loader ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* glibc 2.35 and later: made for unwinding, wait-free, allowed in a signal handler. Other C libraries do not have it; theirs
+ * do not unload either (musl), or the program is static. Declared here, as older headers do not know it; the layout is part
+ * of the C library's interface. */
+struct found_object {
+    unsigned long long flags;
+    void *start, *end;
+    const struct link_map *map;
+    void *frames_index;
+    unsigned long long reserved[8];
+};
+
+extern int find_object(void *address, struct found_object *result) __asm__("_dl_find_object") __attribute__((weak));
+
+fh_loader_answer fh_system_loaded(uintptr_t address, fh_loaded *answer) {
+    struct found_object object;
+    if (!find_object) return FH_LOADER_SILENT;
+    if (find_object((void *)address, &object) != 0) return FH_LOADER_UNKNOWN;
+    *answer = (fh_loaded){(uintptr_t)object.start, (uintptr_t)object.frames_index, (uintptr_t)object.map};
+    return FH_LOADER_KNOWN;
+}
+
+/* The loader's record may go while it is read, hence the peeks, and the path is cut where a page ends that is the last. */
+bool fh_system_loaded_path(const fh_loaded *answer, char *path, size_t size) {
+    uintptr_t name;
+    uintptr_t field = answer->record + offsetof(struct link_map, l_name);
+    if (fh_system_peek(&name, field, sizeof name) < sizeof name || name == 0) return false;
+    size_t page = fh_system_page_size(), room = page - (name & (page - 1));
+    size_t got = fh_system_peek(path, name, room < size ? room : size);
+    if (got == room && got < size && !memchr(path, 0, got)) got += fh_system_peek(path + got, name + got, size - got);
+    return memchr(path, 0, got) != NULL && path[0] != 0;
+}
+
+bool fh_system_is_program(uintptr_t begin, uintptr_t end) {
+    uintptr_t entry = getauxval(AT_ENTRY);
+    return entry >= begin && entry < end;
+}
