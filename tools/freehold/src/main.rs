@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod library;
+mod metrics;
 mod profile;
 mod run;
 mod shell;
@@ -32,6 +33,7 @@ enum Command {
     Run(run::Args),
     Explain(explain::Args),
     Profile(profile::Args),
+    Metrics(metrics::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
     Bench(freehold_bench::BenchArgs),
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => freehold_bench::run(args),

@@ -173,6 +173,7 @@ impl<'a> Work<'a> {
         };
         let huge = self.sort_samples(snapshot);
         let known = self.sources.memory.is_some();
+        self.catch_up(snapshot);
         let window = if known {
             self.of_kind(Kind::Window)
         } else {
@@ -188,6 +189,23 @@ impl<'a> Work<'a> {
         }
         self.huge(snapshot, huge, known);
         self.records(snapshot, known);
+    }
+
+    /// A program that has not answered has not been in the allocator's slow paths; but it may have freed or taken much
+    /// just before it went to sleep, after the last count.
+    fn catch_up(&mut self, snapshot: &Snapshot) {
+        const FRESH_NS: u64 = 50_000_000;
+        if snapshot.page.figures.is_none() || snapshot.figures_age_ns().unwrap_or(0) < FRESH_NS {
+            return;
+        }
+        let change = self.counted.catch_up(&self.samples);
+        if change != 0 {
+            let verb = if change < 0 { "freed" } else { "taken" };
+            self.notes.push(format!(
+                "by the samples, {} were {verb} since the allocator counted",
+                bytes(change.unsigned_abs())
+            ));
+        }
     }
 
     /// Not observed: the sum is known, and no more.
@@ -238,8 +256,8 @@ impl<'a> Work<'a> {
         let Some(figures) = &snapshot.page.figures else {
             return;
         };
-        let mut resident = 0.0;
-        let mut all_known = samples.len() as u64 == figures.huge_blocks;
+        // A block of this size is sampled all but always, so that the samples are of this moment and miss nearly nothing.
+        let (mut resident, mut error) = (0.0, 0.0);
         for sample in &samples {
             let range = sample.address..sample.address.saturating_add(sample.size);
             let pages = self
@@ -247,27 +265,31 @@ impl<'a> Work<'a> {
                 .pages
                 .as_ref()
                 .and_then(|pages| pages.resident(&range).ok());
-            all_known &= pages.is_some();
-            resident += sample.weight.blocks * pages.unwrap_or(sample.size) as f64;
+            let there = pages.unwrap_or(sample.size) as f64;
+            resident += sample.weight.blocks * there;
+            error += (sample.weight.blocks - 1.0) * there
+                + if pages.is_none() { there / 2.0 } else { 0.0 };
         }
-        let wanted = if samples.is_empty() {
+        let unsampled = snapshot.interval() == 0;
+        let wanted = if unsampled {
             figures.huge_bytes
         } else {
             resident.round() as u64
         };
+        let error = if unsampled {
+            figures.huge_bytes / 2
+        } else {
+            error.round() as u64
+        };
         let live = if known { self.take(wanted) } else { wanted };
         if live > 0 {
             let label = "live: blocks above 2 MiB";
-            self.freehold.push(if all_known && live == wanted && known {
-                Line::exact("huge_live", label, live)
-            } else {
-                Line::about(
-                    "huge_live",
-                    label,
-                    live,
-                    live.abs_diff(figures.huge_bytes.min(live * 2)) / 2,
-                )
-            });
+            self.freehold
+                .push(if error < live / 1000 && live == wanted && known {
+                    Line::exact("huge_live", label, live)
+                } else {
+                    Line::about("huge_live", label, live, error)
+                });
         }
         let cached = figures.huge_cached_bytes;
         let cached = if known { self.take(cached) } else { cached };

@@ -42,6 +42,33 @@ pub struct Counted {
     pub classes: Vec<Class>,
 }
 
+impl Counted {
+    /// Brings figures that were counted some time ago up to date with the samples, which are of this moment: what the
+    /// program frees or takes in between is free space or not any more. Within four standard deviations the samples may
+    /// differ by chance, and then nothing is changed. Returns what the live bytes changed by.
+    pub fn catch_up(&mut self, samples: &[Sample]) -> i64 {
+        let mut now = 0.0;
+        let mut variance = 0.0;
+        for sample in samples {
+            let class = class_size(sample.size, &self.classes) as f64;
+            now += sample.blocks * class;
+            // A sample stands for 1/P blocks, so (1 − P)/P² is blocks · (blocks − 1).
+            variance += class * class * sample.blocks * (sample.blocks - 1.0).max(0.0);
+        }
+        let change = now - self.live as f64;
+        if change.abs() <= 4.0 * variance.sqrt() || change.abs() < self.live as f64 / 50.0 {
+            return 0;
+        }
+        self.live = now.round() as u64;
+        if change < 0.0 {
+            self.free += (-change).round() as u64;
+        } else {
+            self.free -= self.free.min(change.round() as u64);
+        }
+        change.round() as i64
+    }
+}
+
 /// A size class with free space in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Class {
@@ -393,6 +420,27 @@ mod tests {
             .find(|part| part.key == "cached")
             .unwrap();
         assert_eq!(cached.certainty, Certainty::About(500));
+    }
+
+    #[test]
+    fn figures_catch_up_with_the_samples() {
+        let old = Counted {
+            live: 4_800_000,
+            free: 1000,
+            classes: classes(),
+            ..Counted::default()
+        };
+        let mut counted = old.clone();
+        // A hundred samples of a thousand blocks each: 4.8 MB, give or take a tenth.
+        let many = vec![sample(48, 1000.0); 100];
+        assert_eq!(counted.catch_up(&many), 0);
+        assert_eq!(counted, old);
+        // Ten of them: most has been freed since.
+        assert_eq!(counted.catch_up(&many[..10]), -4_320_000);
+        assert_eq!((counted.live, counted.free), (480_000, 4_321_000));
+        // And taken again.
+        assert_eq!(counted.catch_up(&many), 4_320_000);
+        assert_eq!((counted.live, counted.free), (4_800_000, 1000));
     }
 
     #[test]

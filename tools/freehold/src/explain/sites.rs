@@ -1,49 +1,20 @@
-//! A call site in a few words: the innermost function that is not about allocating.
+//! A call site in a few words: the function that one would name, and where it is.
 
-use freehold_page::{Frame, Snapshot, Symbols};
+use freehold_page::{Frame, Snapshot, Symbols, blame};
 
-/// Functions that only hand a request on, by the beginning of their names.
-const ALLOCATING: [&str; 16] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "aligned_alloc",
-    "posix_memalign",
-    "memalign",
-    "valloc",
-    "operator new",
-    "fh_",
-    "std::__new_allocator",
-    "std::allocator",
-    "__gnu_cxx::",
-    "alloc::",
-    "__rust_",
-    "__rdl_",
-];
-
-/// `function (file:line)`, or the module if there is no name.
+/// `function (file:line)`, or the module if there is no line; none for a site without a stack.
 pub fn name(snapshot: &Snapshot, symbols: &mut Symbols, number: u32) -> Option<String> {
     let site = snapshot.site(number)?;
     let stack = snapshot.stack(site.node);
     let frames = symbols.stack(&stack.addresses);
-    let frame = frames
-        .iter()
-        .find(|frame| !is_allocating(frame))
-        .or(frames.first())?;
-    Some(describe(frame))
-}
-
-fn is_allocating(frame: &Frame) -> bool {
-    frame.module_name().starts_with("libfreehold")
-        || ALLOCATING
-            .iter()
-            .any(|begin| frame.function.starts_with(begin))
+    blame::culprit(&frames).map(|place| describe(&frames[place]))
 }
 
 fn describe(frame: &Frame) -> String {
+    let function = blame::bare_name(&frame.function);
     match frame.short_place() {
-        Some(place) => format!("{} ({place})", frame.function),
-        None => format!("{} ({})", frame.function, frame.module_name()),
+        Some(place) => format!("{function} ({place})"),
+        None if frame.module_name().is_empty() => function.to_owned(),
+        None => format!("{function} ({})", frame.module_name()),
     }
 }

@@ -363,7 +363,7 @@ mod tests {
         };
         insta::assert_snapshot!(show(&facts), @r"
         Growth
-        Live memory grows by 976.6 KiB ± 9.8 KiB a second, for 60 s now: a leak, or a cache without a bound; the limit of 1.0 GiB is reached in 2 min 10 s.
+        Live memory grows by 976.6 KiB ± 10,000 B a second, for 1 min 0 s now: a leak, or a cache without a bound; the limit of 1.0 GiB is reached in 2 min 10 s.
         freehold leaks 4711      which call sites grow, and how sure that is
         freehold profile 4711    what they are called from
         ");

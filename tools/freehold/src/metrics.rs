@@ -1,0 +1,663 @@
+//! `freehold metrics`: the figures of an observed program as OpenMetrics text, without a word to the program.
+//!
+//! The names are those that the library itself writes with `FREEHOLD=metrics=FILE` (`src/see/fields.c`; a test compares
+//! the two), so that a board made for one shows the other. On top come the samples, which only the page has.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use freehold_page::layout::{Figures, Row};
+use freehold_page::{Control, Snapshot, Target, View};
+
+/// Prints the figures of an observed program as OpenMetrics text.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold metrics 4711                                             once, to the standard output\n  \
+    freehold metrics --output /var/lib/node_exporter/app.prom server  for a collector of text files\n\n\
+    The file is replaced as a whole, so that no reader sees half of it. A program can also write it itself, without this\n\
+    command: FREEHOLD=metrics=FILE.")]
+pub struct Args {
+    /// A process, a program's name, a page or a saved snapshot.
+    #[arg(value_name = "PID|NAME|FILE")]
+    subject: Option<String>,
+
+    /// Write into this file.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// How long a program may take to answer with fresh figures.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let target = Target::find_or_only(args.subject.as_deref())?;
+    if let Some(page) = target.page_path() {
+        // Who may only read gets the figures as they are.
+        if let Ok(control) = Control::open(page) {
+            control.refresh(PATIENCE);
+        }
+    }
+    let text = render(&target.read()?)?;
+    match &args.output {
+        None => print!("{text}"),
+        Some(file) => replace(file, &text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes beside the file, then renames.
+fn replace(file: &Path, text: &str) -> Result<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    fs::write(&beside, text).with_context(|| format!("cannot write {}", beside.display()))?;
+    fs::rename(&beside, file).with_context(|| {
+        let _ = fs::remove_file(&beside);
+        format!("cannot replace {}", file.display())
+    })
+}
+
+/// A family of one figure.
+struct Field<T> {
+    /// Without the prefix and, of a counter, without `_total`.
+    name: &'static str,
+    unit: Option<&'static str>,
+    counter: bool,
+    help: &'static str,
+    value: fn(&T) -> u64,
+}
+
+const fn gauge<T>(
+    name: &'static str,
+    unit: Option<&'static str>,
+    help: &'static str,
+    value: fn(&T) -> u64,
+) -> Field<T> {
+    Field {
+        name,
+        unit,
+        counter: false,
+        help,
+        value,
+    }
+}
+
+const fn counter<T>(
+    name: &'static str,
+    unit: Option<&'static str>,
+    help: &'static str,
+    value: fn(&T) -> u64,
+) -> Field<T> {
+    Field {
+        name,
+        unit,
+        counter: true,
+        help,
+        value,
+    }
+}
+
+const FIELDS: &[Field<Figures>] = &[
+    gauge(
+        "live_bytes",
+        Some("bytes"),
+        "Blocks of up to 2 MiB that the program holds.",
+        |f| f.live_bytes,
+    ),
+    gauge(
+        "live_blocks",
+        None,
+        "Blocks of up to 2 MiB that the program holds.",
+        |f| f.live_blocks,
+    ),
+    gauge(
+        "cached_bytes",
+        Some("bytes"),
+        "Free blocks at hand for threads: in magazines and depots.",
+        |f| f.cached_bytes,
+    ),
+    gauge(
+        "thread_cached_bytes",
+        Some("bytes"),
+        "Of the cached bytes, those in threads' own magazines.",
+        |f| f.thread_cached_bytes,
+    ),
+    gauge(
+        "free_bytes",
+        Some("bytes"),
+        "Free blocks in slabs that are in use.",
+        |f| f.free_bytes,
+    ),
+    gauge(
+        "purged_in_slabs_bytes",
+        Some("bytes"),
+        "Of the free bytes, whole pages that were given back to the system.",
+        |f| f.purged_in_slabs_bytes,
+    ),
+    gauge(
+        "fresh_bytes",
+        Some("bytes"),
+        "Parts of slabs that were never handed out; mostly not resident.",
+        |f| f.fresh_bytes,
+    ),
+    gauge(
+        "dirty_bytes",
+        Some("bytes"),
+        "Free slots that still have memory behind them.",
+        |f| f.dirty_bytes,
+    ),
+    gauge(
+        "unbacked_bytes",
+        Some("bytes"),
+        "Free slots without memory: given back, or never used.",
+        |f| f.purged_bytes,
+    ),
+    gauge(
+        "huge_bytes",
+        Some("bytes"),
+        "Live blocks above 2 MiB, each with a mapping of its own.",
+        |f| f.huge_bytes,
+    ),
+    gauge("huge_blocks", None, "Live blocks above 2 MiB.", |f| {
+        f.huge_blocks
+    }),
+    gauge(
+        "huge_cached_bytes",
+        Some("bytes"),
+        "Freed mappings kept for the next request.",
+        |f| f.huge_cached_bytes,
+    ),
+    gauge(
+        "metadata_bytes",
+        Some("bytes"),
+        "Records about the heap, magazines and thread caches.",
+        |f| f.metadata_bytes,
+    ),
+    gauge(
+        "observer_bytes",
+        Some("bytes"),
+        "Private memory of the observer.",
+        |f| f.observer_bytes,
+    ),
+    gauge(
+        "mapped_bytes",
+        Some("bytes"),
+        "Address space in use by chunks and huge blocks.",
+        |f| f.mapped_bytes,
+    ),
+    gauge(
+        "process_resident_bytes",
+        Some("bytes"),
+        "Memory of the whole process, as the system says.",
+        |f| f.resident_bytes,
+    ),
+    gauge(
+        "chunks",
+        None,
+        "Chunks of 4 MiB taken from the system.",
+        |f| f.chunks,
+    ),
+    gauge(
+        "free_chunks",
+        None,
+        "Of the chunks, those in which nothing is in use.",
+        |f| f.free_chunks,
+    ),
+    gauge(
+        "huge_page_chunks",
+        None,
+        "Chunks for which huge pages were asked for.",
+        |f| f.huge_page_chunks,
+    ),
+    gauge("threads", None, "Threads that have a cache.", |f| f.threads),
+    gauge(
+        "limit_soft_bytes",
+        Some("bytes"),
+        "The program's own soft limit; 0 is none.",
+        |f| f.limit_soft,
+    ),
+    gauge(
+        "limit_hard_bytes",
+        Some("bytes"),
+        "The program's own hard limit; 0 is none.",
+        |f| f.limit_hard,
+    ),
+    gauge(
+        "limit_in_use_bytes",
+        Some("bytes"),
+        "What counts against the limits: in use, or free with memory.",
+        |f| f.limit_in_use,
+    ),
+    gauge(
+        "group_limit_bytes",
+        Some("bytes"),
+        "The control group's limit that is nearest; 0 is none.",
+        |f| f.group_limit,
+    ),
+    gauge(
+        "group_used_bytes",
+        Some("bytes"),
+        "What that control group uses, without what can be dropped.",
+        |f| f.group_used,
+    ),
+    counter(
+        "limit_refusals",
+        None,
+        "Claims that the hard limit refused.",
+        |f| f.limit_refusals,
+    ),
+    counter("refills", None, "Magazines filled for threads.", |f| {
+        f.refills
+    }),
+    counter("flushes", None, "Magazines of threads emptied.", |f| {
+        f.flushes
+    }),
+    counter(
+        "from_depot",
+        None,
+        "Of the refills, those by a whole magazine of the depot.",
+        |f| f.from_depot,
+    ),
+    counter(
+        "to_depot",
+        None,
+        "Of the flushes, those of a whole magazine to the depot.",
+        |f| f.to_depot,
+    ),
+    counter(
+        "purge_calls",
+        None,
+        "Calls of the system that gave memory back.",
+        |f| f.purge_calls,
+    ),
+    counter(
+        "given_back_bytes",
+        Some("bytes"),
+        "Bytes of the ranges given back by these calls.",
+        |f| f.purged_total_bytes,
+    ),
+    counter(
+        "system_maps",
+        None,
+        "Calls of the system that made or changed a mapping.",
+        |f| f.system_maps,
+    ),
+    counter(
+        "system_unmaps",
+        None,
+        "Calls of the system that ended a mapping.",
+        |f| f.system_unmaps,
+    ),
+];
+
+const ROWS: &[Field<Row>] = &[
+    gauge(
+        "class_slabs",
+        None,
+        "Slabs of the size class in use, or runs of that length.",
+        |r| r.slabs,
+    ),
+    gauge(
+        "class_slots",
+        None,
+        "Slots of 64 KiB that they take.",
+        |r| r.slots,
+    ),
+    gauge("class_room", None, "Blocks that fit into them.", |r| r.room),
+    gauge(
+        "class_made",
+        None,
+        "Blocks of them handed out at least once.",
+        |r| r.made,
+    ),
+    gauge("class_free", None, "Free blocks in them.", |r| r.free),
+    gauge(
+        "class_cached",
+        None,
+        "Free blocks at hand for threads.",
+        |r| r.cached,
+    ),
+    gauge("class_live", None, "Blocks that the program holds.", |r| {
+        r.live
+    }),
+    gauge(
+        "class_sampled",
+        None,
+        "Of the live blocks, those that are sampled.",
+        |r| r.sampled,
+    ),
+];
+
+/// What only the page knows.
+const SAMPLES: &[Field<Snapshot>] = &[
+    gauge(
+        "sample_interval_bytes",
+        Some("bytes"),
+        "Mean bytes between two samples; 0 is none.",
+        Snapshot::interval,
+    ),
+    gauge(
+        "sampled_live_bytes",
+        Some("bytes"),
+        "Bytes that the program holds as it asked for them, by the samples.",
+        |s| s.total(View::Live).bytes.round() as u64,
+    ),
+    gauge(
+        "sampled_peak_bytes",
+        Some("bytes"),
+        "The highest value of the sampled live bytes.",
+        |s| s.page.control.peak_bytes,
+    ),
+    gauge("sites", None, "Call sites that have been sampled.", |s| {
+        s.sites.len() as u64
+    }),
+    counter("samples", None, "Samples taken.", |s| s.page.control.taken),
+    counter(
+        "samples_lost",
+        None,
+        "Samples that there was no room for.",
+        |s| s.page.control.lost_samples,
+    ),
+];
+
+/// The allocator's own classes: of no concern to whoever draws curves.
+const OWN: std::ops::Range<usize> = 128..136;
+
+fn render(snapshot: &Snapshot) -> Result<String> {
+    let Some(figures) = &snapshot.page.figures else {
+        bail!("the program has not counted its memory yet: there are no figures on its page");
+    };
+    let mut out = String::new();
+    describe(&mut out, snapshot, figures);
+    for field in FIELDS {
+        head(&mut out, field);
+        sample(&mut out, field, "", (field.value)(figures));
+    }
+    for field in SAMPLES {
+        head(&mut out, field);
+        sample(&mut out, field, "", (field.value)(snapshot));
+    }
+    for field in ROWS {
+        head(&mut out, field);
+        for (labels, row) in shown(snapshot) {
+            sample(
+                &mut out,
+                field,
+                &format!("{{{labels}}}"),
+                (field.value)(row),
+            );
+        }
+    }
+    occupancy(&mut out, snapshot);
+    out.push_str("# EOF\n");
+    Ok(out)
+}
+
+fn describe(out: &mut String, snapshot: &Snapshot, figures: &Figures) {
+    let purge = ["budget", "eager", "lazy", "background"]
+        .get(figures.purge_mode as usize)
+        .unwrap_or(&"unknown");
+    let thp = ["auto", "never", "always"]
+        .get(figures.thp_mode as usize)
+        .unwrap_or(&"unknown");
+    let _ = write!(
+        out,
+        "# HELP freehold_build What is at work, and how it is set.\n# TYPE freehold_build gauge\n\
+         freehold_build{{version=\"{}\",purge=\"{purge}\",thp=\"{thp}\"}} 1\n\
+         # HELP freehold_process Whose figures these are.\n# TYPE freehold_process gauge\n\
+         freehold_process{{pid=\"{}\",program=\"{}\"}} 1\n",
+        escape(&snapshot.version()),
+        snapshot.pid(),
+        escape(&snapshot.program()),
+    );
+}
+
+/// The value of a label may hold anything but these three as they are.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn head<T>(out: &mut String, field: &Field<T>) {
+    let kind = if field.counter { "counter" } else { "gauge" };
+    let _ = write!(
+        out,
+        "# HELP freehold_{0} {1}\n# TYPE freehold_{0} {kind}\n",
+        field.name, field.help
+    );
+    if let Some(unit) = field.unit {
+        let _ = writeln!(out, "# UNIT freehold_{} {unit}", field.name);
+    }
+}
+
+fn sample<T>(out: &mut String, field: &Field<T>, labels: &str, value: u64) {
+    let total = if field.counter { "_total" } else { "" };
+    let _ = writeln!(out, "freehold_{}{total}{labels} {value}", field.name);
+}
+
+/// The classes that hold something of the program's, each with its labels.
+fn shown(snapshot: &Snapshot) -> impl Iterator<Item = (String, &Row)> {
+    let rows = snapshot.rows().iter().enumerate();
+    rows.filter(|(class, row)| row.slabs > 0 && !OWN.contains(class))
+        .map(|(class, row)| {
+            let size = if row.size == 0 {
+                "large".to_owned()
+            } else {
+                row.size.to_string()
+            };
+            let user = if class < OWN.start {
+                "program"
+            } else {
+                "samples"
+            };
+            (format!("size=\"{size}\",use=\"{user}\""), row)
+        })
+}
+
+fn occupancy(out: &mut String, snapshot: &Snapshot) {
+    out.push_str(
+        "# HELP freehold_class_occupancy_slabs Slabs by the share of their blocks that are out: up to this much of them.\n\
+         # TYPE freehold_class_occupancy_slabs gauge\n# UNIT freehold_class_occupancy_slabs slabs\n",
+    );
+    for (labels, row) in shown(snapshot) {
+        for (below, slabs) in ["0.25", "0.5", "0.75", "1"].iter().zip(row.occupancy) {
+            let _ = writeln!(
+                out,
+                "freehold_class_occupancy_slabs{{{labels},below=\"{below}\"}} {slabs}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freehold_page::testing::PageBuilder;
+    use std::collections::BTreeMap;
+
+    fn text() -> String {
+        let mut page = PageBuilder::new(4096);
+        let site = page.site(&[0x1000]);
+        page.allocate(site, 100, 10);
+        page.figures(|f| {
+            f.live_bytes = 4096;
+            f.refills = 7;
+            f.purge_mode = 1;
+            f.rows = 147;
+            f.row[3].size = 48;
+            f.row[3].slabs = 2;
+            f.row[3].live = 5;
+            f.row[3].occupancy = [1, 0, 0, 1];
+            (f.row[130].size, f.row[130].slabs) = (256, 9);
+            (f.row[140].size, f.row[140].slabs) = (64, 1);
+        });
+        render(&page.snapshot()).unwrap()
+    }
+
+    /// What OpenMetrics asks of a text, checked strictly: families in one piece, each with its type, names and units that
+    /// fit, samples that are numbers, no sample twice, the end marked. Gives the samples.
+    fn check(text: &str) -> BTreeMap<String, u64> {
+        assert!(
+            text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1,
+            "{text}"
+        );
+        let mut samples = BTreeMap::new();
+        let mut seen: Vec<String> = Vec::new();
+        let (mut family, mut kind) = (String::new(), String::new());
+        for line in text.lines().take_while(|line| *line != "# EOF") {
+            if let Some(rest) = line.strip_prefix("# ") {
+                let mut words = rest.splitn(3, ' ');
+                let (what, name, value) = (
+                    words.next().unwrap(),
+                    words.next().unwrap(),
+                    words.next().unwrap(),
+                );
+                if name != family {
+                    assert_eq!(what, "HELP", "{line}");
+                    assert!(!seen.contains(&name.to_owned()), "{name} twice");
+                    seen.push(name.to_owned());
+                    family = name.to_owned();
+                    kind.clear();
+                }
+                match what {
+                    "HELP" => assert!(value.ends_with('.'), "{line}"),
+                    "TYPE" => kind = value.to_owned(),
+                    "UNIT" => assert!(name.ends_with(&format!("_{value}")), "{line}"),
+                    _ => panic!("{line}"),
+                }
+                continue;
+            }
+            let (name_and_labels, value) = line.rsplit_once(' ').unwrap();
+            let name = name_and_labels.split('{').next().unwrap();
+            assert!(
+                name.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{line}"
+            );
+            match kind.as_str() {
+                "counter" => assert_eq!(name, format!("{family}_total"), "{line}"),
+                "gauge" => assert_eq!(name, family, "{line}"),
+                _ => panic!("{line} before its type"),
+            }
+            if let Some(labels) = name_and_labels.strip_prefix(&format!("{name}{{")) {
+                let labels = labels.strip_suffix('}').unwrap();
+                for label in labels.split("\",") {
+                    assert!(label.contains("=\""), "{line}");
+                }
+            }
+            assert!(
+                samples
+                    .insert(name_and_labels.to_owned(), value.parse().unwrap())
+                    .is_none(),
+                "{line} twice"
+            );
+        }
+        samples
+    }
+
+    #[test]
+    fn the_text_is_valid_and_says_what_the_figures_say() {
+        let samples = check(&text());
+        assert_eq!(samples["freehold_live_bytes"], 4096);
+        assert_eq!(samples["freehold_refills_total"], 7);
+        assert_eq!(
+            samples["freehold_class_live{size=\"48\",use=\"program\"}"],
+            5
+        );
+        assert_eq!(
+            samples["freehold_class_slabs{size=\"64\",use=\"samples\"}"],
+            1
+        );
+        assert_eq!(
+            samples["freehold_class_occupancy_slabs{size=\"48\",use=\"program\",below=\"0.25\"}"],
+            1
+        );
+        assert_eq!(samples["freehold_samples_total"], 1);
+        assert!(
+            !samples.keys().any(|name| name.contains("256")),
+            "the allocator's own classes are not shown"
+        );
+        assert!(text().contains("purge=\"eager\",thp=\"auto\"} 1\n"));
+    }
+
+    #[test]
+    fn names_and_sentences_are_those_of_the_library() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/see/fields.c");
+        let table = fs::read_to_string(path).unwrap();
+        let mut expected = 0;
+        for (begin, end) in [
+            ("fh_field fh_fields[]", "fh_fields_count"),
+            ("fh_field fh_row_fields[]", "fh_row_fields_count"),
+        ] {
+            let part = table
+                .split(begin)
+                .nth(1)
+                .unwrap()
+                .split(end)
+                .next()
+                .unwrap();
+            expected += ["BYTES(", "NUMBER(", "COUNTER(", "ROW("]
+                .iter()
+                .map(|macro_name| part.matches(macro_name).count())
+                .sum::<usize>();
+        }
+        assert_eq!(expected, FIELDS.len() + ROWS.len(), "as many in C as here");
+        let plain = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        let fields = FIELDS
+            .iter()
+            .map(|f| (f.name, f.help))
+            .chain(ROWS.iter().map(|f| (f.name, f.help)));
+        for (name, help) in fields {
+            assert!(plain.contains(&format!("\"{help}\"")), "{name}: {help}");
+            let key = name.strip_prefix("class_").unwrap_or(name);
+            assert!(
+                plain.contains(&format!("\"{name}\""))
+                    || plain.contains(&format!("{key}, \"{help}\"")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_figures_there_is_an_error_and_no_text() {
+        let page = PageBuilder::new(4096);
+        let snapshot = Snapshot {
+            page: freehold_page::Page {
+                figures: None,
+                ..page.snapshot().page
+            },
+            ..page.snapshot()
+        };
+        assert!(
+            render(&snapshot)
+                .unwrap_err()
+                .to_string()
+                .contains("not counted")
+        );
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escape("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+
+    #[test]
+    fn the_file_is_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("app.prom");
+        replace(&file, "one").unwrap();
+        replace(&file, "two").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
+        assert!(replace(&dir.path().join("no/file"), "x").is_err());
+    }
+}
