@@ -49,8 +49,11 @@ impl Counted {
     pub fn catch_up(&mut self, samples: &[Sample]) -> i64 {
         let mut now = 0.0;
         let mut variance = 0.0;
+        let mut blocks: BTreeMap<u64, f64> = BTreeMap::new();
         for sample in samples {
-            let class = class_size(sample.size, &self.classes) as f64;
+            let size = class_size(sample.size, &self.classes);
+            *blocks.entry(size).or_default() += sample.blocks;
+            let class = size as f64;
             now += sample.blocks * class;
             // A sample stands for 1/P blocks, so (1 − P)/P² is blocks · (blocks − 1).
             variance += class * class * sample.blocks * (sample.blocks - 1.0).max(0.0);
@@ -58,6 +61,13 @@ impl Counted {
         let change = now - self.live as f64;
         if change.abs() <= 4.0 * variance.sqrt() || change.abs() < self.live as f64 / 50.0 {
             return 0;
+        }
+        for class in &mut self.classes {
+            let live = blocks
+                .get(&class.size)
+                .map_or(0, |blocks| blocks.round() as u64);
+            class.free = (class.free + class.live).saturating_sub(live);
+            class.live = live.min(class.room);
         }
         self.live = now.round() as u64;
         if change < 0.0 {
@@ -424,11 +434,18 @@ mod tests {
 
     #[test]
     fn figures_catch_up_with_the_samples() {
-        let old = Counted {
+        let mut old = Counted {
             live: 4_800_000,
             free: 1000,
             classes: classes(),
             ..Counted::default()
+        };
+        old.classes[2] = Class {
+            size: 48,
+            slabs: 80,
+            room: 110_000,
+            live: 100_000,
+            free: 10,
         };
         let mut counted = old.clone();
         // A hundred samples of a thousand blocks each: 4.8 MB, give or take a tenth.
@@ -438,9 +455,17 @@ mod tests {
         // Ten of them: most has been freed since.
         assert_eq!(counted.catch_up(&many[..10]), -4_320_000);
         assert_eq!((counted.live, counted.free), (480_000, 4_321_000));
+        assert_eq!(
+            (counted.classes[2].live, counted.classes[2].free),
+            (10_000, 90_010)
+        );
         // And taken again.
         assert_eq!(counted.catch_up(&many), 4_320_000);
         assert_eq!((counted.live, counted.free), (4_800_000, 1000));
+        assert_eq!(
+            (counted.classes[2].live, counted.classes[2].free),
+            (100_000, 10)
+        );
     }
 
     #[test]
