@@ -1,0 +1,3 @@
+mod verdict;
+#[cfg(test)]
+mod simulation;

@@ -1,0 +1,430 @@
+//! Is a call site a leak? Statistics over what was sampled of it, without any access to a process.
+//!
+//! What is known of a site at one moment: each live sample (weight and birth), and how many bytes were freed at
+//! which age. That is enough to ask three questions of a single page, also of a program that is dead:
+//!
+//! 1. **Age.** Is there an age A from which on nearly nothing is freed any more? The blocks that ever reached A are
+//!    those alive and older than A, and those freed at an age of A or more. The share that is alive is the
+//!    *survival*. A queue, a request, a cache that replaces its entries: all of them free what is old.
+//! 2. **Growth.** Do survivors exceed the old blocks that were freed by more than four sigma? Births and deaths are
+//!    counted as a compound Poisson process, variance Σ w² over both, which holds the error of sampling and the
+//!    program's own ups and downs. One big block can never exceed one sigma.
+//! 3. **Going on.** Do the survivors' births go on until now, as fast as before? A cache that fills has its births
+//!    early; what a program sets up once has them at the beginning.
+//!
+//! Only three times yes is a likely leak. The window is the whole life of the site, and if that does not say yes its
+//! second half, so that a leak is found behind a big start. Not three windows: the tail of any filling cache looks
+//! straight if one looks closely enough.
+//!
+//! What no statistics can tell: a program whose blocks live five times longer than it has been observed.
+
+use serde::Serialize;
+
+/// Bounds of the ages at which blocks were freed: entry k counts below 4^k µs, the last one all that is older.
+pub const AGES: usize = 16;
+
+/// One live block that was sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LiveSample {
+    pub born_ns: u64,
+    /// Bytes that it stands for.
+    pub weight: f64,
+}
+
+/// What is known of a call site.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub live: Vec<LiveSample>,
+    /// Bytes that were freed, by age at that time.
+    pub freed_at_age: [f64; AGES],
+    /// Bytes that a sample of this site stands for, in the mean: the grain of `freed_at_age`.
+    pub mean_weight: f64,
+    /// When its first sample was born.
+    pub first_ns: u64,
+}
+
+/// The bounds of the verdict. The defaults are what `docs/seeing.md` states and the simulation tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Growth beyond so many standard deviations.
+    pub sigma: f64,
+    /// Of what reached the age A, at least so much is alive.
+    pub survival: f64,
+    /// Mean birth of the survivors as a part of the window: ½ is steady growth.
+    pub middle: f64,
+    /// What is younger is never old, whatever the site frees.
+    pub least_age_ns: u64,
+    /// A shorter window is no observation.
+    pub least_window_ns: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            sigma: 4.0,
+            survival: 0.9,
+            middle: 0.42,
+            least_age_ns: 100_000_000,
+            least_window_ns: 1_000_000_000,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Grows beyond the doubt, goes on, and what is old stays.
+    LikelyLeak,
+    /// Grows, but something speaks against a leak or it is too early to tell.
+    Growing,
+    /// Grew, and does so no more: a cache that is full, or what was set up once.
+    Stopped,
+    /// What becomes old is freed, or there is no growth beyond chance.
+    Steady,
+    /// Too few samples to say anything.
+    Unknown,
+}
+
+/// Why a site that grows is not called a leak; the order is the order of the questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// No age was found from which on nearly all survives.
+    OldIsFreed,
+    /// The births of survivors stopped.
+    Stopped,
+    /// They go on, but slower than before.
+    Slowing,
+    /// They come in a few bursts.
+    Uneven,
+    /// The growth is within the error.
+    WithinError,
+    /// Too few survivors, or too short a time.
+    TooFew,
+}
+
+/// Growth of a site within a window of time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Growth {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// Survivors born in the window less old blocks that were freed, bytes.
+    pub bytes: f64,
+    pub error: f64,
+    pub survivors: usize,
+    /// Blocks older than this count as old.
+    pub age_ns: u64,
+    /// Share of the bytes that reached that age and are alive.
+    pub survival: f64,
+    /// Mean birth of the survivors, as a part of the window.
+    pub middle: f64,
+}
+
+impl Growth {
+    /// In standard deviations.
+    pub fn sigma(&self) -> f64 {
+        if self.error > 0.0 {
+            self.bytes / self.error
+        } else {
+            0.0
+        }
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
+    }
+
+    /// Bytes a second, and its error.
+    pub fn rate(&self) -> (f64, f64) {
+        let seconds = self.seconds().max(1e-9);
+        (self.bytes / seconds, self.error / seconds)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    pub verdict: Verdict,
+    pub doubt: Option<Doubt>,
+    pub growth: Option<Growth>,
+}
+
+/// The verdict over one site at the time `now_ns`.
+pub fn judge(site: &History, now_ns: u64, rules: &Rules) -> Judgement {
+    let life = now_ns.saturating_sub(site.first_ns);
+    let mut best: Option<(Growth, Doubt)> = None;
+    for begin in [site.first_ns, site.first_ns + life / 2] {
+        let Some(growth) = growth_since(site, begin, now_ns, rules) else {
+            continue;
+        };
+        match doubt(site, &growth, now_ns, rules) {
+            None => {
+                return Judgement {
+                    verdict: Verdict::LikelyLeak,
+                    doubt: None,
+                    growth: Some(growth),
+                };
+            }
+            // The whole life says best what is doubtful; the half only adds a yes.
+            Some(reason) => {
+                best.get_or_insert((growth, reason));
+            }
+        }
+    }
+    let Some((growth, reason)) = best else {
+        return Judgement {
+            verdict: Verdict::Unknown,
+            doubt: Some(Doubt::TooFew),
+            growth: None,
+        };
+    };
+    Judgement {
+        verdict: match reason {
+            Doubt::OldIsFreed | Doubt::WithinError => Verdict::Steady,
+            Doubt::Stopped => Verdict::Stopped,
+            Doubt::Slowing | Doubt::Uneven => Verdict::Growing,
+            Doubt::TooFew => Verdict::Unknown,
+        },
+        doubt: Some(reason),
+        growth: Some(growth),
+    }
+}
+
+/// Growth from `begin` on. None: too early, or nothing is known.
+fn growth_since(site: &History, begin: u64, now: u64, rules: &Rules) -> Option<Growth> {
+    let life = now.saturating_sub(begin);
+    if life < rules.least_window_ns || (site.live.is_empty() && freed_from(site, 0) == 0.0) {
+        return None;
+    }
+    let (age_ns, survival) = turning_age(site, begin, now, rules);
+    let end = now - age_ns;
+    let survivors: Vec<&LiveSample> = born_within(site, begin, end).collect();
+    let born: f64 = survivors.iter().map(|sample| sample.weight).sum();
+    let squares: f64 = survivors.iter().map(|s| s.weight * s.weight).sum();
+    // When the old blocks died is not known: all of them are held against the window.
+    let died = freed_from(site, age_ns);
+    let window = (end - begin).max(1) as f64;
+    let middle = survivors
+        .iter()
+        .map(|sample| (sample.born_ns - begin) as f64 / window)
+        .sum::<f64>()
+        / survivors.len().max(1) as f64;
+    Some(Growth {
+        from_ns: begin,
+        to_ns: end,
+        bytes: born - died,
+        error: (squares + died * site.mean_weight).sqrt(),
+        survivors: survivors.len(),
+        age_ns,
+        survival,
+        middle,
+    })
+}
+
+fn born_within(site: &History, begin: u64, end: u64) -> impl Iterator<Item = &LiveSample> {
+    site.live
+        .iter()
+        .filter(move |sample| (begin..=end).contains(&sample.born_ns))
+}
+
+/// The youngest age from which on the survival is high enough, or the best there is. An age is only known to have
+/// been outlived if the window is twice as long.
+fn turning_age(site: &History, begin: u64, now: u64, rules: &Rules) -> (u64, f64) {
+    let life = now - begin;
+    let least = (life / 8).min(60_000_000_000).max(rules.least_age_ns.min(life / 4));
+    let candidates = (0..AGES as u32)
+        .map(|power| 1000 * 4u64.pow(power))
+        .filter(|age| *age > least && *age <= life / 2);
+    let mut best = (least, survival(site, least, now));
+    for age in candidates {
+        if best.1 >= rules.survival {
+            break;
+        }
+        let here = survival(site, age, now);
+        if here > best.1 {
+            best = (age, here);
+        }
+    }
+    best
+}
+
+/// Of the bytes that ever became `age` old, the share that is alive.
+fn survival(site: &History, age: u64, now: u64) -> f64 {
+    let alive: f64 = born_within(site, 0, now.saturating_sub(age))
+        .map(|sample| sample.weight)
+        .sum();
+    let died = freed_from(site, age);
+    if alive + died > 0.0 { alive / (alive + died) } else { 0.0 }
+}
+
+/// Bytes that were freed at `age` or later. The bucket that the age lies in counts wholly.
+fn freed_from(site: &History, age: u64) -> f64 {
+    let first = (0..AGES - 1)
+        .position(|power| age < 1000 * 4u64.pow(power as u32))
+        .unwrap_or(AGES - 1);
+    site.freed_at_age[first..].iter().sum()
+}
+
+/// What speaks against calling the growth a leak.
+fn doubt(site: &History, growth: &Growth, now: u64, rules: &Rules) -> Option<Doubt> {
+    if growth.survival < rules.survival && growth.survivors > 0 {
+        return Some(Doubt::OldIsFreed);
+    }
+    if growth.sigma() < rules.sigma {
+        let few = (growth.survivors as f64) < rules.sigma * rules.sigma;
+        return Some(if few && growth.survivors > 0 {
+            Doubt::TooFew
+        } else {
+            Doubt::WithinError
+        });
+    }
+    if stopped(site, growth, now) {
+        return Some(Doubt::Stopped);
+    }
+    if growth.middle < rules.middle || slower_than_before(site, growth) {
+        return Some(Doubt::Slowing);
+    }
+    uneven(site, growth).then_some(Doubt::Uneven)
+}
+
+/// No birth for so long that it would be chance in one of fifty cases only, and longer than ever before: among the
+/// survivors, or among all that live, which looks past the age A but may be hidden by blocks that do not live long.
+fn stopped(site: &History, growth: &Growth, now: u64) -> bool {
+    let silent_until = |end: u64| {
+        let mut births: Vec<u64> = born_within(site, growth.from_ns, end)
+            .map(|sample| sample.born_ns)
+            .collect();
+        births.sort_unstable();
+        let last = births.last().copied().unwrap_or(growth.from_ns);
+        let pause = births.windows(2).map(|pair| pair[1] - pair[0]).max();
+        let silent = (end - last) as f64 / (end - growth.from_ns).max(1) as f64;
+        (1.0 - silent).powi(births.len() as i32) < 0.02 && end - last > pause.unwrap_or(0)
+    };
+    silent_until(growth.to_ns) || silent_until(now)
+}
+
+/// A window that leaves out the first half of the site's life is for what begins big and goes on evenly. If the
+/// quarter in front of it grew faster still, the site is slowing down as caches do that fill.
+fn slower_than_before(site: &History, growth: &Growth) -> bool {
+    let half = growth.from_ns - site.first_ns;
+    if half == 0 {
+        return false;
+    }
+    let quarter = born_within(site, site.first_ns + half / 2, growth.from_ns - 1).count() as f64;
+    let window = (growth.to_ns - growth.from_ns).max(1) as f64;
+    let expected = growth.survivors as f64 / window * (half / 2) as f64;
+    quarter > 1.5 * expected + 2.0 * expected.sqrt()
+}
+
+/// Some third of the window has hardly any of the births.
+fn uneven(site: &History, growth: &Growth) -> bool {
+    let window = (growth.to_ns - growth.from_ns).max(1) as f64;
+    let mut thirds = [0usize; 3];
+    for sample in born_within(site, growth.from_ns, growth.to_ns) {
+        let part = (sample.born_ns - growth.from_ns) as f64 / window;
+        thirds[((part * 3.0) as usize).min(2)] += 1;
+    }
+    let least = (0.15 * growth.survivors as f64).max(2.0);
+    thirds.iter().any(|count| (*count as f64) < least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn site(births: impl Iterator<Item = u64>) -> History {
+        History {
+            live: births
+                .map(|born_ns| LiveSample {
+                    born_ns,
+                    weight: 1e6,
+                })
+                .collect(),
+            mean_weight: 1e6,
+            ..History::default()
+        }
+    }
+
+    #[test]
+    fn steady_births_that_all_survive_are_a_leak_with_its_rate() {
+        let judgement = judge(
+            &site((1..=100).map(|s| s * SECOND)),
+            100 * SECOND,
+            &Rules::default(),
+        );
+        assert_eq!(judgement.verdict, Verdict::LikelyLeak);
+        let growth = judgement.growth.unwrap();
+        let (rate, error) = growth.rate();
+        assert!((rate - 1e6).abs() < 2e4, "{rate}");
+        assert!((error - 1e5).abs() < 2e4, "{error}");
+        assert_eq!(growth.survival, 1.0);
+    }
+
+    #[test]
+    fn births_that_ended_are_a_cache_that_is_full() {
+        let judgement = judge(
+            &site((1..=100).map(|s| s * SECOND / 2)),
+            100 * SECOND,
+            &Rules::default(),
+        );
+        assert_eq!(judgement.verdict, Verdict::Stopped);
+    }
+
+    #[test]
+    fn a_leak_behind_a_big_start_is_found_in_the_second_half() {
+        let start = (0..1000).map(|i| i * SECOND / 1000);
+        let leak = (1..=100).map(|s| s * SECOND);
+        let judgement = judge(&site(start.chain(leak)), 100 * SECOND, &Rules::default());
+        assert_eq!(judgement.verdict, Verdict::LikelyLeak);
+        assert!(judgement.growth.unwrap().from_ns >= 50 * SECOND);
+    }
+
+    #[test]
+    fn old_blocks_that_are_freed_speak_against_it() {
+        let mut site = site((1..=100).map(|s| s * SECOND));
+        site.freed_at_age[13] = 50e6; // 17 to 67 s
+        assert_eq!(
+            judge(&site, 100 * SECOND, &Rules::default()).doubt,
+            Some(Doubt::OldIsFreed)
+        );
+        // The same bytes freed when young are the ordinary use of the site.
+        site.freed_at_age[13] = 0.0;
+        site.freed_at_age[3] = 50e9;
+        assert_eq!(
+            judge(&site, 100 * SECOND, &Rules::default()).verdict,
+            Verdict::LikelyLeak
+        );
+    }
+
+    #[test]
+    fn one_big_block_is_no_growth() {
+        let mut site = site(std::iter::once(50 * SECOND));
+        site.live[0].weight = 1e12;
+        assert_eq!(
+            judge(&site, 100 * SECOND, &Rules::default()).verdict,
+            Verdict::Unknown
+        );
+    }
+
+    #[test]
+    fn what_was_never_sampled_or_just_now_is_unknown() {
+        let rules = Rules::default();
+        assert_eq!(
+            judge(&History::default(), SECOND * 60, &rules).verdict,
+            Verdict::Unknown
+        );
+        let young = site((0..100).map(|i| i * 1_000_000));
+        assert_eq!(judge(&young, SECOND / 4, &rules).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn bursts_are_growth_but_not_yet_a_leak() {
+        let births = [5u64, 15, 70, 86]
+            .into_iter()
+            .flat_map(|s| (0..30).map(move |i| s * SECOND + i));
+        let judgement = judge(&site(births), 100 * SECOND, &Rules::default());
+        assert_eq!(judgement.verdict, Verdict::Growing);
+        assert_eq!(judgement.doubt, Some(Doubt::Uneven));
+    }
+}
