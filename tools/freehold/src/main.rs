@@ -4,14 +4,17 @@
 //! exit code. This file only connects them.
 
 mod amounts;
+mod call_site;
 mod demo;
 mod doctor;
 mod explain;
+mod leaks;
 mod library;
 mod metrics;
 mod profile;
 mod run;
 mod shell;
+mod wording;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,7 @@ enum Command {
     Explain(explain::Args),
     Profile(profile::Args),
     Metrics(metrics::Args),
+    Leaks(leaks::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
     Bench(freehold_bench::BenchArgs),
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Metrics(args) => metrics::run(&args),
+        Command::Leaks(args) => leaks::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => freehold_bench::run(args),

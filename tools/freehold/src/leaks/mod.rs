@@ -1,3 +1,363 @@
-mod verdict;
+//! `freehold leaks`: does it leak, where, how fast, and when is the memory at its end?
+//!
+//! [`verdict`] has the statistics, [`finding`] applies them to a page, [`watch`] looks at a live program over a time,
+//! [`reachability`] asks the program itself, [`gate`] is the check for continuous integration.
+
+pub mod finding;
+mod gate;
+mod reachability;
 #[cfg(test)]
 mod simulation;
+mod suppressions;
+pub mod text;
+pub mod verdict;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use freehold_page::{Control, Snapshot, Target};
+use serde::Serialize;
+
+use finding::{Finding, Limit};
+use gate::{FailOn, Outcome};
+use reachability::Scan;
+pub use suppressions::Suppressions;
+use verdict::Rules;
+use watch::Watch;
+
+/// Tells leaks from caches and noise: a verdict for each call site, with rates and error bars.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold leaks 4711                     watch a process for ten seconds, then say what leaks\n  \
+    freehold leaks server --for 5m          for longer: slow leaks need time\n  \
+    freehold leaks page.freehold            what a program left, or a saved snapshot\n  \
+    freehold leaks 4711 --mark              set a mark; what outlives two marks is shown by the next look\n  \
+    freehold leaks 4711 --reachability      ask the program which blocks it cannot find any more\n  \
+    freehold leaks page --exit --fail-on any --suppressions known.txt    a check for CI\n\n\
+    A likely leak grows by more than 4 sigma, goes on growing, and what is old is nearly all alive. A cache that\n\
+    grows and stops is none.\n\n\
+    Exit code: 0, 1 if --fail-on found what it looks for, 2 the question could not be answered.")]
+pub struct Args {
+    /// The process, by number or name; or a page or snapshot file. Without it: the one observed program.
+    #[arg(value_name = "PID|NAME|FILE")]
+    target: Option<String>,
+
+    /// How long to watch a live process, such as 30s, 5m or 0 for a single look.
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    length: Duration,
+
+    /// Set a mark and end. Blocks carry the number of marks before their birth.
+    #[arg(long, conflicts_with_all = ["reachability", "exit", "fail_on"])]
+    mark: bool,
+
+    /// Ask the program to look, in a fork of itself, for blocks that nothing points to.
+    #[arg(long, conflicts_with = "exit")]
+    reachability: bool,
+
+    /// How long to wait for the program's answer.
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "reachability", value_parser = parse_time)]
+    patience: Duration,
+
+    /// The question is what is live at the end of a program that ended.
+    #[arg(long)]
+    exit: bool,
+
+    /// End with 1 if there is a `likely` leak, `any` growth (with --exit: anything live), or more than so many BYTES.
+    #[arg(long, value_name = "likely|any|BYTES")]
+    fail_on: Option<FailOn>,
+
+    /// Known leaks, as for LeakSanitizer: lines of leak:PATTERN.
+    #[arg(long, value_name = "FILE")]
+    suppressions: Option<PathBuf>,
+
+    /// Show all sites, also those without a suspicion.
+    #[arg(long)]
+    all: bool,
+
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that is known, for text and JSON alike.
+#[derive(Serialize)]
+pub struct Answer {
+    pub pid: u64,
+    pub program: String,
+    /// running, ended or killed
+    pub state: &'static str,
+    pub observed_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watched_seconds: Option<f64>,
+    /// Mean bytes between samples.
+    pub interval: u64,
+    pub live_samples: usize,
+    pub marks: u64,
+    pub at_exit: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Scan>,
+    /// With --fail-on: whether it failed. Always: what counts under the rule.
+    pub outcome: Outcome,
+    /// Why there is nothing to judge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nothing_because: Option<String>,
+    pub warnings: Vec<String>,
+    pub unused_suppressions: Vec<String>,
+    pub sites: Vec<Finding>,
+    #[serde(skip)]
+    pub word: String,
+    #[serde(skip)]
+    pub all: bool,
+    #[serde(skip)]
+    pub checks: bool,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let suppressions = match &args.suppressions {
+        Some(path) => Suppressions::read(path)?,
+        None => Suppressions::default(),
+    };
+    let target = Target::find_or_only(args.target.as_deref())?;
+    if args.mark {
+        return set_mark(&target);
+    }
+    let running = matches!(target, Target::Live { .. });
+    if args.exit && running {
+        bail!(
+            "process {} still runs; --exit is about what is left at the end. Start it with `freehold run`, and look at \
+             what it leaves",
+            target.word()
+        );
+    }
+    let (snapshot, watch) = look(args, &target, running)?;
+    let answer = answer(args, &target, &snapshot, watch.as_ref(), &suppressions);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&answer)?);
+    } else {
+        print!("{}", text::render(&answer));
+    }
+    Ok(ExitCode::from(u8::from(answer.outcome.failed)))
+}
+
+/// The snapshot to judge. A live program is watched for a while.
+fn look(args: &Args, target: &Target, running: bool) -> Result<(Snapshot, Option<Watch>)> {
+    if !running || args.length.is_zero() {
+        if args.reachability {
+            reachability::ask(target, args.patience)?;
+        }
+        return Ok((target.read()?, None));
+    }
+    let (mut snapshot, watch) = watch::watch(target, args.length)?;
+    if args.reachability {
+        reachability::ask(target, args.patience)?;
+        snapshot = target.read()?;
+    }
+    Ok((snapshot, Some(watch)))
+}
+
+fn set_mark(target: &Target) -> Result<ExitCode> {
+    let path = target
+        .page_path()
+        .context("a mark can only be set in a program that runs")?;
+    let mark = Control::open(path)?.set_mark();
+    println!("Mark {mark} is set: what is born from now on carries it.");
+    match mark {
+        1 | 2 => println!(
+            "Set {} more after another request, level or cycle each; then: freehold leaks {}",
+            3 - mark,
+            target.word()
+        ),
+        _ => println!(
+            "What was born between mark 1 and mark {} should be gone by now: freehold leaks {}",
+            mark - 1,
+            target.word()
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(
+    args: &Args,
+    target: &Target,
+    snapshot: &Snapshot,
+    watch: Option<&Watch>,
+    suppressions: &Suppressions,
+) -> Answer {
+    let scan = args.reachability.then(|| Scan::of(snapshot)).flatten();
+    let sites = finding::examine(
+        snapshot,
+        watch,
+        scan.as_ref(),
+        suppressions,
+        &Rules::default(),
+    );
+    let used = |text: &str| {
+        sites
+            .iter()
+            .any(|site| site.suppressed_by.as_deref() == Some(text))
+    };
+    Answer {
+        pid: snapshot.pid(),
+        program: snapshot.program(),
+        state: state(snapshot),
+        observed_seconds: snapshot.running_ns() as f64 / 1e9,
+        watched_seconds: watch.map(Watch::seconds),
+        interval: snapshot.interval(),
+        live_samples: snapshot.samples.len(),
+        marks: snapshot.page.control.mark,
+        at_exit: args.exit,
+        limit: Limit::tightest(snapshot),
+        scan,
+        outcome: gate::check(&sites, args.fail_on, args.exit),
+        nothing_because: snapshot.why_empty(),
+        warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
+        unused_suppressions: suppressions
+            .texts()
+            .filter(|text| !used(text))
+            .map(str::to_owned)
+            .collect(),
+        sites,
+        word: target.word(),
+        all: args.all,
+        checks: args.fail_on.is_some(),
+    }
+}
+
+/// What has become of the program.
+pub fn state(snapshot: &Snapshot) -> &'static str {
+    match (snapshot.is_alive(), snapshot.ended_by_itself()) {
+        (true, _) => "running",
+        (false, true) => "ended",
+        (false, false) => "killed",
+    }
+}
+
+/// 500ms, 10s, 5m, 1h, or seconds.
+pub fn parse_time(word: &str) -> Result<Duration, String> {
+    let split = word
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(word.len());
+    let (number, unit) = word.split_at(split);
+    let factor = match unit {
+        "ms" => Some(0.001),
+        "" | "s" => Some(1.0),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let seconds = number.parse::<f64>().ok().zip(factor).map(|(n, f)| n * f);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("{word:?} is no time; say 500ms, 10s, 5m or 1h"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use freehold_page::SymbolTable;
+    use freehold_page::testing::PageBuilder;
+
+    use super::*;
+    use crate::call_site::tests::frame;
+
+    #[test]
+    fn an_answer_reads_well() {
+        let text = |words: &[&str], suppressions: &str, page: &Snapshot| {
+            let args = Line::parse_from([&["leaks"], words].concat()).args;
+            let list = Suppressions::parse(suppressions).unwrap();
+            let target = Target::Saved {
+                file: "server.freehold".into(),
+            };
+            text::render(&answer(&args, &target, page, None, &list))
+        };
+        let page = example();
+        insta::assert_snapshot!("leaks", text(&[], "leak:interned\nleak:nobody\n", &page));
+        insta::assert_snapshot!("all", text(&["--all"], "", &page));
+        insta::assert_snapshot!("exit", text(&["--exit", "--fail-on", "1m"], "", &page));
+        let empty = PageBuilder::default().snapshot();
+        insta::assert_snapshot!("nothing", text(&["--fail-on", "any"], "", &empty));
+    }
+
+    #[test]
+    fn the_check_fails_for_what_it_is_asked_and_not_for_what_is_suppressed() {
+        let outcome = |fail_on: &str, at_exit: bool, suppressions: &str| {
+            let list = Suppressions::parse(suppressions).unwrap();
+            let sites = finding::examine(&example(), None, None, &list, &Rules::default());
+            gate::check(&sites, Some(fail_on.parse().unwrap()), at_exit).failed
+        };
+        assert!(outcome("likely", false, ""));
+        assert!(!outcome("likely", false, "leak:session"));
+        assert!(
+            outcome("any", true, "leak:session"),
+            "the cache is live at the end"
+        );
+        assert!(!outcome(
+            "any",
+            true,
+            "leak:session\nleak:interned\nleak:Cache"
+        ));
+        assert!(outcome("1m", false, "") && !outcome("1g", false, ""));
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// A server that leaks sessions, has a full cache, and some names that nobody will free.
+    fn example() -> Snapshot {
+        const SECOND: u64 = 1_000_000_000;
+        let mut page = PageBuilder::default();
+        let main = 0x900;
+        let leak = page.site(&[0x100, 0x101, main]);
+        let cache = page.site(&[0x200, main]);
+        let names = page.site(&[0x300, main]);
+        let noise = page.site(&[0x400, 0x101, main]);
+        for second in 0..100 {
+            page.allocate(leak, 4096, second * SECOND);
+            if second < 30 {
+                page.allocate(cache, 1 << 20, second * SECOND);
+            }
+            if second < 3 {
+                page.allocate(names, 30, second * SECOND);
+            }
+            let block = page.allocate(noise, 100, second * SECOND);
+            page.free(block, 5_000);
+        }
+        page.figures(|figures| {
+            figures.group_limit = 1 << 30;
+            figures.group_used = 700 << 20;
+        });
+        let mut snapshot = page.snapshot();
+        let functions = [
+            (0x100, "session_new", 120),
+            (0x101, "accept_connection", 80),
+            (0x200, "Cache::insert(Key const&)", 44),
+            (0x300, "interned_name", 9),
+            (0x400, "parse_header", 200),
+            (main, "main", 12),
+        ];
+        let frames = functions.map(|(at, name, line)| (at, vec![frame(name, line)]));
+        snapshot.symbols = Some(SymbolTable {
+            frames: frames.into_iter().collect(),
+            warnings: Vec::new(),
+        });
+        snapshot
+    }
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_time("1.5m"), Ok(Duration::from_secs(90)));
+        assert!(parse_time("soon").is_err());
+        assert!(parse_time("10 days").is_err());
+        assert!(parse_time("1e99h").is_err());
+    }
+}

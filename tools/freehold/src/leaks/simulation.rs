@@ -194,12 +194,14 @@ fn leaks_are_found_once_there_are_samples_of_them() {
                 size: dice.magnitude(16.0, 1e5),
                 begin: 0.0,
             };
-            found +=
-                usize::from(verdict(&site, length, &mut dice).verdict == Verdict::LikelyLeak);
+            found += usize::from(verdict(&site, length, &mut dice).verdict == Verdict::LikelyLeak);
         }
         let share = f64::from(found as u32) / 500.0;
         println!("{survivors} survivors: found {share}");
-        assert!(share >= least, "{share} of the leaks with {survivors} samples were found");
+        assert!(
+            share >= least,
+            "{share} of the leaks with {survivors} samples were found"
+        );
     }
 }
 
@@ -229,8 +231,14 @@ fn the_rate_of_a_leak_is_unbiased_and_its_error_honest() {
         }
     }
     let mean = sum / f64::from(runs);
-    assert!((mean / truth - 1.0).abs() < 0.02, "mean {mean}, truth {truth}");
-    assert!(within * 100 >= runs as usize * 92, "{within} of {runs} within two sigma");
+    assert!(
+        (mean / truth - 1.0).abs() < 0.02,
+        "mean {mean}, truth {truth}"
+    );
+    assert!(
+        within * 100 >= runs as usize * 92,
+        "{within} of {runs} within two sigma"
+    );
 }
 
 /// A cache that grows and stops, looked at when it is full, and with few or many samples.
@@ -250,5 +258,8 @@ fn a_cache_that_grows_and_stops_is_not_called() {
         };
         called += usize::from(verdict(&site, length, &mut dice).verdict == Verdict::LikelyLeak);
     }
-    assert!(called <= 2, "{called} of 2000 full caches were called leaks");
+    assert!(
+        called <= 2,
+        "{called} of 2000 full caches were called leaks"
+    );
 }

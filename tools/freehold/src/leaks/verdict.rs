@@ -230,7 +230,9 @@ fn born_within(site: &History, begin: u64, end: u64) -> impl Iterator<Item = &Li
 /// been outlived if the window is twice as long.
 fn turning_age(site: &History, begin: u64, now: u64, rules: &Rules) -> (u64, f64) {
     let life = now - begin;
-    let least = (life / 8).min(60_000_000_000).max(rules.least_age_ns.min(life / 4));
+    let least = (life / 8)
+        .min(60_000_000_000)
+        .max(rules.least_age_ns.min(life / 4));
     let candidates = (0..AGES as u32)
         .map(|power| 1000 * 4u64.pow(power))
         .filter(|age| *age > least && *age <= life / 2);
@@ -253,7 +255,11 @@ fn survival(site: &History, age: u64, now: u64) -> f64 {
         .map(|sample| sample.weight)
         .sum();
     let died = freed_from(site, age);
-    if alive + died > 0.0 { alive / (alive + died) } else { 0.0 }
+    if alive + died > 0.0 {
+        alive / (alive + died)
+    } else {
+        0.0
+    }
 }
 
 /// Bytes that were freed at `age` or later. The bucket that the age lies in counts wholly.

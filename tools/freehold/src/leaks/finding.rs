@@ -1,0 +1,323 @@
+//! What is found out about each call site of a snapshot: how much lives, since when, whether it is a leak.
+
+use std::collections::HashMap;
+
+use freehold_page::{Snapshot, Symbols, View};
+use serde::Serialize;
+
+use super::reachability::{Reach, Scan};
+use super::suppressions::Suppressions;
+use super::verdict::{Doubt, Growth, History, LiveSample, Rules, Verdict, judge};
+use super::watch::{Series, Watch};
+use crate::call_site::{CallSite, FrameData};
+
+/// A call site with its verdict. Amounts are estimates in bytes, times are seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    pub site: u32,
+    pub verdict: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<Doubt>,
+    pub function: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    pub live_bytes: f64,
+    pub live_error: f64,
+    pub live_blocks: f64,
+    pub live_samples: usize,
+    pub allocated_bytes: f64,
+    pub freed_bytes: f64,
+    /// The ages of the live samples.
+    pub median_age: f64,
+    pub oldest_age: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth: Option<GrowthData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watched: Option<Series>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppressed_by: Option<String>,
+    pub stack: Vec<FrameData>,
+    #[serde(skip)]
+    pub call_site: CallSite,
+}
+
+/// [`Growth`], in words that need no other field.
+#[derive(Clone, Debug, Serialize)]
+pub struct GrowthData {
+    pub bytes: f64,
+    pub error: f64,
+    pub sigma: f64,
+    pub seconds: f64,
+    pub bytes_per_second: f64,
+    pub bytes_per_second_error: f64,
+    pub old_from: f64,
+    pub old_alive: f64,
+    pub survivors: usize,
+    /// Seconds until the tightest limit is reached at this rate, if there is one: soonest and latest by the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_limit: Option<(f64, f64)>,
+}
+
+/// Blocks of closed epochs that are alive two marks later.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Kept {
+    pub bytes: f64,
+    pub error: f64,
+    pub samples: usize,
+    /// Epochs that are two marks old, and how many of them left something.
+    pub epochs: u64,
+    pub epochs_that_left: u64,
+}
+
+impl Finding {
+    /// Something that a person should look at, for whatever reason.
+    pub fn is_suspect(&self) -> bool {
+        self.verdict == Verdict::LikelyLeak || self.has_unreachable() || self.is_kept()
+    }
+
+    /// Each epoch that is old enough left something behind.
+    pub fn is_kept(&self) -> bool {
+        self.kept
+            .is_some_and(|kept| kept.epochs_that_left == kept.epochs && kept.samples >= 3)
+    }
+
+    pub fn has_unreachable(&self) -> bool {
+        self.reach
+            .is_some_and(|reach| reach.unreachable_bytes > 0.0)
+    }
+}
+
+/// A limit of memory, and how much of it is left.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limit {
+    pub what: &'static str,
+    pub bytes: u64,
+    pub used: u64,
+}
+
+impl Limit {
+    /// The limit that will be met first.
+    pub fn tightest(snapshot: &Snapshot) -> Option<Limit> {
+        let figures = snapshot.page.figures.as_ref()?;
+        [
+            (
+                "the container's limit",
+                figures.group_limit,
+                figures.group_used,
+            ),
+            (
+                "the limit that was set",
+                figures.limit_hard,
+                figures.limit_in_use,
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, bytes, _)| *bytes > 0 && *bytes < 1 << 60)
+        .map(|(what, bytes, used)| Limit { what, bytes, used })
+        .min_by_key(|limit| limit.bytes.saturating_sub(limit.used))
+    }
+
+    /// Seconds until it is reached, with a rate and its error of two sigma.
+    fn reached_in(&self, rate: f64, error: f64) -> Option<(f64, f64)> {
+        let left = self.bytes.saturating_sub(self.used) as f64;
+        let slow = rate - 2.0 * error;
+        (slow > 0.0).then(|| (left / (rate + 2.0 * error), left / slow))
+    }
+}
+
+/// Everything about one snapshot, the biggest growth first.
+pub fn examine(
+    snapshot: &Snapshot,
+    watch: Option<&Watch>,
+    scan: Option<&Scan>,
+    suppressions: &Suppressions,
+    rules: &Rules,
+) -> Vec<Finding> {
+    let mut symbols = Symbols::new(snapshot);
+    let mut samples: HashMap<u32, Vec<&freehold_page::LiveSample>> = HashMap::new();
+    for sample in &snapshot.samples {
+        samples.entry(sample.site).or_default().push(sample);
+    }
+    let limit = Limit::tightest(snapshot);
+    let mut found: Vec<Finding> = snapshot
+        .sites
+        .iter()
+        .map(|site| {
+            let samples = samples.remove(&site.number).unwrap_or_default();
+            let history = history(site, &samples);
+            let judgement = judge(&history, snapshot.now_ns(), rules);
+            let call_site = CallSite::of(snapshot, &mut symbols, site.node);
+            let mut ages: Vec<u64> = samples.iter().map(|s| s.age_ns).collect();
+            ages.sort_unstable();
+            let age = |place: Option<&u64>| place.map_or(0.0, |ns| *ns as f64 / 1e9);
+            Finding {
+                site: site.number,
+                verdict: judgement.verdict,
+                doubt: judgement.doubt,
+                function: call_site.function().to_owned(),
+                place: call_site.place(),
+                live_bytes: site.live.bytes,
+                live_error: site.live.error(),
+                live_blocks: site.live.blocks,
+                live_samples: samples.len(),
+                allocated_bytes: site.amount(View::Allocated).bytes,
+                freed_bytes: site.freed.bytes,
+                median_age: age(ages.get(ages.len() / 2)),
+                oldest_age: age(ages.last()),
+                growth: judgement.growth.map(|g| growth_data(&g, limit)),
+                watched: watch.and_then(|watch| watch.of_site(site.number)),
+                kept: kept(snapshot.page.control.mark, &samples),
+                reach: scan.and_then(|scan| scan.of_samples(&samples)),
+                suppressed_by: suppressions.matching(&call_site.frames).map(str::to_owned),
+                stack: call_site.data(),
+                call_site,
+            }
+        })
+        .collect();
+    found.sort_by(|a, b| {
+        let rank = |f: &Finding| (f.suppressed_by.is_some(), f.verdict, !f.is_suspect());
+        rank(a)
+            .cmp(&rank(b))
+            .then(weight(b).total_cmp(&weight(a)))
+            .then(a.site.cmp(&b.site))
+    });
+    found
+}
+
+/// What a finding is worth among those of the same verdict.
+fn weight(finding: &Finding) -> f64 {
+    match (&finding.verdict, &finding.growth) {
+        (Verdict::LikelyLeak | Verdict::Growing, Some(growth)) => growth.bytes_per_second,
+        _ => finding.live_bytes,
+    }
+}
+
+pub fn history(site: &freehold_page::Site, samples: &[&freehold_page::LiveSample]) -> History {
+    History {
+        live: samples
+            .iter()
+            .map(|sample| LiveSample {
+                born_ns: sample.born_ns,
+                weight: sample.weight.bytes,
+            })
+            .collect(),
+        freed_at_age: site.freed_at_age,
+        mean_weight: site.allocated.bytes / (site.allocated.samples.max(1) as f64),
+        first_ns: site.first_ns,
+    }
+}
+
+fn growth_data(growth: &Growth, limit: Option<Limit>) -> GrowthData {
+    let (rate, error) = growth.rate();
+    GrowthData {
+        bytes: growth.bytes,
+        error: growth.error,
+        sigma: growth.sigma(),
+        seconds: growth.seconds(),
+        bytes_per_second: rate,
+        bytes_per_second_error: error,
+        old_from: growth.age_ns as f64 / 1e9,
+        old_alive: growth.survival,
+        survivors: growth.survivors,
+        until_limit: limit.and_then(|limit| limit.reached_in(rate, error)),
+    }
+}
+
+/// Marks: epoch 0 is before the first mark, when programs set themselves up, and is nobody's fault.
+fn kept(mark: u64, samples: &[&freehold_page::LiveSample]) -> Option<Kept> {
+    let old_enough = 1..mark.checked_sub(1)?;
+    if old_enough.is_empty() {
+        return None;
+    }
+    let mut kept = Kept {
+        epochs: old_enough.end - old_enough.start,
+        ..Kept::default()
+    };
+    let mut variance = 0.0;
+    let mut epochs: Vec<u64> = Vec::new();
+    for sample in samples.iter().filter(|s| old_enough.contains(&s.mark)) {
+        kept.bytes += sample.weight.bytes;
+        variance += sample.weight.variance;
+        kept.samples += 1;
+        epochs.push(sample.mark);
+    }
+    epochs.sort_unstable();
+    epochs.dedup();
+    kept.error = variance.sqrt();
+    kept.epochs_that_left = epochs.len() as u64;
+    (kept.samples > 0).then_some(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freehold_page::testing::PageBuilder;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn examine_plain(page: &PageBuilder) -> Vec<Finding> {
+        examine(
+            &page.snapshot(),
+            None,
+            None,
+            &Suppressions::default(),
+            &Rules::default(),
+        )
+    }
+
+    #[test]
+    fn a_leak_comes_first_with_its_rate_and_the_time_that_is_left() {
+        let mut page = PageBuilder::new(512 << 10);
+        let (leak, steady) = (page.site(&[1, 9]), page.site(&[2, 9]));
+        for second in 0..100 {
+            page.allocate(leak, 1000, second * SECOND);
+            let block = page.allocate(steady, 4 << 20, second * SECOND);
+            page.free(block, 1000);
+        }
+        page.figures(|figures| {
+            figures.group_limit = 1 << 30;
+            figures.group_used = 512 << 20;
+        });
+        // The last word of a program that was killed.
+        page.moment(100 * SECOND, 1, 1);
+        let found = examine_plain(&page);
+        assert_eq!(
+            (found[0].site, found[0].verdict),
+            (leak, Verdict::LikelyLeak)
+        );
+        let growth = found[0].growth.as_ref().unwrap();
+        assert!((growth.bytes_per_second / 524_788.0 - 1.0).abs() < 0.05);
+        // Half a GiB at half a MiB a second: a thousand seconds, and the error of a hundred samples.
+        let (soon, late) = growth.until_limit.unwrap();
+        assert!(soon < 1023.0 && 1023.0 < late && soon > 700.0 && late < 1500.0);
+        assert_eq!(found[1].verdict, Verdict::Steady);
+    }
+
+    #[test]
+    fn what_outlives_two_marks_in_every_epoch_is_kept() {
+        let mut page = PageBuilder::new(512 << 10);
+        let site = page.site(&[1]);
+        let other = page.site(&[2]);
+        page.allocate(site, 100, 0);
+        for mark in 1..=5 {
+            page.change(|page| page.control.mark = mark);
+            page.allocate(site, 100, mark * SECOND);
+            if mark == 4 {
+                page.allocate(other, 100, mark * SECOND);
+            }
+        }
+        let found = examine_plain(&page);
+        let of = |number| found.iter().find(|f| f.site == number).unwrap();
+        let kept = of(site).kept.unwrap();
+        assert_eq!(
+            (kept.epochs, kept.epochs_that_left, kept.samples),
+            (3, 3, 3)
+        );
+        assert!(of(site).is_kept() && of(site).is_suspect());
+        assert!(of(other).kept.is_none(), "two marks have not passed yet");
+    }
+}

@@ -1,0 +1,105 @@
+//! The check for continuous integration: what has to be found for the command to fail.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::finding::Finding;
+use super::verdict::Verdict;
+
+/// `--fail-on`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailOn {
+    /// A likely leak; with reachability or marks, what they found.
+    Likely,
+    /// Anything that grows or is left.
+    Any,
+    /// More bytes than this.
+    Bytes(u64),
+}
+
+impl FromStr for FailOn {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "likely" => Ok(Self::Likely),
+            "any" => Ok(Self::Any),
+            _ => parse_bytes(word).map(Self::Bytes).ok_or_else(|| {
+                format!("{word:?} is neither `likely`, `any` nor a size such as 65536, 64k or 1m")
+            }),
+        }
+    }
+}
+
+pub fn parse_bytes(word: &str) -> Option<u64> {
+    let (digits, shift) = match word.char_indices().last()? {
+        (end, 'k' | 'K') => (&word[..end], 10),
+        (end, 'm' | 'M') => (&word[..end], 20),
+        (end, 'g' | 'G') => (&word[..end], 30),
+        _ => (word, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// What was held against the program.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    pub failed: bool,
+    /// Sites and bytes that count under the rule, without suppressed ones.
+    pub sites: usize,
+    pub bytes: f64,
+    pub suppressed_sites: usize,
+    pub suppressed_bytes: f64,
+}
+
+/// Applies the rule. `at_exit`: the question is what is live at the end, whatever it looks like.
+pub fn check(findings: &[Finding], fail_on: Option<FailOn>, at_exit: bool) -> Outcome {
+    let counts = |finding: &Finding| {
+        let left = at_exit && finding.live_samples > 0;
+        match fail_on {
+            Some(FailOn::Likely) => finding.is_suspect(),
+            Some(FailOn::Any) => {
+                left || finding.is_suspect() || finding.verdict == Verdict::Growing
+            }
+            _ => left || finding.is_suspect(),
+        }
+    };
+    let mut outcome = Outcome {
+        failed: false,
+        sites: 0,
+        bytes: 0.0,
+        suppressed_sites: 0,
+        suppressed_bytes: 0.0,
+    };
+    for finding in findings.iter().filter(|finding| counts(finding)) {
+        if finding.suppressed_by.is_some() {
+            outcome.suppressed_sites += 1;
+            outcome.suppressed_bytes += finding.live_bytes;
+        } else {
+            outcome.sites += 1;
+            outcome.bytes += finding.live_bytes;
+        }
+    }
+    outcome.failed = match fail_on {
+        None => false,
+        Some(FailOn::Bytes(most)) => outcome.bytes > most as f64,
+        Some(_) => outcome.sites > 0,
+    };
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_sizes_are_understood() {
+        assert_eq!("likely".parse(), Ok(FailOn::Likely));
+        assert_eq!("any".parse(), Ok(FailOn::Any));
+        assert_eq!("64k".parse(), Ok(FailOn::Bytes(65536)));
+        assert_eq!("0".parse(), Ok(FailOn::Bytes(0)));
+        assert!("some".parse::<FailOn>().is_err());
+        assert!("99999999999g".parse::<FailOn>().is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Estimates as a person reads them: with what they may be off by, and no digits that mean nothing.
+
+const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/// The unit in which an amount has one to four digits before the point, and its size.
+fn unit(bytes: f64) -> (&'static str, f64) {
+    let mut size = 1.0;
+    for name in UNITS {
+        if bytes.abs() / size < 1023.5 {
+            return (name, size);
+        }
+        size *= 1024.0;
+    }
+    ("PiB", size / 1024.0)
+}
+
+/// Three digits that mean something: 1.23, 12.3, 123.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        v if v < 9.995 => format!("{value:.2}"),
+        v if v < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// 12.3 MiB
+pub fn bytes(bytes: f64) -> String {
+    let (name, size) = unit(bytes);
+    if size == 1.0 {
+        format!("{bytes:.0} B")
+    } else {
+        format!("{} {name}", digits(bytes / size))
+    }
+}
+
+/// 12.3 ± 0.4 MiB; without an error if there is none.
+pub fn estimate(value: f64, error: f64) -> String {
+    let (name, size) = unit(value.abs().max(error));
+    if error <= 0.0 {
+        return bytes(value);
+    }
+    let (value, error) = (value / size, error / size);
+    let places = match error {
+        e if e >= 9.95 || size == 1.0 => 0,
+        e if e >= 0.095 => 1,
+        _ => 2,
+    };
+    format!("{value:.places$} ± {error:.places$} {name}")
+}
+
+/// +1.2 ± 0.3 MiB/s, or by the minute, hour or day where that is the readable number.
+pub fn rate(per_second: f64, error: f64) -> String {
+    let (word, factor) = [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("day", 86_400.0)]
+        .into_iter()
+        .find(|(_, factor)| per_second.abs() * factor >= 10_240.0)
+        .unwrap_or(("day", 86_400.0));
+    let sign = if per_second >= 0.0 { "+" } else { "" };
+    format!(
+        "{sign}{}/{word}",
+        estimate(per_second * factor, error * factor)
+    )
+}
+
+/// 1,234 · 56.7 k · 1.23 M
+pub fn count(number: f64) -> String {
+    match number.abs() {
+        n if n < 9_999.5 => grouped(number.round() as i64),
+        n if n < 999_500.0 => format!("{} k", digits(number / 1e3)),
+        n if n < 999_500_000.0 => format!("{} M", digits(number / 1e6)),
+        _ => format!("{} G", digits(number / 1e9)),
+    }
+}
+
+fn grouped(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", plain_count(number.unsigned_abs()))
+}
+
+/// All digits: 524,288
+pub fn plain_count(number: u64) -> String {
+    let text = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in text.chars().enumerate() {
+        if place != 0 && (text.len() - place) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// 340 µs · 12 ms · 3.4 s · 12 min 3 s · 5 h 12 min · 3 days 4 h
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match seconds {
+        s if s < 0.000_999_5 => format!("{:.0} µs", s * 1e6),
+        s if s < 0.995 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 119.5 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{} min {} s", whole / 60, whole % 60),
+        s if s < 172_800.0 => format!("{} h {} min", whole / 3600, whole / 60 % 60),
+        _ => format!("{} days {} h", whole / 86_400, whole / 3600 % 24),
+    }
+}
+
+/// The same in at most five characters, for columns.
+#[cfg_attr(not(test), expect(dead_code))]
+pub fn short_duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.000_999_5 => format!("{:.0}µs", s * 1e6),
+        s if s < 0.995 => format!("{:.0}ms", s * 1e3),
+        s if s < 9.95 => format!("{s:.1}s"),
+        s if s < 119.5 => format!("{s:.0}s"),
+        s if s < 7170.0 => format!("{:.0}m", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0}h", s / 3600.0),
+        s => format!("{:.0}d", s / 86_400.0),
+    }
+}
+
+/// 1 site, 2 sites
+pub fn plural(number: usize, one: &str, many: &str) -> String {
+    format!(
+        "{} {}",
+        grouped(number as i64),
+        if number == 1 { one } else { many }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_three_digits_and_a_unit() {
+        assert_eq!(bytes(0.0), "0 B");
+        assert_eq!(bytes(1023.0), "1023 B");
+        assert_eq!(bytes(1024.0 * 1.5), "1.50 KiB");
+        assert_eq!(bytes(1024.0 * 1024.0 * 123.4), "123 MiB");
+        assert_eq!(bytes(-2048.0), "-2.00 KiB");
+    }
+
+    #[test]
+    fn an_error_decides_the_digits_of_its_value() {
+        let mib = 1024.0 * 1024.0;
+        assert_eq!(estimate(12.34 * mib, 0.4 * mib), "12.3 ± 0.4 MiB");
+        assert_eq!(estimate(812.0 * mib, 30.0 * mib), "812 ± 30 MiB");
+        assert_eq!(estimate(0.0, 700.0), "0 ± 700 B");
+        assert_eq!(estimate(12.0 * mib, 0.0), "12.0 MiB");
+    }
+
+    #[test]
+    fn slow_rates_are_said_by_the_hour_or_day() {
+        let mib = 1024.0 * 1024.0;
+        assert_eq!(rate(1.2 * mib, 0.3 * mib), "+1.2 ± 0.3 MiB/s");
+        assert_eq!(rate(100.0, 10.0), "+352 ± 35 KiB/h");
+        assert_eq!(rate(0.1, 0.0), "+8.44 KiB/day");
+    }
+
+    #[test]
+    fn durations_have_two_parts_at_most() {
+        let said: Vec<String> = [0.000_02, 0.25, 3.44, 75.0, 723.0, 18_720.0, 273_600.0]
+            .map(duration)
+            .to_vec();
+        assert_eq!(
+            said,
+            [
+                "20 µs",
+                "250 ms",
+                "3.4 s",
+                "75 s",
+                "12 min 3 s",
+                "5 h 12 min",
+                "3 days 4 h"
+            ]
+        );
+        assert_eq!(short_duration(723.0), "12m");
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!(count(1234.0), "1,234");
+        assert_eq!(count(56_700.0), "56.7 k");
+        assert_eq!(plural(1, "site", "sites"), "1 site");
+        assert_eq!(plural(1200, "site", "sites"), "1,200 sites");
+    }
+}
