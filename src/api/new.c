@@ -47,13 +47,19 @@ static inline void *hit(size_t n) {
     return p;
 }
 
+/* Not once more the way that has just missed. */
+static inline void *missed(size_t n) {
+    size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
+    return n > FH_FINE_MAX ? fh_alloc(n) : fh_alloc_slow(n, (fh_bin *)((char *)fh_self()->bin + offset));
+}
+
 __attribute__((noinline)) static void *new_miss(size_t n) {
-    void *p = fh_alloc(n);
+    void *p = missed(n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0);
 }
 
 __attribute__((noinline)) static void *new_miss_nothrow(size_t n) {
-    void *p = fh_alloc(n);
+    void *p = missed(n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0);
 }
 

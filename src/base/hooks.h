@@ -32,8 +32,9 @@ void fh_hook_write(void);
  * figures when they are due. Called only while fh_observing is set. */
 void fh_hook_observe(struct fh_thread *t);
 
-/* The distance of thread t has ended: draws the next one. Returns the interval with which the last one was drawn. */
-uint64_t fh_hook_draw(struct fh_thread *t);
+/* The distance of the calling thread has ended: draws the next one. Returns the interval with which the last one was
+ * drawn. */
+uint64_t fh_hook_draw(void);
 
 /* Enters the block at p, of n bytes, that was sampled with that interval. `frame`: of the function of ours that the
  * program called, or of one further in. */

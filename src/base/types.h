@@ -237,9 +237,9 @@ typedef struct fh_thread {
     uint32_t ticks;      /* slow paths taken */
     uint32_t next_idle;  /* the bin that the next tick looks at */
     uint64_t refills, flushes, from_depot, to_depot; /* statistics, plain: only the owner writes */
-    /* Of a thread that is observed (cache/observed.h): bytes that it may still ask for before a block is sampled, the
-     * interval with which that distance was drawn, the state of its generator, and the system's number of it. */
-    uint64_t distance, interval, random;
+    /* Of a thread that is observed (cache/observed.h): the interval with which its distance was drawn (0: none was), the
+     * state of its generator, and the system's number of it. */
+    uint64_t interval, random;
     uint32_t system_number;
     uint32_t polls; /* slow paths, observed or about to be */
 } fh_thread;

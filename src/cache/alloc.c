@@ -89,6 +89,7 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 }
 
 static void *alloc_special(size_t align, size_t n, bool *clean) {
+    if (FH_UNLIKELY(n > PTRDIFF_MAX && fh_observed_here.shift)) (void)fh_hook_draw(); /* see fh_counts */
     void *p = n <= PTRDIFF_MAX ? try_special(align, n, clean) : NULL;
     if (n <= PTRDIFF_MAX && relieved(p == NULL)) p = try_special(align, n, clean);
     return FH_LIKELY(p != NULL) ? p : no_memory(n);
@@ -117,8 +118,8 @@ static void *try_sampled(size_t align, size_t n, bool *clean) {
 
 /* The distance of thread t has ended in these n bytes. Out of line: its own frame is where the walk over the stack begins,
  * and most callers have none as they end in a jump to this function. */
-__attribute__((noinline)) static void *alloc_sampled(fh_thread *t, size_t align, size_t n, bool *clean) {
-    uint64_t interval = fh_hook_draw(t);
+__attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, bool *clean) {
+    uint64_t interval = fh_hook_draw();
     void *p = n <= PTRDIFF_MAX ? try_sampled(align, n, clean) : NULL;
     if (n <= PTRDIFF_MAX && relieved(p == NULL)) p = try_sampled(align, n, clean);
     if (!p) return no_memory(n);
@@ -126,22 +127,9 @@ __attribute__((noinline)) static void *alloc_sampled(fh_thread *t, size_t align,
     return p;
 }
 
-__attribute__((noinline)) static void *alloc_sampled_plain(fh_thread *t, size_t n) {
+__attribute__((noinline)) static void *alloc_sampled_plain(size_t n) {
     bool clean;
-    return alloc_sampled(t, FH_MIN_ALIGN, n, &clean);
-}
-
-/* What the hot path does, for a thread whose bins are out of its sight: counts first. */
-static inline void *alloc_observed(fh_thread *t, size_t n) {
-    if (fh_counts(t, n)) return alloc_sampled_plain(t, n);
-    if (FH_UNLIKELY(n > FH_SMALL_MAX)) return alloc_uncounted(n);
-    size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
-    if (FH_UNLIKELY(n > FH_FINE_MAX)) offset = fh_class_coarse(n) * sizeof(fh_bin);
-    fh_bin *bin = (fh_bin *)((char *)t->bin + offset);
-    void *p = bin->top[-1];
-    if (FH_UNLIKELY(p == NULL)) return alloc_uncounted(n);
-    bin->top--;
-    return p;
+    return alloc_sampled(FH_MIN_ALIGN, n, &clean);
 }
 
 /* The calling thread's cache if it is observed; makes it so if it is about time, so that its first block counts. */
@@ -155,16 +143,30 @@ static inline fh_thread *observed_by_now(void) {
     return FH_LIKELY(t || !fh_load(&fh_observing)) ? t : become_observed();
 }
 
-void *fh_alloc_slow(size_t n) {
-    fh_thread *t = observed_by_now();
-    return t ? alloc_observed(t, n) : alloc_uncounted(n);
+/* A slow path of a thread that is not observed, and should perhaps be. */
+__attribute__((noinline)) static void *alloc_observed_anew(size_t n) {
+    return become_observed() && fh_counts(n) ? alloc_sampled_plain(n) : alloc_uncounted(n);
+}
+
+/* First of all what the hot path does, for a thread whose bins are out of its sight. */
+void *fh_alloc_slow(size_t n, fh_bin *bin) {
+    intptr_t shift = fh_observed_here.shift;
+    if (shift) {
+        if (fh_counts(n)) return alloc_sampled_plain(n);
+        bin = (fh_bin *)((char *)bin + shift);
+        void *p = bin->top[-1];
+        if (FH_UNLIKELY(p == NULL)) return alloc_uncounted(n);
+        bin->top--;
+        return p;
+    }
+    return FH_LIKELY(!fh_load(&fh_observing)) ? alloc_uncounted(n) : alloc_observed_anew(n);
 }
 
 void *fh_alloc_coarse(size_t n) {
     fh_bin *bin = fh_self()->bin;
     if (FH_LIKELY(n <= FH_SMALL_MAX)) return fh_pop(&bin[fh_class_coarse(n)], n);
     if (n <= FH_RUN_CACHED_MAX) return fh_pop(&bin[fh_class_run(n)], n);
-    return fh_alloc_slow(n);
+    return fh_alloc_slow(n, bin); /* bin 0 has nothing */
 }
 
 /* Blocks from this size on may have come straight from the system, and it pays to know. */
@@ -176,7 +178,7 @@ void *fh_alloc_zeroed(size_t n) {
     bool clean = false;
     unsigned c = fh_class_of(n);
     fh_thread *t = observed_by_now();
-    void *p = t && fh_counts(t, n)            ? alloc_sampled(t, FH_SLOT_SIZE, n, &clean)
+    void *p = t && fh_counts(n)               ? alloc_sampled(FH_SLOT_SIZE, n, &clean)
               : c && fh_own()->bin[c].top[-1] ? alloc_class(c)
                                               : alloc_special(FH_SLOT_SIZE, n, &clean);
     return p && !clean ? memset(p, 0, n) : p;
@@ -195,7 +197,7 @@ void *fh_alloc_aligned(size_t align, size_t n) {
     if (align <= FH_MIN_ALIGN) return fh_alloc(n);
     bool clean;
     fh_thread *t = observed_by_now();
-    if (t && fh_counts(t, n)) return alloc_sampled(t, align, n ? n : 1, &clean);
+    if (t && fh_counts(n)) return alloc_sampled(align, n ? n : 1, &clean);
     if (align <= FH_SLOT_SIZE) {
         unsigned c = n <= FH_RUN_CACHED_MAX ? aligned_class(align, n) : FH_CLASS_SPECIAL;
         /* Runs begin at a multiple of 64 KiB anyway. */
@@ -312,12 +314,14 @@ static void release(const char *call, void *p) {
     errno = error;
 }
 
-void fh_release_slow(void *p) {
-    fh_thread *t = fh_observed();
-    if (t && !FH_CHECKED) {
-        fh_bin *bin = &t->bin[fh_class_at(p)];
-        if (FH_LIKELY(bin->top != bin->end)) {
-            *bin->top++ = p;
+void fh_release_slow(void *p, fh_bin *bin) {
+    intptr_t shift = fh_observed_here.shift;
+    if (shift && !FH_CHECKED) {
+        bin = (fh_bin *)((char *)bin + shift);
+        void **top = bin->top;
+        if (FH_LIKELY(top != bin->end)) {
+            *top = p;
+            bin->top = top + 1;
             return;
         }
     }
@@ -386,9 +390,9 @@ static void *resize_without_copy(void *p, size_t old, size_t n) {
  * is sampled as one of 1 GiB. Out of line for its frame. */
 __attribute__((noinline)) static void *made_anew(void *p, size_t n) {
     fh_thread *t = fh_observed();
-    if (!t || !fh_counts(t, n)) return p;
+    if (!t || !fh_counts(n)) return p;
     if (fh_in_window(p)) *fh_class_byte(fh_slot_of(p)) = FH_CLASS_SPECIAL;
-    fh_hook_sampled(p, n, fh_hook_draw(t), __builtin_frame_address(0));
+    fh_hook_sampled(p, n, fh_hook_draw(), __builtin_frame_address(0));
     return p;
 }
 

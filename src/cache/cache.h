@@ -34,14 +34,14 @@ static inline fh_thread *fh_self(void) {
     return fh_self_pointer;
 }
 
-/* All that is not a pop or a push. NULL with errno ENOMEM when there is no memory. */
-void *fh_alloc_slow(size_t n);
-void fh_release_slow(void *p);
+/* All that is not a pop or a push, of that bin of the calling thread. NULL with errno ENOMEM when there is no memory. */
+void *fh_alloc_slow(size_t n, fh_bin *bin);
+void fh_release_slow(void *p, fh_bin *bin);
 
 /* Pops a block of class c, the class of n bytes. */
 static inline void *fh_pop(fh_bin *bin, size_t n) {
     void *p = bin->top[-1];
-    if (FH_UNLIKELY(p == NULL)) return fh_alloc_slow(n);
+    if (FH_UNLIKELY(p == NULL)) return fh_alloc_slow(n, bin);
     bin->top--;
     return p;
 }
@@ -49,7 +49,7 @@ static inline void *fh_pop(fh_bin *bin, size_t n) {
 static inline void fh_push(fh_bin *bin, void *p) {
     void **top = bin->top;
     if (FH_UNLIKELY(top == bin->end)) {
-        fh_release_slow(p);
+        fh_release_slow(p, bin);
         return;
     }
     *top = p;
@@ -68,10 +68,13 @@ static inline void *fh_alloc(size_t n) {
 
 static inline void fh_release(void *p) {
     if (FH_CHECKED) {
-        fh_release_slow(p);
+        fh_release_slow(p, fh_self()->bin);
         return;
     }
-    fh_push(&fh_self()->bin[fh_class_at(p)], p);
+    fh_bin *bin = &fh_self()->bin[fh_class_at(p)];
+    /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
+    __asm__("" : "+r"(bin));
+    fh_push(bin, p);
 }
 
 /* The caller says the size that it asked for: the class is computed, no metadata is read. */

@@ -21,7 +21,7 @@ const fh_thread fh_thread_over = {.bin = {B128}};
 const fh_thread fh_thread_face = {.bin = {B128}};
 
 __thread fh_thread *fh_self_pointer __attribute__((tls_model("initial-exec"))) = (fh_thread *)&fh_thread_none;
-__thread fh_thread *fh_observed_pointer __attribute__((tls_model("initial-exec")));
+__thread fh_observed_state fh_observed_here __attribute__((tls_model("initial-exec")));
 fh_word fh_observing;
 
 /* Number of forks that lie behind this process, in its own line of ancestors. A cache of an older generation belongs to
@@ -124,7 +124,7 @@ static fh_thread *make(void) {
     t->generation = (uint32_t)fh_load(&generation);
     t->number = (uint32_t)fh_add_relaxed(&threads_made, 1);
     t->ticks = t->next_idle = 0;
-    t->distance = t->interval = t->polls = 0;
+    t->interval = t->polls = 0;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_self_pointer = t;
     /* This may call malloc: from here on that works. If the system has no such service left, what the thread has in hand
@@ -134,7 +134,7 @@ static fh_thread *make(void) {
 }
 
 void fh_thread_observe(fh_thread *t, bool on) {
-    fh_observed_pointer = on ? t : NULL;
+    fh_observed_here.shift = on ? (intptr_t)t - (intptr_t)&fh_thread_face : 0;
     fh_self_pointer = on ? (fh_thread *)&fh_thread_face : t;
 }
 

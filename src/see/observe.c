@@ -44,7 +44,7 @@ static void start(fh_thread *t, uint64_t interval) {
         t->system_number = fh_system_thread_number();
     }
     t->interval = interval;
-    t->distance = interval ? fh_sampling_distance(&t->random, interval) : ~UINT64_C(0);
+    fh_observed_here.distance = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
     fh_thread_observe(t, interval != 0);
 }
 
@@ -75,10 +75,11 @@ void fh_hook_observe(fh_thread *t) {
 
 /* ── Samples ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-uint64_t fh_hook_draw(fh_thread *t) {
+uint64_t fh_hook_draw(void) {
+    fh_thread *t = fh_own();
     /* Just forked: the distance was drawn in the parent. */
     uint64_t interval = t->interval ? t->interval : fh_settings.sample;
-    t->distance = fh_sampling_distance(&t->random, interval);
+    fh_observed_here.distance = (int64_t)fh_sampling_distance(&t->random, interval);
     return interval;
 }
 

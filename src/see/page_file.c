@@ -254,15 +254,30 @@ void *fh_page_entry(fh_page_section_kind kind, uint64_t number) {
     return extent ? extent + (number - (entries - first)) * shape[kind].entry_bytes : NULL;
 }
 
+/* Once there was no room, only every 64th time is asked again: each asking is two or three system calls. Relaxed: a thread
+ * more or less that asks does no harm. */
+static fh_word refusals, turns;
+
+static bool worth_a_try(void) {
+    return !fh_load(&refusals) || fh_add_relaxed(&turns, 1) % 64 == 0;
+}
+
 /* Makes extent k, of which it was seen that it is missing. True if it is there afterwards, whoever made it. */
 static bool make_extent(fh_page_header *page, fh_page_section_kind kind, unsigned k) {
     size_t bytes = fh_round_up(((size_t)shape[kind].entry_bytes * shape[kind].first) << k, fh_system_page_size());
+    fh_word *length = fh_page_word(&page->file_bytes);
     int error;
-    if (bytes > MOST_BYTES || fh_load(fh_page_word(&page->file_bytes)) + bytes > MOST_BYTES) return false;
+    if (fh_load(length) + bytes > MOST_BYTES || !worth_a_try()) return false;
     /* Each thread that comes here has a range of its own, so that two of them do not disturb each other. */
-    uint64_t offset = fh_add_relaxed(fh_page_word(&page->file_bytes), bytes);
+    uint64_t offset = fh_add_relaxed(length, bytes), end = offset + bytes;
     void *p = fh_shared_extend(&file, offset, bytes, &error);
-    if (!p) return false;
+    if (!p) {
+        /* Nothing lies there: the range goes back, if nobody has taken one behind it. */
+        fh_cas_relaxed(length, &end, offset);
+        fh_store(&refusals, fh_load(&refusals) + 1);
+        return false;
+    }
+    fh_store(&refusals, 0);
     uint64_t none = 0;
     /* The offset first, for readers, who find zeroes. Who loses gives its range back: a hole stays in the file. */
     fh_page_section *s = &page->section[kind];

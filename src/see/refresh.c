@@ -5,6 +5,7 @@
 #include "see/page_file.h"
 #include "store/huge.h"
 #include "store/purge.h"
+#include "store/window.h"
 #include "system/system.h"
 
 #include <stdbool.h>
@@ -60,11 +61,19 @@ static void add_moment(fh_page_header *page, const fh_page_figures *f) {
     fh_store(&last_moment, now);
 }
 
+/* Known from the first slab on. */
+static void say_where_blocks_lie(fh_page_header *page) {
+    if (page->window_begin || fh_window_base() == FH_NO_WINDOW) return;
+    fh_store(fh_page_word(&page->window_bytes), FH_WINDOW_SIZE);
+    fh_store_release(fh_page_word(&page->window_begin), fh_window_base());
+}
+
 static void take(fh_page_header *page) {
     fh_page_figures *f = fh_page_entry(FH_PAGE_FIGURES, 0);
     fh_page_control *control = fh_page_controls(page);
     uint64_t asked = fh_load(fh_page_word(&control->refresh));
     uint64_t begun = fh_system_nanoseconds(), used = bytes_in_use();
+    say_where_blocks_lie(page);
     fh_modules_note();
     /* An exchange, as what follows must not be written before it; the release at the end is for what came before. */
     uint64_t sequence = fh_load(fh_page_word(&f->sequence));

@@ -64,7 +64,7 @@ uint64_t fh_random(uint64_t *state) {
 
 /* A whole number of a double that may be too large for one. */
 static uint64_t whole(double d) {
-    return d >= 9.2e18 ? UINT64_C(9200000000000000000) : (uint64_t)d;
+    return d >= 4e18 ? UINT64_C(4000000000000000000) : (uint64_t)d;
 }
 
 uint64_t fh_sampling_distance(uint64_t *state, uint64_t interval) {

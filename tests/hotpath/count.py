@@ -19,13 +19,13 @@ MOST_TO_1_KIB = 33
 MOST_ABOVE = 45
 
 
-def instructions(program, library, size, pairs, folder):
+def instructions(program, library, size, pairs, folder, options=""):
     """Instructions that ran inside the library, by callgrind's own lines: `ob=` and `fn=` say where we are,
     a line after `calls=` is what a callee cost (counted there already), any other number line is a cost here."""
     out = os.path.join(folder, f"callgrind.{size}.{pairs}")
     subprocess.run(["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no",
                     "--compress-pos=no", program, str(size), str(pairs)],
-                   check=True, env=dict(os.environ, LD_PRELOAD=library), stderr=subprocess.PIPE)
+                   check=True, env=dict(os.environ, LD_PRELOAD=library, FREEHOLD=options), stderr=subprocess.PIPE)
     total, inside, callee = 0, False, False
     name = os.path.basename(os.path.realpath(library))
     for line in open(out, encoding="utf-8", errors="replace"):
@@ -60,4 +60,5 @@ def main():
     sys.exit(0 if good else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

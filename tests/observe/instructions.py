@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""What the observer costs in instructions, by callgrind: instructions.py PAIR-PROGRAM LIBFREEHOLD.SO WORK-FOLDER
+
+Off: the pair of malloc and free takes what it took before there was an observer. On, but with a sample so seldom that there
+is none in this run: at most 25 more."""
+
+import os
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "hotpath"))
+from count import instructions  # noqa: E402
+
+FEW, MANY = 2000, 6000
+BEFORE = 32  # of the pair up to 1 KiB, by gcc 12 at -O2; other compilers may need one more
+MORE = 25
+
+
+def main():
+    program, library, folder = sys.argv[1:4]
+    if not shutil.which("valgrind"):
+        print("SKIPPED: no valgrind", file=sys.stderr)
+        sys.exit(77)
+    os.makedirs(folder, exist_ok=True)
+    good = True
+    for size in (16, 100, 1024, 8192):
+        pair = {}
+        for options in ("", f"observe=1,sample=1t,page={folder}"):
+            few, many = (instructions(program, library, size, n, folder, options) for n in (FEW, MANY))
+            pair[bool(options)] = (many - few) / (MANY - FEW)
+        fits = pair[True] <= pair[False] + MORE and (size > 1024 or 30 <= pair[False] <= BEFORE + 1)
+        good = good and fits
+        print(f"{'ok' if fits else 'FAILED':7} {size:5} bytes: {pair[False]:.2f} instructions, observed {pair[True]:.2f}")
+    sys.exit(0 if good else 1)
+
+
+main()
