@@ -146,7 +146,8 @@ void fh_hook_resized(const void *p, size_t n) {
     fh_weight before = weight_of(sample);
     fh_store(fh_page_word(&sample->size), n);
     fh_weight after = weight_of(sample);
-    fh_site_resized(fh_page_controls(page), sample->site, &before, &after);
+    uint64_t now = fh_system_nanoseconds(), age = now > sample->born_ns ? now - sample->born_ns : 0;
+    fh_site_resized(fh_page_controls(page), sample->site, &before, &after, age);
 }
 
 void fh_hook_moving(const void *p) {

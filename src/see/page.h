@@ -221,7 +221,8 @@ typedef struct {
      * peak_of is not control.peak_number, the sum of before is kept as peak_bytes, and peak_of follows. So
      *     bytes at the peak = peak_of == control.peak_number ? peak_bytes : allocated_bytes − freed_bytes */
     uint64_t peak_of, peak_bytes, peak_blocks;
-    /* Of freed blocks (weighted, bytes) by the age at which they were freed: below 1 µs, 4 µs, 16 µs … 4^15 µs */
+    /* Of freed blocks (weighted, bytes) by the age at which they were freed: below 1 µs, 4 µs, 16 µs … 4^14 µs, and the
+     * rest; what realloc took off a block counts too. Equation: their sum = freed_bytes */
     uint64_t freed_at_age[FH_PAGE_AGES];
     uint64_t reserved[6];
 } fh_page_site;

@@ -93,7 +93,8 @@ void fh_site_freed(fh_page_control *control, uint32_t number, const fh_weight *w
     shrunk(control, w->bytes);
 }
 
-void fh_site_resized(fh_page_control *control, uint32_t number, const fh_weight *before, const fh_weight *after) {
+void fh_site_resized(fh_page_control *control, uint32_t number, const fh_weight *before, const fh_weight *after,
+                     uint64_t age) {
     fh_page_site *entry = fh_page_entry(FH_PAGE_SITES, number);
     if (!entry) return;
     keep_share_of_peak(control, entry);
@@ -103,6 +104,7 @@ void fh_site_resized(fh_page_control *control, uint32_t number, const fh_weight 
         grown(control, after->bytes - before->bytes, fh_load(fh_page_word(&entry->last_ns)));
     } else {
         add(&entry->freed_bytes, before->bytes - after->bytes);
+        add(&entry->freed_at_age[age_class(age)], before->bytes - after->bytes);
         add(&entry->freed_variance, before->variance - after->variance);
         shrunk(control, before->bytes - after->bytes);
     }

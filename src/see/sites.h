@@ -16,7 +16,8 @@ void fh_site_allocated(fh_page_control *control, uint32_t site, const fh_weight 
 void fh_site_freed(fh_page_control *control, uint32_t site, const fh_weight *w, uint64_t now, uint64_t born);
 
 /* What a sample of the site stands for has changed: realloc changed its block where it is. */
-void fh_site_resized(fh_page_control *control, uint32_t site, const fh_weight *before, const fh_weight *after);
+void fh_site_resized(fh_page_control *control, uint32_t site, const fh_weight *before, const fh_weight *after,
+                     uint64_t age);
 
 /* The child of a fork has a page of its own: forgets all numbers. */
 void fh_sites_clear(void);

@@ -96,7 +96,8 @@ impl AddAssign for Amount {
         self.bytes += other.bytes;
         self.blocks += other.blocks;
         self.variance += other.variance;
-        self.samples += other.samples;
+        // Counts of a damaged page may be anything.
+        self.samples = self.samples.saturating_add(other.samples);
     }
 }
 

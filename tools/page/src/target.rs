@@ -232,13 +232,15 @@ impl Target {
                 None => unobserved.push(pid),
             }
         }
-        if choices.is_empty() {
-            // A page that was left behind counts only if nobody of that name is there to be asked.
-            choices = every_page();
-            choices.retain(|choice| {
+        if choices.is_empty() && unobserved.is_empty() {
+            // A page that was left behind counts only if nobody of that name is there to be asked; the last is meant.
+            let mut left = every_page();
+            left.retain(|choice| {
                 choice.program.rsplit('/').next() == Some(name)
                     && matches!(choice.target, Target::Left { .. })
             });
+            left.sort_by_key(|choice| modified(choice.target.path()));
+            choices.extend(left.pop());
         }
         match (choices.len(), unobserved.first()) {
             (1, _) => Ok(choices.remove(0).target),
@@ -307,8 +309,12 @@ impl Target {
     }
 }
 
-fn modified(path: &Path) -> i64 {
-    fs::metadata(path).map_or(0, |meta| meta.mtime())
+/// When a file was last written to, in nanoseconds.
+fn modified(path: &Path) -> i128 {
+    let time = |meta: fs::Metadata| {
+        i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec())
+    };
+    fs::metadata(path).map_or(0, time)
 }
 
 fn header_of(page: &Path) -> Result<Header, ReadError> {
