@@ -2,6 +2,9 @@
 #ifndef FREEHOLD_TESTS_STALL_H
 #define FREEHOLD_TESTS_STALL_H
 
+#include "freehold/freehold.h"
+#include "../support/check.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,11 +39,45 @@ typedef enum {
     STALL_MAP = 2,     /* no new mapping */
     STALL_RESERVE = 4, /* no address space */
     STALL_MOVE = 8,    /* a mapping can be neither moved nor resized */
+    STALL_SHARE = 16,  /* the file of the observer cannot grow */
 } stall_fault;
 
 extern __thread unsigned stall_faults;
 extern uint64_t stall_clock;    /* nanoseconds that the clock is ahead */
 extern unsigned stall_pressure; /* percent of a made-up control group's limit that are used; 0: no group */
 extern __thread unsigned stall_near;
+extern char stall_folder[]; /* for the files that a scenario makes; emptied after each run */
+
+/* ── Blocks that are accounted for ──────────────────────────────────────────────────────────────────────────────────── */
+
+static inline void *get(size_t n) {
+    __atomic_fetch_add(&stall_live, n, __ATOMIC_RELAXED);
+    stall_size = n;
+    void *p = fh_malloc(n);
+    if (p) memset(p, 0x5A, n < 64 ? n : 64);
+    if (!p) __atomic_fetch_sub(&stall_live, n, __ATOMIC_RELAXED);
+    return p;
+}
+
+static inline void drop(void *p, size_t n) {
+    if (!p) return;
+    stall_size = n;
+    fh_free(p);
+    __atomic_fetch_sub(&stall_live, n, __ATOMIC_RELAXED);
+}
+
+static inline void some_seconds_pass(uint64_t seconds) {
+    __atomic_fetch_add(&stall_clock, seconds << 30, __ATOMIC_RELAXED);
+}
+
+/* ── Scenarios of stall_observed.c ──────────────────────────────────────────────────────────────────────────────────── */
+
+void stall_ask_figures(void);
+void stall_begin_to_observe(void);
+void stall_observed_once(void);
+void stall_observed_much(void);
+void stall_observed_child(void);
+void stall_observed_before_fork(void);
+void stall_two_observed(void);
 
 #endif

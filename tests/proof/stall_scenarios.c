@@ -15,77 +15,13 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-/* ── The faulty system ───────────────────────────────────────────────────────────────────────────────────────────── */
-
-__thread unsigned stall_faults, stall_near;
-uint64_t stall_clock;
-unsigned stall_pressure;
-
-#define WRAP(type, name, parameters, arguments, fault, failure)                                                        \
-    type __real_##name parameters;                                                                                     \
-    type __wrap_##name parameters;                                                                                     \
-    type __wrap_##name parameters {                                                                                    \
-        if (stall_faults & (fault)) return failure;                                                                    \
-        return __real_##name arguments;                                                                                \
-    }
-WRAP(bool, fh_system_enable, (void *p, size_t n), (p, n), STALL_ENABLE, false)
-WRAP(int, fh_system_place, (void *p, size_t n), (p, n), STALL_ENABLE, 12)
-WRAP(void *, fh_system_map, (size_t n, size_t align), (n, align), STALL_MAP, NULL)
-WRAP(void *, fh_system_reserve, (size_t n), (n), STALL_RESERVE, NULL)
-WRAP(void *, fh_system_resize_in_place, (void *p, size_t old, size_t n), (p, old, n), STALL_MOVE, NULL)
-
-bool __real_fh_system_move(void *p, size_t old, size_t n, void *place);
-bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place);
-bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place) {
-    if (!(stall_faults & STALL_MOVE)) return __real_fh_system_move(p, old, n, place);
-    fh_system_unmap(place, n); /* as the real one does when it fails */
-    return false;
-}
-
-uint64_t __real_fh_system_nanoseconds(void);
-uint64_t __wrap_fh_system_nanoseconds(void);
-uint64_t __wrap_fh_system_nanoseconds(void) {
-    return __real_fh_system_nanoseconds() + __atomic_load_n(&stall_clock, __ATOMIC_RELAXED);
-}
-
-bool __wrap_fh_system_group_memory(size_t *limit, size_t *used);
-bool __wrap_fh_system_group_memory(size_t *limit, size_t *used) {
-    if (!stall_pressure) return false;
-    *limit = 100 * FH_MIB;
-    *used = stall_pressure * FH_MIB;
-    return true;
-}
-
-unsigned __wrap_fh_system_near(void);
-unsigned __wrap_fh_system_near(void) {
-    return stall_near;
-}
+/* ── Time and faults ─────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void no_more_faults(void) {
     stall_pressure = 0;
 }
 
-static void some_seconds_pass(uint64_t seconds) {
-    __atomic_fetch_add(&stall_clock, seconds << 30, __ATOMIC_RELAXED);
-}
-
 /* ── Blocks that are accounted for ───────────────────────────────────────────────────────────────────────────────── */
-
-static void *get(size_t n) {
-    __atomic_fetch_add(&stall_live, n, __ATOMIC_RELAXED);
-    stall_size = n;
-    void *p = fh_malloc(n);
-    if (p) memset(p, 0x5A, n < 64 ? n : 64);
-    if (!p) __atomic_fetch_sub(&stall_live, n, __ATOMIC_RELAXED);
-    return p;
-}
-
-static void drop(void *p, size_t n) {
-    if (!p) return;
-    stall_size = n;
-    fh_free(p);
-    __atomic_fetch_sub(&stall_live, n, __ATOMIC_RELAXED);
-}
 
 /* So many blocks of a class, straight from the slabs and back, out of and into `hand`. */
 typedef struct {
@@ -195,7 +131,7 @@ static void meet_limits(void) {
         CHECK(n < 200, "the limit refuses nothing");
         void *small = get(5000), *huge = get(3000000);
         if (small) drop(small, 5000);
-        CHECK(!huge, "a huge block beyond the limit");
+        CHECK(!huge && !get(50 << 20), "a huge block beyond the limit");
         for (unsigned i = 0; i < n; i++) drop(block[i], 1000000);
         stall_live += 6000000;
         void *p = fh_malloc(3000000);
@@ -244,9 +180,9 @@ static void refused_window(void) {
 
 static void refused_mappings(void) {
     /* Chunks that are free then, and given up when a mapping is refused. */
-    static void *block[16];
-    for (unsigned i = 0; i < 16; i++) block[i] = get(900000);
-    for (unsigned i = 0; i < 16; i++) drop(block[i], 900000);
+    static void *block[32];
+    for (unsigned i = 0; i < 32; i++) block[i] = get(900000);
+    for (unsigned i = 0; i < 32; i++) drop(block[i], 900000);
     stall_live += 60000000; /* what grows gets half as much again as it asked for */
     void *p = fh_malloc(20000000);
     CHECK(p != NULL, "no memory");
@@ -257,6 +193,11 @@ static void refused_mappings(void) {
     p = fh_realloc(p, 40000000);
     fh_free(p);
     stall_live -= 60000000;
+    /* Chunks that come again under another setting. */
+    fh_option_set("thp", "never");
+    for (unsigned i = 0; i < 32; i++) block[i] = get(900000);
+    for (unsigned i = 0; i < 32; i++) drop(block[i], 900000);
+    fh_option_set("thp", "auto");
 }
 
 /* ── Time passes, memory is short ────────────────────────────────────────────────────────────────────────────────── */
@@ -293,6 +234,20 @@ static void group_is_short(void) {
     }
 }
 
+/* Free slots everywhere, and nowhere a piece that is worth its huge page. */
+static void holes(void) {
+    enum { BLOCKS = 1200 };
+    static void *block[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++) block[i] = get(200000);
+    stall_live += BLOCKS * 200000 / 2;
+    for (unsigned i = 0; i < BLOCKS; i += 4) drop(block[i], 200000);
+    for (unsigned i = 2; i < BLOCKS; i += 8) drop(block[i], 200000);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (i % 4 && i % 8 != 2) drop(block[i], 200000);
+    }
+    stall_live -= BLOCKS * 200000 / 2;
+}
+
 /* A heap that grows although nearly all of what it has is free, but for a block here and there. */
 static void drift(void) {
     enum { SMALL = 80000, LARGE = 200 };
@@ -305,6 +260,8 @@ static void drift(void) {
     fh_thread_flush();
     for (unsigned i = 0; i < LARGE; i++) large[i] = get(300000);
     for (unsigned i = 0; i < LARGE; i++) drop(large[i], 300000);
+    fh_malloc_trim(0);
+    stall_ask_figures();
     for (unsigned i = 0; i < SMALL; i += 100) drop(small[i], 512);
     stall_live -= SMALL * 512;
 }
@@ -325,8 +282,38 @@ static void ask(void) {
     CHECK(fh_slab_block_of(fh_class_at(p), p + 3) == p, "block");
     CHECK(fh_huge_bytes() && fh_huge_count() == 1 && fh_huge_cached_bytes() == 0, "huge");
     (void)fh_depot_blocks(4);
-    fh_mallinfo2();
+    stall_ask_figures();
     drop(p, 100), drop(huge, 5000000), drop(large, 1500000);
+}
+
+/* ── Threads that end ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+enum { ENDING = 7 };
+static sem_t may_end[ENDING], have_come;
+
+static void *ends_later(void *number) {
+    sem_t *mine = &may_end[(uintptr_t)number];
+    drop(get(300), 300);
+    sem_post(&have_come);
+    while (sem_wait(mine) != 0) continue;
+    stall_is_victim = 1;
+    return NULL;
+}
+
+/* More threads than places for what they leave behind. */
+static void ends(void) {
+    static pthread_t thread[ENDING];
+    sem_init(&have_come, 0, 0);
+    for (uintptr_t i = 0; i < ENDING; i++) {
+        sem_init(&may_end[i], 0, 0);
+        CHECK(pthread_create(&thread[i], NULL, ends_later, (void *)i) == 0, "no thread");
+    }
+    for (unsigned i = 0; i < ENDING; i++) sem_wait(&have_come);
+    for (unsigned i = 0; i < ENDING; i++) {
+        sem_post(&may_end[i]);
+        pthread_join(thread[i], NULL);
+    }
+    fh_thread_flush();
 }
 
 /* ── Fork: a thread that is not there any more left its cache ────────────────────────────────────────────────────── */
@@ -555,6 +542,18 @@ const stall_scenario stall_scenarios[] = {
     {.name = "drift", .victim = drift},
     {.name = "figures", .victim = ask},
     {.name = "after a fork", .prepare = before_fork, .victim = after_fork, .forks = true},
+    {.name = "holes", .victim = holes},
+    {.name = "observed", .victim = stall_observed_once},
+    {.name = "observed, after a fork",
+     .prepare = stall_observed_before_fork,
+     .victim = stall_observed_child,
+     .forks = true},
+    {.name = "much is observed", .victim = stall_observed_much},
+    {.name = "two observed",
+     .prepare = stall_begin_to_observe,
+     .victim = stall_two_observed,
+     .other = stall_two_observed},
+    {.name = "ends", .victim = ends},
     {.name = "two begin", .victim = first_call, .other = first_call},
     {.name = "two give the last", .prepare = slab_with_two_owners, .victim = give_mine, .other = give_yours},
     {.name = "give, take and give", .prepare = slab_with_two_owners, .victim = give_mine, .other = take_and_give_one},

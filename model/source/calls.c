@@ -1,0 +1,149 @@
+/* What scenarios call of the upper layers: malloc and free as the program sees them, the end of a thread, the child of a
+ * fork, samples, and the search of the index. */
+#include "cache/cache.h"
+#include "cache/observed.h"
+#include "cache/thread.h"
+#include "see/index.h"
+#include "see/page_file.h"
+#include "see/samples.h"
+#include "store/depot.h"
+
+void *fh_model_malloc(size_t n) {
+    return fh_alloc(n);
+}
+void fh_model_free(void *p) {
+    fh_release(p);
+}
+
+/* What a thread has at its beginning. */
+fh_thread *fh_model_no_thread(void) {
+    return (fh_thread *)&fh_thread_none;
+}
+
+extern void (*fh_model_at_thread_exit)(void *);
+extern void (*fh_model_at_fork)(void);
+
+void fh_model_exit(void) {
+    fh_thread *t = fh_own();
+    if (t != &fh_thread_none) fh_model_at_thread_exit(t);
+}
+
+/* The calling thread is the only one from now on. */
+void fh_model_forked(void) {
+    fh_process_start();
+    fh_model_at_fork();
+}
+
+/* The calling thread was inside of a slow path when the fork came. */
+void fh_model_be_busy(void) {
+    fh_store(&fh_own()->state, FH_THREAD_BUSY);
+}
+
+/* ── The observer's tables ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Of the shared page only one extent of samples is there. */
+#define SAMPLES 16u
+static void *samples;
+
+void fh_model_begin_samples(void) {
+    samples = fh_model->map(SAMPLES * sizeof(fh_page_sample), 4096);
+}
+void *fh_page_extent(fh_page_section_kind kind, unsigned k, uint64_t *entries) {
+    (void)kind;
+    *entries = SAMPLES;
+    return k == 0 ? samples : NULL;
+}
+bool fh_page_grow(fh_page_section_kind kind) {
+    (void)kind;
+    return false;
+}
+void fh_page_drop(fh_page_section_kind kind) {
+    (void)kind;
+}
+
+bool fh_model_sample(uint64_t address, uint64_t size) {
+    fh_page_sample sample = {.address = address, .size = size, .interval = size, .born_ns = size};
+    return fh_samples_enter(&sample);
+}
+/* The size, twice the size if the fields do not belong together, 0 if there is no such sample. */
+uint64_t fh_model_unsample(uint64_t address) {
+    fh_page_sample sample;
+    if (!fh_samples_remove(address, &sample)) return 0;
+    return sample.interval == sample.size && sample.born_ns == sample.size ? sample.size : 2 * sample.size;
+}
+
+/* An index of numbers: the entry of key k is a cell that says k. */
+static fh_index numbers;
+static uint64_t *entry;
+static fh_word used;
+
+void fh_model_begin_index(void) {
+    entry = fh_model->map(64 * sizeof *entry, 4096);
+}
+static bool same(uint32_t number, const void *key) {
+    return entry[2 * number] == *(const uint64_t *)key;
+}
+static uint32_t make(const void *key) {
+    uint32_t number = (uint32_t)fh_add_relaxed(&used, 1) + 1;
+    entry[2 * number] = *(const uint64_t *)key;
+    return number;
+}
+/* Keys share the place where their search begins. */
+uint32_t fh_model_number_of(uint64_t key) {
+    fh_index_search search = {.hash = key << 32 | 5, .same = same, .make = make, .key = &key};
+    return fh_index_get(&numbers, &search);
+}
+
+/* ── Accounts ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Calls `what` for each magazine that a thread's cache has, with the number of its blocks. */
+static void each_magazine(void (*what)(unsigned c, size_t blocks, size_t *sum), unsigned only, size_t *sum) {
+    for (size_t slot = 0; slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
+        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+        if (fh_state_kind(state) != FH_CLASS_THREAD) continue;
+        for (unsigned i = 0; i < fh_state_bump(state); i++) {
+            if (fh_load(&fh_slab_at(slot)->free[i / 64]) >> i % 64 & 1) continue;
+            fh_thread *t = (fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
+            for (unsigned c = 1; c < FH_BINS; c++) {
+                if (only && c != only) continue;
+                fh_magazine *loaded = t->rack[c].loaded, *previous = t->rack[c].previous;
+                if (loaded) what(c, (size_t)(t->bin[c].top - loaded->block), sum);
+                if (previous) what(c, previous->count, sum);
+            }
+        }
+    }
+}
+
+static void add_blocks(unsigned c, size_t blocks, size_t *sum) {
+    (void)c;
+    *sum += blocks;
+}
+static void add_one(unsigned c, size_t blocks, size_t *sum) {
+    (void)c, (void)blocks;
+    *sum += 1;
+}
+
+/* Blocks of class c that are in magazines of threads and depots. */
+size_t fh_model_blocks_kept(unsigned c) {
+    size_t sum = 0;
+    if (!fh_load(&fh_window.origin)) return 0;
+    each_magazine(add_blocks, c, &sum);
+    return sum + fh_depot_blocks(c);
+}
+
+/* Magazines of all threads' caches. */
+size_t fh_model_magazines_kept(void) {
+    size_t sum = 0;
+    if (fh_load(&fh_window.origin)) each_magazine(add_one, 0, &sum);
+    return sum;
+}
+
+/* Magazines in the depots, full or empty. */
+size_t fh_model_depot_magazines(void) {
+    extern fh_depot depot[FH_SHARDS][FH_BINS]; /* depot.c's own, made visible by build.rs */
+    size_t sum = 0;
+    for (unsigned i = 0; i < FH_SHARDS * FH_BINS; i++) {
+        for (unsigned k = 0; k < FH_DEPOT_SLOTS; k++) sum += fh_load(&depot[i / FH_BINS][i % FH_BINS].slot[k]) != 0;
+    }
+    return sum;
+}

@@ -1,0 +1,57 @@
+/* The system as stall.c's scenarios want it: the linker puts these functions in front of the library's calls. */
+#include "stall.h"
+
+#include "base/types.h"
+#include "system/shared.h"
+#include "system/system.h"
+
+__thread unsigned stall_faults, stall_near;
+uint64_t stall_clock;
+unsigned stall_pressure;
+
+#define WRAP(type, name, parameters, arguments, fault, failure)                                                        \
+    type __real_##name parameters;                                                                                     \
+    type __wrap_##name parameters;                                                                                     \
+    type __wrap_##name parameters {                                                                                    \
+        if (stall_faults & (fault)) return failure;                                                                    \
+        return __real_##name arguments;                                                                                \
+    }
+WRAP(bool, fh_system_enable, (void *p, size_t n), (p, n), STALL_ENABLE, false)
+WRAP(int, fh_system_place, (void *p, size_t n), (p, n), STALL_ENABLE, 12)
+WRAP(void *, fh_system_map, (size_t n, size_t align), (n, align), STALL_MAP, NULL)
+WRAP(void *, fh_system_reserve, (size_t n), (n), STALL_RESERVE, NULL)
+WRAP(void *, fh_system_resize_in_place, (void *p, size_t old, size_t n), (p, old, n), STALL_MOVE, NULL)
+
+bool __real_fh_system_move(void *p, size_t old, size_t n, void *place);
+bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place);
+bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place) {
+    if (!(stall_faults & STALL_MOVE)) return __real_fh_system_move(p, old, n, place);
+    fh_system_unmap(place, n); /* as the real one does when it fails */
+    return false;
+}
+
+uint64_t __real_fh_system_nanoseconds(void);
+uint64_t __wrap_fh_system_nanoseconds(void);
+uint64_t __wrap_fh_system_nanoseconds(void) {
+    return __real_fh_system_nanoseconds() + __atomic_load_n(&stall_clock, __ATOMIC_RELAXED);
+}
+
+bool __wrap_fh_system_group_memory(size_t *limit, size_t *used);
+bool __wrap_fh_system_group_memory(size_t *limit, size_t *used) {
+    if (!stall_pressure) return false;
+    *limit = 100 * FH_MIB;
+    *used = stall_pressure * FH_MIB;
+    return true;
+}
+
+unsigned __wrap_fh_system_near(void);
+unsigned __wrap_fh_system_near(void) {
+    return stall_near;
+}
+
+void *__real_fh_shared_extend(const fh_shared_file *f, uint64_t offset, size_t size, int *error);
+void *__wrap_fh_shared_extend(const fh_shared_file *f, uint64_t offset, size_t size, int *error);
+void *__wrap_fh_shared_extend(const fh_shared_file *f, uint64_t offset, size_t size, int *error) {
+    *error = 28;
+    return stall_faults & STALL_SHARE ? NULL : __real_fh_shared_extend(f, offset, size, error);
+}
