@@ -118,29 +118,34 @@ impl Ours {
 }
 
 /// A window is found without a page by what nobody else has: half a TiB and more of private address space in one
-/// piece, without a name, below it the map of classes, a byte for each 64 KiB.
+/// piece, without a name, and directly below it the map of classes, which is readable only but for what is in use. Where
+/// the kernel put other mappings right beside it, only that edge tells where it begins.
 pub fn find_window(mappings: &[Mapping]) -> Option<Range<u64>> {
     const LEAST: u64 = 1 << 39;
-    let mut begin = 0;
-    let mut end = 0;
-    let mut found = None;
-    for mapping in mappings {
-        let plain = mapping.name == Name::Anonymous && !mapping.shared && !mapping.executable;
-        if plain && mapping.range.start == end {
-            end = mapping.range.end;
-        } else if plain {
-            (begin, end) = (mapping.range.start, mapping.range.end);
-        } else {
-            (begin, end) = (0, 0);
+    /// A window begins at a multiple of this.
+    const CHUNK: u64 = 4 << 20;
+    let plain = |mapping: &Mapping| {
+        mapping.name == Name::Anonymous && !mapping.shared && !mapping.executable
+    };
+    for (index, pair) in mappings.windows(2).enumerate() {
+        let (map, first) = (&pair[0], &pair[1]);
+        let begin = first.range.start;
+        let edge = plain(map) && map.readable && !map.writable && map.range.end == begin;
+        if !edge || !plain(first) || begin % CHUNK != 0 {
+            continue;
         }
-        // The window itself is a power of two long; the class map and neighbours the kernel put there come before it.
-        let length = end - begin;
-        if length >= LEAST {
-            let window = 1u64 << length.ilog2();
-            found = Some(end - window..end);
+        let mut end = begin;
+        for mapping in &mappings[index + 1..] {
+            if !plain(mapping) || mapping.range.start != end {
+                break;
+            }
+            end = mapping.range.end;
+        }
+        if end - begin >= LEAST {
+            return Some(begin..begin + (1u64 << (end - begin).ilog2()));
         }
     }
-    found
+    None
 }
 
 /// The kind of each mapping, in the same order.
@@ -455,5 +460,15 @@ mod tests {
             Some(0x7e00_0100_0000..0x7f00_0100_0000)
         );
         assert_eq!(find_window(&mappings[3..]), None);
+        // Where the kernel puts other memory right behind it, that is not a part of it.
+        let text = format!("{text}\n").replace(
+            "7f0001000000-7f0001001000 r-xp 00000000 fe:00 1 /lib/libc.so",
+            "7f0001000000-7f0001800000 rw-p 00000000 00:00 0 ",
+        );
+        let mappings = parse(text.trim_end().as_bytes()).unwrap();
+        assert_eq!(
+            find_window(&mappings),
+            Some(0x7e00_0100_0000..0x7f00_0100_0000)
+        );
     }
 }
