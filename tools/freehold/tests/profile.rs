@@ -217,3 +217,20 @@ fn the_flame_graph_needs_nothing_from_outside() {
     // main, load_table, parse_row, cache_insert
     assert_eq!(data["nodes"].as_array().unwrap().len(), 4);
 }
+
+#[test]
+fn the_flame_graphs_script_is_sound() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/profile/flame/flame.js");
+    let Ok(output) = std::process::Command::new("node")
+        .args(["--check", script])
+        .output()
+    else {
+        eprintln!("skipped: no Node on this machine");
+        return;
+    };
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -138,6 +138,26 @@ pub fn is_wrapper(frame: &Frame) -> bool {
     WRAPPERS.contains(&name) || NAME_SPACES.iter().any(|space| name.starts_with(space))
 }
 
+/// What the C library has around `main` and around a thread's function: outer frames that say nothing.
+const BEGINNINGS: &[&str] = &[
+    "_start",
+    "__libc_start_main",
+    "__libc_start_main_impl",
+    "__libc_start_call_main",
+    "__libc_start_main@@GLIBC_2.34",
+    "start_thread",
+    "clone",
+    "clone3",
+    "__clone",
+    "__clone3",
+    "thread_start",
+];
+
+/// The function is one that begins a program or a thread.
+pub fn is_beginning(frame: &Frame) -> bool {
+    BEGINNINGS.contains(&frame.function.as_str())
+}
+
 /// The place of the frame to be named; none: the stack is empty.
 pub fn culprit(frames: &[Frame]) -> Option<usize> {
     frames

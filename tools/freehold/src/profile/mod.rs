@@ -198,7 +198,7 @@ fn next(snapshot: &Snapshot, target: &Target, args: &Args) -> Vec<String> {
         lines.push(format!("freehold profile {word} --html flame.html"));
     }
     lines.push(format!("freehold leaks {word}"));
-    if args.save.is_none() && snapshot.is_alive() {
+    if args.save.is_none() && matches!(target, Target::Live { .. }) {
         lines.push(format!(
             "freehold profile {word} --save before.fhs, and later: freehold diff before.fhs {word}"
         ));

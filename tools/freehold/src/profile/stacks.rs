@@ -48,6 +48,13 @@ impl Stacks {
             } else {
                 &named[..]
             };
+            // Outwards it ends with `main` or a thread's function; what the C library has around these says nothing.
+            let outer = named
+                .iter()
+                .rev()
+                .take_while(|frame| blame::is_beginning(frame))
+                .count();
+            let named = &named[..(named.len() - outer).max(1).min(named.len())];
             let places = named
                 .iter()
                 .map(|frame| {

@@ -6,7 +6,7 @@ use super::group::Group;
 use super::stacks::Stacks;
 
 /// How many frames of the biggest stack `--stacks` shows.
-const MOST_FRAMES: usize = 24;
+const MOST_FRAMES: usize = 12;
 
 /// Columns, each as wide as its widest cell; all but the last to the right.
 pub struct Table {
@@ -58,6 +58,11 @@ impl Table {
 pub fn heading(snapshot: &Snapshot) -> String {
     let program = snapshot.program();
     let name = program.rsplit('/').next().unwrap_or(&program);
+    format!("{name} ({}\n", about(snapshot).replacen(',', "),", 1))
+}
+
+/// The heading without the program's name.
+pub fn about(snapshot: &Snapshot) -> String {
     let state = if snapshot.is_alive() {
         "running for"
     } else if snapshot.ended_by_itself() {
@@ -72,7 +77,7 @@ pub fn heading(snapshot: &Snapshot) -> String {
         interval => format!("one sample in {}", human::bytes(interval as f64)),
     };
     format!(
-        "{name} (pid {}), {state} {} · {exactness} · {} samples\n",
+        "pid {}, {state} {} · {exactness} · {} samples",
         snapshot.pid(),
         human::duration(snapshot.running_ns()),
         human::count(control.taken as f64),

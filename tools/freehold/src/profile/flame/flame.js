@@ -71,7 +71,7 @@ const metricTabs = element("div", { className: "tabs" },
 const search = element("input", { type: "search", placeholder: "search functions, files ( / )", oninput: find });
 search.setAttribute("aria-label", "search");
 const found = element("span", { className: "found" });
-const theme = element("button", { className: "plain", title: "light or dark (t)", onclick: turnTheme }, "◐");
+const theme = element("button", { className: "plain theme", title: "light or dark (t)", onclick: turnTheme }, "◐");
 theme.setAttribute("aria-label", "light or dark");
 const canvas = element("canvas", { tabIndex: 0 });
 canvas.setAttribute("role", "application");
@@ -82,12 +82,12 @@ const details = element("div", { id: "details" });
 details.setAttribute("aria-live", "polite");
 const tip = element("div", { id: "tip" });
 const keys = element("span", { className: "keys" });
-keys.innerHTML = "<kbd>1</kbd>–<kbd>4</kbd> view · <kbd>b</kbd> bytes/blocks · <kbd>/</kbd> search · <kbd>←↑↓→</kbd> move · "
-  + "<kbd>Enter</kbd> zoom · <kbd>Esc</kbd> back · <kbd>t</kbd> light/dark";
+keys.innerHTML = "view <kbd>1</kbd> <kbd>2</kbd> <kbd>3</kbd> <kbd>4</kbd><br>bytes or blocks <kbd>b</kbd><br>search <kbd>/</kbd><br>"
+  + "move <kbd>←</kbd> <kbd>↑</kbd> <kbd>↓</kbd> <kbd>→</kbd><br>zoom <kbd>Enter</kbd> back <kbd>Esc</kbd><br>light or dark <kbd>t</kbd>";
 document.body.append(
   element("header", {}, element("h1", {}, data.title), element("span", { className: "about" }, data.heading),
-    element("div", { className: "tools" }, tabs, metricTabs, search, found, element("span", { className: "spread" }), keys, theme)),
-  way, scroll, details, tip);
+    element("div", { className: "tools" }, tabs, metricTabs, search, found), theme),
+  way, scroll, element("footer", {}, details, keys), tip);
 
 // ── Drawing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 function hue(text) {
@@ -95,13 +95,22 @@ function hue(text) {
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619);
   return (hash >>> 0);
 }
-// A module has a hue, a function a shade of it.
+// The module that allocates most is warm; the C library is blue, and all others lie between.
+const own = new Map();
+for (const node of nodes.slice(1)) {
+  const bytesHere = node.own.reduce((sum, part) => sum + (part ? part[BYTES] : 0), 0);
+  own.set(moduleOf(node), (own.get(moduleOf(node)) ?? 0) + bytesHere);
+}
+const biggest = [...own].sort((a, b) => b[1] - a[1])[0]?.[0];
+// A module has a hue, a source file one beside it, a function a shade of that.
 function colour(node, css) {
   if (node.frame < 0) return css.getPropertyValue("--line");
-  const base = hue(lastPart(moduleOf(node))) % 360;
-  const shade = (hue(name(node)) % 13) - 6;
-  const lightness = parseFloat(css.getPropertyValue("--lightness")) + shade * 0.7;
-  return `hsl(${(base + shade * 3 + 360) % 360} ${css.getPropertyValue("--saturation")} ${lightness}%)`;
+  const module = lastPart(moduleOf(node));
+  const base = moduleOf(node) === biggest ? 30 : /^lib(c|stdc\+\+|gcc_s|m)[.-]/.test(module) ? 215 : 90 + (hue(module) % 230);
+  const beside = (hue(place(node).replace(/:\d+$/, "")) % 45) - 22;
+  const shade = (hue(name(node)) % 9) - 4;
+  const lightness = parseFloat(css.getPropertyValue("--lightness")) + shade;
+  return `hsl(${(base + beside + 360) % 360} ${css.getPropertyValue("--saturation")} ${lightness}%)`;
 }
 
 function layOut(width) {
@@ -187,7 +196,8 @@ function errorBar(sum, most) {
 function describe(node) {
   details.replaceChildren(
     element("h2", {}, name(node)),
-    element("div", { className: "place" }, [place(node), moduleOf(node)].filter(Boolean).join("  ·  ") || data.heading));
+    element("div", { className: "place" }, [place(node), moduleOf(node)].filter(Boolean).join("  ·  ")
+      || (node.parent ? " " : "click a frame to zoom in and to see where it is")));
   const most = Math.max(...node.sums.map((sum) => sum[BYTES] + 2 * error(sum)));
   const table = element("table");
   table.innerHTML = "<tr><th>view</th><th>bytes</th><th>± 1σ</th><th>share</th><th>blocks</th><th>samples</th>"

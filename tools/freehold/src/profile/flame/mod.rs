@@ -142,7 +142,7 @@ fn data(snapshot: &Snapshot, stacks: &Stacks, view: View) -> PageData {
     let program = snapshot.program();
     PageData {
         title: program.rsplit('/').next().unwrap_or(&program).to_owned(),
-        heading: text::heading(snapshot).trim_end().to_owned()
+        heading: text::about(snapshot)
             + &snapshot
                 .why_empty()
                 .map_or_else(String::new, |reason| format!(" · {reason}")),
