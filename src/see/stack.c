@@ -67,13 +67,23 @@ static bool copy_more(reader *r, uintptr_t at) {
     return r->bytes >= sizeof(uint64_t);
 }
 
-/* The word at `at`, false if there is none. Not seen by sanitizers: a walk reads other functions' frames. */
-__attribute__((no_sanitize("address", "thread"))) static bool read_word(reader *r, uintptr_t at, uintptr_t *word) {
-    if (at & 7) return false;
-    if (FH_LIKELY(at >= r->low && r->high - at >= sizeof(uint64_t) && at < r->high)) {
-        *word = *(const volatile uint64_t *)at;
+/* True if the word at `at` can be read as memory. Ends of stacks are multiples of 8. */
+static inline bool is_own(const reader *r, uintptr_t at) {
+    return (at & 7) == 0 && at - r->low < r->high - r->low;
+}
+
+/* Not seen by sanitizers: a walk reads other functions' frames. */
+__attribute__((no_sanitize("address", "thread"))) static inline uintptr_t own_word(uintptr_t at) {
+    return *(const volatile uintptr_t *)at;
+}
+
+/* The word at `at`, false if there is none. */
+static bool read_word(reader *r, uintptr_t at, uintptr_t *word) {
+    if (is_own(r, at)) {
+        *word = own_word(at);
         return true;
     }
+    if (at & 7) return false;
     if (at - r->copied >= r->bytes && !copy_more(r, at)) return false;
     *word = r->copy[(at - r->copied) / sizeof(uint64_t)];
     return true;
@@ -87,6 +97,21 @@ typedef struct {
     uintptr_t pc, sp, fp;
     bool exact;
 } frame_state;
+
+/* What nearly all frames are, in a few instructions. False, and nothing changed: it is not that simple. */
+static inline bool by_plain_table(const reader *r, frame_state *f, fh_rule rule) {
+    uintptr_t cfa = (rule.base_fp ? f->fp : f->sp) + (uintptr_t)((intptr_t)rule.cfa * 8), fp = f->fp;
+    if (!rule.plain || f->exact || cfa <= f->sp || !is_own(r, cfa - 8)) return false;
+    if (rule.fp_from == FH_FROM_CFA) {
+        uintptr_t at = cfa + (uintptr_t)((intptr_t)rule.fp * 8);
+        if (!is_own(r, at)) return false;
+        fp = own_word(at);
+    }
+    f->pc = own_word(cfa - 8);
+    f->sp = cfa;
+    f->fp = fp;
+    return true;
+}
 
 static bool by_table(reader *r, frame_state *f, fh_rule rule) {
     uintptr_t base = rule.base_fp ? f->fp : f->sp, cfa = base + (uintptr_t)((intptr_t)rule.cfa * 8), fp = f->fp, pc;
@@ -127,13 +152,13 @@ static bool by_pointers(reader *r, const fh_unwind_table *table, frame_state *f)
 
 /* The rule for where the frame is. `module` is that of the frame before: only when it changes is it worth asking whether the
  * module is still the one that the rule was made for. */
-static fh_rule rule_for(const fh_unwind_table *table, const frame_state *f, unsigned module) {
+static inline uint64_t rule_for(const fh_unwind_table *table, const frame_state *f, unsigned module) {
     uintptr_t address = f->exact ? f->pc : f->pc - 1;
     fh_rule rule = fh_unwind_known(table, address);
     if (FH_LIKELY(rule.kind != FH_RULE_NONE)) {
-        if (FH_LIKELY(rule.module == module) || fh_module_stands(rule.module, address)) return rule;
+        if (FH_LIKELY(rule.module == module) || fh_module_stands(rule.module, address)) return rule.bits;
     }
-    return fh_unwind_learn(address);
+    return fh_unwind_learn(address).bits;
 }
 
 /* True if the frame's return address was not left there by a call: who makes a stack for a fibre puts the address of a first
@@ -146,6 +171,12 @@ static bool is_last(const frame_state *f, fh_rule rule) {
     return rule.kind == FH_RULE_END || (rule.kind == FH_RULE_POINTERS && f->fp == 0);
 }
 
+/* Goes to the caller's frame. False: there is none, or no way to it. */
+static bool step(reader *r, const fh_unwind_table *table, frame_state *f, fh_rule rule) {
+    if (is_last(f, rule)) return false;
+    return rule.kind == FH_RULE_TABLE ? by_table(r, f, rule) : by_pointers(r, table, f);
+}
+
 static unsigned walk(uintptr_t *out, unsigned most, frame_state f, bool *whole) {
     const fh_unwind_table *table = fh_unwind_table_get();
     unsigned n = 0, module = FH_MODULE_NONE;
@@ -153,18 +184,22 @@ static unsigned walk(uintptr_t *out, unsigned most, frame_state f, bool *whole) 
     reader r;
     reader_begin(&r, f.sp);
     while (f.pc != 0) {
-        fh_rule rule = rule_for(table, &f, module);
+        fh_rule rule = {.bits = rule_for(table, &f, module)};
         if (rule.kind == FH_RULE_NONE) return n;
         module = rule.module;
         /* Asked only after the first rule, because before the first walk of all no module is known. */
         if (n > 0 || module != fh_module_own()) {
-            *whole = false;
             if (n == most) return n;
             out[n++] = f.exact ? f.pc + 1 : f.pc;
         }
-        *whole = is_last(&f, rule) || is_made_up(&f, rule);
-        if (is_last(&f, rule)) return n;
-        if (rule.kind == FH_RULE_TABLE ? !by_table(&r, &f, rule) : !by_pointers(&r, table, &f)) return n;
+        if (FH_LIKELY(by_plain_table(&r, &f, rule))) continue;
+        bool last = is_last(&f, rule) || is_made_up(&f, rule);
+        if (!step(&r, table, &f, rule)) {
+            *whole = last;
+            return n;
+        }
+        /* A made-up frame may be followed by an address that is none. */
+        if (last && fh_module_learn(f.pc - 1) == FH_MODULE_NONE) f.pc = 0;
     }
     *whole = n > 0;
     return n;

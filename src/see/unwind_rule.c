@@ -528,7 +528,7 @@ static bool pack(const row *r, fh_rule *rule) {
     rule->base_fp = r->cfa.base == FP;
     rule->cfa_in_memory = r->cfa.form == LOADED;
     rule->ra_from_base = r->ra.form == AT_BASE;
-    if (r->difficult || !in_words((int64_t)r->cfa.n, 21, &cfa) || !in_words(r->ra.offset, 8, &ra)) return false;
+    if (r->difficult || !in_words((int64_t)r->cfa.n, 20, &cfa) || !in_words(r->ra.offset, 8, &ra)) return false;
     if (r->ra.form != AT_CFA && !(r->ra.form == AT_BASE && r->ra.base == r->cfa.base)) return false;
     switch (r->fp.form) {
     case SAME:

@@ -37,11 +37,13 @@ typedef union {
         uint64_t kind : 2;
         uint64_t signal : 1;     /* the caller was interrupted: its address is exact, its stack may be another one */
         uint64_t after_call : 1; /* the instruction before the address is a call */
+        uint64_t
+            plain : 1; /* as nearly all are: after a call, by table, CFA = base + cfa, ra = -1, rbp same or at CFA */
         uint64_t base_fp : 1;
         uint64_t cfa_in_memory : 1;
         uint64_t ra_from_base : 1;
         uint64_t fp_from : 2; /* fh_rule_from */
-        int64_t cfa : 21;
+        int64_t cfa : 20;
         int64_t ra : 8;
         int64_t fp : 10;
         uint64_t module : 16;

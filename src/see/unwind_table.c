@@ -26,7 +26,7 @@ static void enter(uintptr_t address, fh_rule rule) {
     uint64_t mixed = fh_unwind_mix(address);
     fh_unwind_entry *bucket = table->entry[mixed >> 40 & (FH_UNWIND_BUCKETS - 1)];
     unsigned way = (unsigned)mixed % FH_UNWIND_WAYS;
-    for (unsigned i = 0; i < FH_UNWIND_WAYS; i++) {
+    for (unsigned i = FH_UNWIND_WAYS; i-- > 0;) {
         if (fh_load(&bucket[i].rule) == 0) way = i;
     }
     /* relaxed: a reader checks that the two words belong together. */
@@ -98,6 +98,8 @@ fh_rule fh_unwind_learn(uintptr_t address) {
     }
     rule.after_call = readable && ends_with_call(code);
     rule.module = number;
+    rule.plain = rule.kind == FH_RULE_TABLE && rule.after_call && !rule.signal && !rule.cfa_in_memory &&
+                 !rule.ra_from_base && rule.ra == -1 && (rule.fp_from == FH_FROM_SAME || rule.fp_from == FH_FROM_CFA);
     if (number != FH_MODULE_CODE) enter(address, rule);
     return rule;
 }

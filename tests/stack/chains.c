@@ -285,17 +285,23 @@ NOINLINE static void everything(void) {
     CHAIN_LEAVE();
 }
 
-int main(void) {
+/* With an argument: threads alone, for builds under a sanitizer that puts signals off. */
+int main(int arguments, char **argument) {
+    (void)argument;
     chain_now = &the_chain;
-    everything();
+    if (arguments == 1) {
+        everything();
 #ifndef NO_CONTEXTS
-    check_fibres();
+        check_fibres();
 #endif
+    }
     check_threads();
-    everything();
+    if (arguments == 1) {
+        everything();
 #ifndef NO_TABLE_IN_LIBC
-    CHECK(chain_now->whole, "the first thread's stack is walked to its beginning");
+        CHECK(chain_now->whole, "the first thread's stack is walked to its beginning");
 #endif
+    }
     printf("all stacks as they should be\n");
     return 0;
 }
