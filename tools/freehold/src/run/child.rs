@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -139,19 +141,59 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, pid: Pid) {
     }
 }
 
+/// Follows the control group that a program is in, as it may be moved, or move itself: once it has ended, the kernel does
+/// not always tell any more.
+pub struct GroupWatch {
+    stop: mpsc::Sender<()>,
+    thread: thread::JoinHandle<Kills>,
+}
+
+impl GroupWatch {
+    /// `before` is as it was when the program started, in our own group.
+    pub fn start(pid: u32, before: Kills) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut seen = before;
+            // Often at first: programs are moved when they start.
+            let mut pause = Duration::from_millis(5);
+            while stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let now = Kills::of(pid);
+                if now.knows_group() && now.group != seen.group {
+                    seen = now;
+                }
+                pause = (pause * 2).min(Duration::from_secs(2));
+            }
+            seen
+        });
+        Self { stop, thread }
+    }
+
+    /// The counters at the moment when the program came into its last group.
+    fn end(self) -> Kills {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
 /// Waits for the end of the program. It is looked at once more before the kernel forgets it: its control group tells
 /// who sent a SIGKILL.
-pub fn wait(child: &mut Child, before: &Kills) -> Result<Outcome> {
+pub fn wait(child: &mut Child, watch: GroupWatch) -> Result<Outcome> {
     let pid = child.id();
     if let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(WaitId::Pid(id), ended) {}
     }
-    let after = Kills::of(pid);
+    let last = Kills::of(pid);
+    let before = watch.end();
+    let after = if last.knows_group() {
+        last
+    } else {
+        before.again()
+    };
     let own_peak = crate::amounts::own_peak();
     let status = child.wait()?;
     Ok(Outcome {
-        ending: ending(status, before, &after),
+        ending: ending(status, &before, &after),
         peak_resident: peak_of_children().filter(|&peak| peak > own_peak),
     })
 }

@@ -115,6 +115,23 @@ impl Kills {
         }
     }
 
+    /// The same counters, now.
+    pub fn again(&self) -> Self {
+        let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        Self {
+            group: self.group.clone(),
+            in_group: self.group.as_ref().and_then(Group::kills).unwrap_or(0),
+            in_machine: counter(&vmstat, "oom_kill").unwrap_or(0),
+        }
+    }
+
+    /// Of a process that has ended the kernel names no group of version 1 any more, but the root.
+    pub fn knows_group(&self) -> bool {
+        self.group
+            .as_ref()
+            .is_some_and(|group| group.name != Path::new("/"))
+    }
+
     /// Whether a SIGKILL between `before` and now was the kernel's. A group that the process only joined later has no
     /// earlier figure, and any kill in it counts.
     pub fn explain(&self, before: &Kills) -> Option<Ending> {

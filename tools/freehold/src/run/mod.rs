@@ -25,7 +25,7 @@ use freehold_page::{Target, process, target};
 
 use crate::amounts;
 use crate::{doctor, library};
-use child::Observation;
+use child::{GroupWatch, Observation};
 use ending::Kills;
 use kept::Record;
 use summary::{Run, Summary};
@@ -128,7 +128,7 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
     };
     let pid = child.id();
     let janitor = Janitor::start(folder.clone(), pid);
-    let outcome = child::wait(&mut child, &before)?;
+    let outcome = child::wait(&mut child, GroupWatch::start(pid, before))?;
     let seconds = begun.elapsed().as_secs_f64();
     let thinned = janitor.end();
 

@@ -143,6 +143,11 @@ impl Observed {
         input.flush().unwrap();
     }
 
+    /// What is said on stderr, for those that cannot wait for its end.
+    pub fn errors(&mut self) -> BufReader<ChildStderr> {
+        BufReader::new(self.errors.take().unwrap())
+    }
+
     fn complaints(&mut self) -> String {
         let mut all = Vec::new();
         if let Some(mut errors) = self.errors.take() {

@@ -1,0 +1,407 @@
+//! `freehold run`: what a program gets and gives, how its end is told, and what is left of it when it was killed.
+
+mod observed;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use observed::*;
+use serde_json::Value;
+
+/// Holds a MiB for each line of input that says "more", tells about signals, and waits.
+const HOLDER: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void told(int signal) { char text[] = "told\n"; (void)signal; (void)!write(1, text, 5); }
+
+__attribute__((noinline)) static void *hold(size_t n) {
+    char *p = malloc(n);
+    memset(p, 1, n);
+    return p;
+}
+static void *held[100000];
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    int count = 0;
+    signal(SIGUSR1, told);
+    for (; count < 320; count++) held[count] = hold(100000);
+    if (!strcmp(what, "exit")) return atoi(argv[2]);
+    if (!strcmp(what, "crash")) abort();
+    if (!strcmp(what, "eat")) for (;; count++) held[count] = hold(100000);
+    if (!strcmp(what, "fork")) {
+        for (int i = 0; i < 3; i++) {
+            if (fork() == 0) {
+                for (int k = 0; k < 50; k++) held[count + k] = hold(100000);
+                if (i == 2) raise(SIGKILL);
+                return 0;
+            }
+        }
+        while (wait(NULL) > 0) {}
+        return 0;
+    }
+    puts("ready");
+    fflush(stdout);
+    int c;
+    while ((c = getchar()) != EOF) putchar(c), fflush(stdout);
+    puts("end");
+    return 0;
+}
+"#;
+
+struct Place {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = compile(folder.path(), "holder", HOLDER, &[]);
+        Self { folder, program }
+    }
+
+    fn start(&self, options: &[&str], arguments: &[&str]) -> Observed {
+        let mut all = vec![self.program.to_str().unwrap()];
+        all.extend(arguments);
+        Observed::start(options, &all)
+    }
+}
+
+/// The last line, which is JSON after whatever the program said.
+fn summary(said: &str) -> Value {
+    let line = said.lines().last().unwrap_or_else(|| panic!("{said}"));
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    let place = Place::new();
+    for wanted in [0, 3, 255] {
+        let (code, said, _pages) = place.start(&[], &["exit", &wanted.to_string()]).end();
+        assert_eq!(code, wanted, "{said}");
+        assert!(
+            said.contains(&format!("ended by itself with exit code {wanted} after ")),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 3, "three lines: {said}");
+        assert!(
+            said.lines()
+                .last()
+                .unwrap()
+                .starts_with("freehold: next: freehold profile "),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn input_and_output_pass_through() {
+    let place = Place::new();
+    let mut run = place.start(&[], &[]);
+    assert_eq!(run.line(), "ready");
+    run.say("hello\n");
+    assert_eq!(run.line(), "hello");
+    drop(run.input.take());
+    assert_eq!(run.line(), "end");
+    assert_eq!(run.end().0, 0);
+}
+
+#[test]
+fn a_signal_that_is_sent_to_us_reaches_the_program() {
+    let place = Place::new();
+    let mut run = place.start(&[], &[]);
+    assert_eq!(run.line(), "ready");
+    let kill = |signal: &str, pid: u32| {
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    kill("-USR1", run.runner.id());
+    assert_eq!(run.line(), "told");
+    kill("-TERM", run.runner.id());
+    let (code, said, _pages) = run.end();
+    assert_eq!(code, 128 + 15, "{said}");
+    assert!(said.contains("was ended by SIGTERM"), "{said}");
+}
+
+/// What is left of a program is there for every command that reads it.
+fn is_readable(page: &Path) {
+    let page = page.to_str().unwrap();
+    let profile = answer(&["profile", page]);
+    assert!(
+        profile.contains("hold"),
+        "the call site is named: {profile}"
+    );
+    answer(&["leaks", page]);
+    let explained: Value = serde_json::from_str(&answer(&["explain", "--json", page])).unwrap();
+    assert_eq!(explained["alive"], false);
+    assert!(
+        explained["freehold_bytes"].as_u64().unwrap() > 20 << 20,
+        "{explained:#}"
+    );
+    let metrics = answer(&["metrics", page]);
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+}
+
+#[test]
+fn after_kill_9_everything_is_still_there() {
+    let place = Place::new();
+    let mut run = place.start(&["--json"], &[]);
+    assert_eq!(run.line(), "ready");
+    let pid = run.pid();
+    assert!(
+        Command::new("kill")
+            .args(["-9", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let (code, said, pages) = run.end();
+    assert_eq!(code, 137, "{said}");
+    let it = summary(&said);
+    assert_eq!(
+        (&it["how"], &it["signal"]),
+        (&"signalled".into(), &9.into()),
+        "{it:#}"
+    );
+    // 320 blocks of 100,000 bytes, by samples of one in 512 KiB.
+    let live = it["heap"]["live_bytes"].as_f64().unwrap();
+    let error = it["heap"]["live_error_bytes"].as_f64().unwrap();
+    assert!((live - 32e6).abs() < 5.0 * error && error < 8e6, "{it:#}");
+    is_readable(&pages.path().join(format!("freehold-{pid}")));
+}
+
+#[test]
+fn a_crash_is_told_and_leaves_its_page() {
+    let place = Place::new();
+    let (code, said, pages) = place.start(&["--json"], &["crash"]).end();
+    assert_eq!(code, 128 + 6, "{said}");
+    let it = summary(&said);
+    assert_eq!(it["signal"], 6, "{it:#}");
+    is_readable(Path::new(it["heap"]["page"].as_str().unwrap()));
+    drop(pages);
+}
+
+/// A control group of our own with a limit, removed in the end. None, with a reason, where there can be none.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit: u64) -> Option<Self> {
+        for (root, file) in [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ] {
+            let group = Self(Path::new(root).join(format!("freehold-test-{}", std::process::id())));
+            if fs::create_dir(&group.0).is_ok()
+                && fs::write(group.0.join(file), limit.to_string()).is_ok()
+            {
+                // Else the machine's swap takes what is over the limit, and nothing ends.
+                for (swap, most) in [
+                    ("memory.memsw.limit_in_bytes", limit),
+                    ("memory.swap.max", 0),
+                ] {
+                    let _ = fs::write(group.0.join(swap), most.to_string());
+                }
+                return Some(group);
+            }
+        }
+        eprintln!("left out: no control group with a memory limit can be made here");
+        None
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn the_end_of_memory_in_a_control_group_is_told_and_leaves_the_page() {
+    let Some(group) = Group::new(96 << 20) else {
+        return;
+    };
+    let place = Place::new();
+    // The program enters the group by itself: this process and `freehold run` stay out of it.
+    let script = format!(
+        "echo $$ > {}/cgroup.procs && exec {} eat",
+        group.0.display(),
+        place.program.display()
+    );
+    let (code, said, pages) = Observed::start(&["--json"], &["sh", "-c", &script]).end();
+    assert_eq!(code, 137, "{said}");
+    let it = summary(&said);
+    assert_eq!(it["how"], "out_of_memory_in_group", "{it:#}");
+    assert_eq!(it["limit"], 96 << 20, "{it:#}");
+    assert!(
+        it["next"].as_str().unwrap().starts_with("freehold leaks "),
+        "{it:#}"
+    );
+    let live = it["heap"]["live_bytes"].as_u64().unwrap();
+    assert!(live > 50 << 20 && live < 110 << 20, "{it:#}");
+    is_readable(Path::new(it["heap"]["page"].as_str().unwrap()));
+    drop(pages);
+}
+
+#[test]
+fn children_are_observed_too() {
+    let place = Place::new();
+    let (code, said, pages) = place.start(&["--json"], &["fork"]).end();
+    assert_eq!(code, 0, "{said}");
+    let it = summary(&said);
+    assert_eq!(it["processes"], 4, "{it:#}");
+    assert_eq!(
+        it["died"].as_array().unwrap().len(),
+        1,
+        "one of them was killed: {it:#}"
+    );
+    drop(pages);
+}
+
+#[test]
+fn a_run_without_keep_is_listed_and_can_be_removed() {
+    let place = Place::new();
+    let program = place.program.to_str().unwrap();
+    let output = freehold(&["run", "--json", "--", program, "exit", "0"]);
+    let it = summary(&text(&output.stderr));
+    let folder = PathBuf::from(it["folder"].as_str().unwrap());
+    let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(name.starts_with("holder."), "{name}");
+    assert!(folder.is_dir());
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(
+        fs::metadata(&folder).unwrap().permissions().mode() & 0o077,
+        0
+    );
+    let list = answer(&["run", "--list"]);
+    let line = list
+        .lines()
+        .find(|line| line.starts_with(&name))
+        .unwrap_or_else(|| panic!("{list}"));
+    assert!(
+        line.contains("1 process") && line.contains("exit code 0"),
+        "{line}"
+    );
+    // By its number it is found although it is gone.
+    answer(&["profile", &it["pid"].to_string()]);
+
+    assert!(answer(&["run", "--clean", &name]).starts_with("1 runs removed"));
+    assert!(!folder.exists());
+    let said = complaint(&["run", "--clean", &name], 2);
+    assert!(said.contains("no data of a run called"), "{said}");
+}
+
+#[test]
+fn what_was_saved_stands_alone() {
+    let place = Place::new();
+    let file = place.folder.path().join("holder.freehold");
+    let (code, said, pages) = place
+        .start(&["--save", file.to_str().unwrap()], &["exit", "0"])
+        .end();
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains(&format!("freehold profile {}", file.display())),
+        "{said}"
+    );
+    drop(pages);
+    is_readable(&file);
+}
+
+#[test]
+fn a_static_program_runs_and_is_not_observed() {
+    let place = Place::new();
+    let program = compile(
+        place.folder.path(),
+        "static",
+        "int main(void) { return 7; }",
+        &["-static"],
+    );
+    let (code, said, pages) = Observed::start(&[], &[program.to_str().unwrap()]).end();
+    assert_eq!(code, 7, "{said}");
+    let first = said.lines().next().unwrap();
+    assert!(
+        first.contains("Freehold will not be active in") && first.contains("statically linked"),
+        "{said}"
+    );
+    assert!(
+        said.contains("Freehold was not active: the program is statically linked"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with(&format!(
+            "freehold: next: freehold doctor -- {}\n",
+            program.display()
+        )),
+        "{said}"
+    );
+    drop(pages);
+}
+
+#[test]
+fn what_cannot_be_started_is_named_with_the_code_of_shells() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = folder.path().to_str().unwrap();
+    let said = complaint(&["run", "--keep", keep, "no-such-command-at-all"], 127);
+    assert_eq!(
+        said,
+        "freehold: cannot start no-such-command-at-all: there is no such command\n"
+    );
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "text").unwrap();
+    let said = complaint(&["run", "--keep", keep, plain.to_str().unwrap()], 126);
+    assert!(said.contains("it may not be executed"), "{said}");
+    let said = complaint(&["run"], 2);
+    assert!(said.contains("required"), "{said}");
+    let said = complaint(&["run", "--sample", "lots", "true"], 2);
+    assert!(said.contains("a size looks like"), "{said}");
+    let comma = folder.path().join("a,b");
+    let said = complaint(&["run", "--keep", comma.to_str().unwrap(), "true"], 2);
+    assert!(said.contains("comma"), "{said}");
+}
+
+#[test]
+fn a_program_that_goes_into_the_background_is_named() {
+    let place = Place::new();
+    let program = place.program.display();
+    // The shell ends at once; what it started goes on until its input does.
+    let fifo = place.folder.path().join("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let fifo_path = fifo.display();
+    let script = format!(
+        "{program} < {fifo_path} > /dev/null 2>&1 & exec 3> {fifo_path}; sleep 1; exec sleep 60 > /dev/null 2>&1 3>&3 &"
+    );
+    let mut run = Observed::start_with(&["--json"], &["sh", "-c", &script], |command| {
+        command.stdin(Stdio::null());
+    });
+    let (code, said) = {
+        let status = run.runner.wait().unwrap();
+        let mut said = String::new();
+        // Others hold the pipe still, so it is read up to the line that is wanted.
+        std::io::BufRead::read_line(&mut run.errors(), &mut said).unwrap();
+        (status.code().unwrap(), said)
+    };
+    assert_eq!(code, 0, "{said}");
+    let it = summary(&said);
+    let still = it["still_running"].as_array().unwrap().clone();
+    for pid in &still {
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+    assert!(!still.is_empty(), "{it:#}");
+}
