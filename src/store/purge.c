@@ -19,8 +19,9 @@ static uint64_t this_second(void) {
     return fh_system_nanoseconds() >> 30;
 }
 
-/* The first chunks stay on small pages: a small process pays for what it touches, not for 2 MiB. */
-#define YOUNG_CHUNKS 4u
+/* The first chunks stay on small pages: a small process pays for what it touches, not for 2 MiB. With four of them a cold
+ * start of 200 MB took 1.15 of the time that it takes with huge pages from the first byte, with two 1.04. */
+#define YOUNG_CHUNKS 2u
 
 /* A release looks at this many chunks at most, so that no free takes long. */
 #define CHUNKS_A_CALL 64
