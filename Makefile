@@ -13,6 +13,8 @@ BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 BENCH_ARGS ?= --quick
+MEMORY_WORKLOADS := spike-64B-512m sparse-128m sparse-1g drift-small phases-512m-100ms idle-1 idle-256 idle-1000 \
+    hello-memory retire-small cold-start replace-16-255 '!cold-start-' '!replace-16-255-'
 
 # A tool chain that the install step put in place may not be on this shell's path yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -20,7 +22,7 @@ export CARGO_TARGET_DIR := $(abspath $(BUILD))/cargo
 CARGO := cargo
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: all libs tool demo test bench soak lint format clean install deps
+.PHONY: all libs tool demo test bench bench-memory soak lint format clean install deps
 
 all: libs tool
 
@@ -55,6 +57,14 @@ bench:
 	$(MAKE) all
 	@# Exit code 1 says that some allocator failed some workload; the table names both, and it is no error of ours.
 	$(BUILD)/freehold bench $(BENCH_ARGS) || [ $$? -eq 1 ]
+
+# The table and the picture of docs/memory.md.
+bench-memory:
+	scripts/install-deps.sh build bench
+	$(MAKE) all
+	$(BUILD)/freehold bench $(MEMORY_WORKLOADS) --full --repeats 3 --no-real --out $(BUILD)/bench-memory || [ $$? -eq 1 ]
+	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
+	    --picture $(BUILD)/bench-memory/memory.svg --of spike,phases
 
 soak:
 	scripts/install-deps.sh build test

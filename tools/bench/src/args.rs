@@ -10,7 +10,7 @@ use crate::allocators::Known;
 use crate::launcher::Launcher;
 use crate::record::{Origin, Record};
 use crate::selection::Selection;
-use crate::{compare, markdown, page, schedule, table, workloads};
+use crate::{compare, home, markdown, page, schedule, table, workloads};
 
 /// Measures every workload under every allocator, side by side.
 #[derive(Debug, Args)]
@@ -129,6 +129,15 @@ struct ReportArgs {
     /// Print Markdown for a document, and write nothing.
     #[arg(long)]
     markdown: bool,
+    /// Print a table, as Markdown, of what was resident at each moment that the workloads name, and write nothing.
+    #[arg(long, conflicts_with = "markdown")]
+    memory: bool,
+    /// Draw what was resident over time into this SVG file, and write nothing else.
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+    /// The picture has only workloads whose names begin with one of these; without it all that were followed over time.
+    #[arg(long, value_delimiter = ',', requires = "picture")]
+    of: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -279,6 +288,18 @@ fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
     }
     if args.markdown {
         print!("{}", markdown::render(&record));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.memory {
+        print!("{}", home::table(&record));
+    }
+    if let Some(file) = &args.picture {
+        let svg = home::picture(&record, &args.of).context(
+            "no workload of that run was followed over time: spike, phases, drift and sparse are",
+        )?;
+        std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if args.memory || args.picture.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
     conclude(&record, &args.record.with_extension(""))?;

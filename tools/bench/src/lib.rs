@@ -15,6 +15,7 @@ mod allocators;
 mod args;
 mod compare;
 mod figures;
+mod home;
 mod launcher;
 mod machine;
 mod markdown;
