@@ -6,6 +6,7 @@
 mod amounts;
 mod call_site;
 mod demo;
+mod diff;
 mod doctor;
 mod explain;
 mod leaks;
@@ -36,6 +37,7 @@ enum Command {
     Run(run::Args),
     Explain(explain::Args),
     Profile(profile::Args),
+    Diff(diff::Args),
     Metrics(metrics::Args),
     Leaks(leaks::Args),
     Doctor(doctor::Args),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Leaks(args) => leaks::run(&args),
         Command::Doctor(args) => doctor::run(&args),
