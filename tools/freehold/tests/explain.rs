@@ -457,6 +457,22 @@ fn what_cannot_be_explained_is_named() {
 }
 
 #[test]
+fn a_name_means_the_process_even_beside_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, _) = start(folder.path(), "nothing");
+    let pid = run.pid();
+    let output = Command::new(command())
+        .args(["explain", "--json", "nothing"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["pid"], pid);
+    run.end();
+}
+
+#[test]
 fn somebody_elses_process_is_refused_with_a_reason() {
     use std::os::unix::process::CommandExt;
     if !rustix_is_root() {

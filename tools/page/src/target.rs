@@ -108,17 +108,21 @@ fn list(choices: &[Choice]) -> String {
 }
 
 impl Target {
-    /// Finds what a person calls `word`: a number is a process, something with a slash or that exists is a file or a
-    /// folder of pages, everything else is a program's name.
+    /// Finds what a person calls `word`: a number is a process, something with a slash a file or a folder of pages,
+    /// everything else is a program's name; and a file's, if no program of that name is known. Who builds a server stands
+    /// in the folder where its file lies, and means the process.
     pub fn find(word: &str) -> Result<Target, FindError> {
         if let Ok(pid) = word.parse::<u64>() {
             return Self::of_process(pid);
         }
         let path = Path::new(word);
-        if word.contains('/') || path.exists() {
+        if word.contains('/') {
             return Self::of_path(path);
         }
-        Self::of_name(word)
+        match Self::of_name(word) {
+            Err(FindError::NoName { .. }) if path.exists() => Self::of_path(path),
+            found => found,
+        }
     }
 
     /// The one observed program that runs; failing that, the one that left a page last. For commands that were given
