@@ -113,7 +113,7 @@ FH_API void fh_thread_flush(void);
  *     verbose    0 1                    at start: print the version, what is active, and every option
  *     stats      0 1                    at exit: print the table of fh_stats_print on stderr
  *     on_error   abort report           what follows the message about a misuse: the end, or ignoring the call
- *     purge      budget eager lazy      when free memory goes back to the system
+ *     purge      budget eager lazy      when free memory goes back to the system; background: by a thread too
  *     thp        auto never always      whether huge pages are asked for
  *     limit      0, or 64m, 2g, …       bytes that the heap may have at most; see fh_limit_set
  *     on_oom     auto silent report     when the program gets NULL for want of memory: one line on stderr that says which

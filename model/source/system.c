@@ -56,6 +56,9 @@ bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
     (void)p, (void)size, (void)pages;
     return false;
 }
+void fh_system_wake(fh_word *word) {
+    (void)word;
+}
 bool fh_system_group_memory(size_t *limit, size_t *used) {
     (void)limit, (void)used;
     return false;

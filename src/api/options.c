@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/types.h"
+#include "cache/background_thread.h"
 #include "cache/observed.h"
 #include "see/metrics.h"
 #include "see/observe.h"
@@ -36,7 +37,7 @@ static const option options[] = {
     {"verbose", {"0", "1"}, FIELD(verbose)},
     {"stats", {"0", "1"}, FIELD(stats)},
     {"on_error", {"abort", "report"}, FIELD(on_error)},
-    {"purge", {"budget", "eager", "lazy"}, FIELD(purge)},
+    {"purge", {"budget", "eager", "lazy", "background"}, FIELD(purge)},
     {"thp", {"auto", "never", "always"}, FIELD(thp)},
     /* Below 1 MiB not even the allocator's own first slabs fit. */
     {"limit", {NULL}, FIELD(limit), FH_MIB, "0, or bytes from 1m on, as in 64m or 2g"},
@@ -49,7 +50,9 @@ static const option options[] = {
 #define OPTIONS (sizeof options / sizeof options[0])
 
 _Static_assert((int)FH_ON_ERROR_ABORT == 0 && (int)FH_ON_ERROR_REPORT == 1, "order of on_error");
-_Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_PURGE_LAZY == 2, "order of purge");
+_Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_PURGE_LAZY == 2 &&
+                   (int)FH_PURGE_BACKGROUND == 3,
+               "order of purge");
 _Static_assert((int)FH_THP_AUTO == 0 && (int)FH_THP_NEVER == 1 && (int)FH_THP_ALWAYS == 2, "order of thp");
 _Static_assert((int)FH_ON_OOM_AUTO == 0 && (int)FH_ON_OOM_SILENT == 1 && (int)FH_ON_OOM_REPORT == 2, "order of on_oom");
 _Static_assert(sizeof(fh_on_error) == sizeof(unsigned), "an enumeration is stored as an unsigned");
@@ -280,6 +283,7 @@ __attribute__((constructor(101))) static void process_begins(void) {
 
 /* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */
 __attribute__((destructor(101))) static void process_ends(void) {
+    fh_background_end();
     fh_metrics_write(true);
     fh_observe_end();
     if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));

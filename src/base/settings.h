@@ -15,7 +15,7 @@
 
 typedef enum { FH_ON_ERROR_ABORT, FH_ON_ERROR_REPORT } fh_on_error;
 typedef enum { FH_ON_OOM_AUTO, FH_ON_OOM_SILENT, FH_ON_OOM_REPORT } fh_on_oom;
-typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY } fh_purge_mode;
+typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY, FH_PURGE_BACKGROUND } fh_purge_mode;
 typedef enum { FH_THP_AUTO, FH_THP_NEVER, FH_THP_ALWAYS } fh_thp_mode;
 
 /* A path is set once and stays: a thread may be reading it at any time. Its length says how far that is.

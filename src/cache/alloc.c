@@ -1,10 +1,12 @@
 /* The slow half of each call: whatever is not a pop or a push of the hot path. */
 #include "base/hooks.h"
+#include "cache/background_thread.h"
 #include "cache/cache.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/refusal.h"
 #include "cache/thread.h"
+#include "store/background.h"
 #include "store/huge.h"
 #include "store/limit.h"
 #include "store/purge.h"
@@ -52,7 +54,9 @@ static void give_up_what_is_kept(void) {
 /* An allocation was made or refused, and nothing is held now: the moment for the program's callback, which may free. True
  * if it was refused and is worth another try. */
 static bool relieved(bool refused) {
-    if (FH_LIKELY(!refused && !(fh_load(&fh_limit_due) | fh_load(&fh_hook_due)))) return false;
+    bool thread_wanted = fh_load(&fh_background) == FH_BACKGROUND_WANTED;
+    if (FH_LIKELY(!refused && !(fh_load(&fh_limit_due) | fh_load(&fh_hook_due) | thread_wanted))) return false;
+    if (thread_wanted) fh_background_start();
     if (fh_load(&fh_hook_due)) fh_hook_write();
     if (refused || fh_load(&fh_limit_due)) fh_limit_relieve(refused);
     if (refused) give_up_what_is_kept();

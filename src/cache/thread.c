@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/hooks.h"
+#include "cache/background_thread.h"
 #include "cache/cache.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
@@ -55,6 +56,7 @@ static void after_fork_in_child(void) {
     /* Parked caches are found with the other orphans, as they are of an older generation; here nobody may get one too. */
     for (unsigned i = 0; i < FH_SHARDS; i++) fh_store(&parked[i], 0);
     fh_store_release(&orphans, 1);
+    fh_background_forked();
     if (fh_load(&fh_observing)) fh_hook_forked();
 }
 
@@ -94,6 +96,7 @@ static void adopt_orphans(void) {
 
 void fh_process_start(void) {
     fh_system_at_fork(after_fork_in_child);
+    fh_background_allow();
 }
 
 /* ── A thread's cache ────────────────────────────────────────────────────────────────────────────────────────────── */

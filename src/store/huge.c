@@ -1,6 +1,7 @@
 #include "store/huge.h"
 
 #include "base/settings.h"
+#include "store/background.h"
 #include "store/limit.h"
 #include "store/policy.h"
 #include "system/system.h"
@@ -195,6 +196,7 @@ static void *alloc(size_t size, size_t align, bool *clean) {
     }
     if (fh_settings.thp == FH_THP_ALWAYS) fh_system_huge_pages(p, size, true);
     if (fh_settings.thp == FH_THP_NEVER && fh_system_huge_pages_always()) fh_system_huge_pages(p, size, false);
+    fh_background_grown();
     fh_limit_grown();
     return enter(p, size);
 }
@@ -211,7 +213,11 @@ void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
 
 /* The mapping at p is nobody's any more. */
 static void retire(void *p, size_t size) {
-    if (fh_settings.purge == FH_PURGE_EAGER || !cache_put(p, size)) fh_system_unmap(p, size);
+    if (fh_settings.purge == FH_PURGE_EAGER || !cache_put(p, size)) {
+        fh_system_unmap(p, size);
+    } else {
+        fh_background_freed();
+    }
 }
 
 bool fh_huge_free(void *p) {

@@ -114,6 +114,25 @@ static inline bool fh_split_pays(size_t free) {
     return free >= FH_HUGE_PAGE / 4;
 }
 
+/* ── The background thread ───────────────────────────────────────────────────────────────────────────────────────── */
+
+#define FH_BACKGROUND_PERIOD UINT64_C(250000000) /* nanoseconds between two looks while it is awake */
+#define FH_BACKGROUND_QUIET_LOOKS 4u             /* in a row, after which caches are looked into: a second */
+#define FH_BACKGROUND_SMALL FH_MIB
+
+/* Of `free` bytes, how many to keep when at no moment since the last look there were fewer than `lowest`: those were not
+ * wanted for that long, and half of them go. What is small goes whole, so that it comes to an end. 512 MiB that nobody
+ * wants are gone after ten looks. */
+static inline size_t fh_background_keep(size_t free, size_t lowest) {
+    size_t unused = lowest < free ? lowest : free;
+    return free - (unused <= FH_BACKGROUND_SMALL ? unused : unused / 2);
+}
+
+/* Is so much worth waking it? */
+static inline bool fh_background_is_worth(size_t bytes) {
+    return bytes >= FH_BACKGROUND_SMALL;
+}
+
 /* ── Freed huge blocks that are kept ─────────────────────────────────────────────────────────────────────────────── */
 
 #define FH_HUGE_CACHE_FLOOR (16 * FH_MIB)

@@ -1,6 +1,7 @@
 #include "store/purge.h"
 
 #include "base/settings.h"
+#include "store/background.h"
 #include "store/limit.h"
 #include "store/policy.h"
 #include "store/window.h"
@@ -34,10 +35,28 @@ size_t fh_purge_used_bytes(void) {
     return (size_t)fh_load(&used_slots) * FH_SLOT_SIZE;
 }
 
+/* For the background thread only: the fewest dirty slots since it looked last, and how often slots changed hands. */
+static fh_word lowest_dirty, moves;
+
+static void note_move(uint64_t dirty) {
+    if (FH_LIKELY(fh_settings.purge != FH_PURGE_BACKGROUND)) return;
+    fh_add_relaxed(&moves, 1);
+    if (dirty < fh_load(&lowest_dirty)) fh_store(&lowest_dirty, dirty);
+}
+
+uint64_t fh_purge_moves(void) {
+    return fh_load(&moves);
+}
+
+size_t fh_purge_lowest_bytes(void) {
+    uint64_t lowest = fh_swap_acq_rel(&lowest_dirty, fh_load(&dirty_slots));
+    return (size_t)lowest * FH_SLOT_SIZE;
+}
+
 void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged) {
-    fh_add_relaxed(&used_slots, slots);
+    if (fh_add_relaxed(&used_slots, slots) >= FH_PURGE_FLOOR_SLOTS) fh_background_grown();
     if (dirty) {
-        fh_sub_relaxed(&dirty_slots, dirty);
+        note_move(fh_sub_relaxed(&dirty_slots, dirty) - dirty);
         if (fh_load(&regret_slots)) fh_add_relaxed(&reused_slots, dirty);
     }
     /* The look at the clock is nothing beside the page faults to come. */
@@ -47,6 +66,7 @@ void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged) {
 void fh_purge_released(unsigned slots) {
     fh_sub_relaxed(&used_slots, slots);
     fh_add_relaxed(&dirty_slots, slots);
+    note_move(UINT64_MAX);
 }
 
 void fh_purge_dropped(unsigned slots) {
@@ -199,7 +219,8 @@ void fh_purge_over_budget(void) {
     fh_pressure pressure = fh_limit_pressure();
     if (FH_UNLIKELY(fh_settings.purge != FH_PURGE_BUDGET) && pressure == FH_PRESSURE_NONE) {
         if (fh_settings.purge == FH_PURGE_EAGER) purge_eagerly(dirty);
-        return;
+        if (fh_settings.purge != FH_PURGE_BACKGROUND) return;
+        fh_background_nudge();
     }
     if (FH_LIKELY(dirty <= FH_PURGE_FLOOR_SLOTS) && pressure == FH_PRESSURE_NONE) return;
     size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, 0, pressure);
@@ -212,6 +233,10 @@ void fh_purge_over_budget(void) {
     if (fh_purge_pieces_too((size_t)fh_load(&dirty_slots), budget, pressure))
         given += purge_some(budget, CHUNKS_A_CALL, WHERE_IT_PAYS);
     if (given == 0) fh_store(&fruitless_at, dirty | (uint64_t)FRUITLESS_CALLS << 32);
+}
+
+size_t fh_purge_aged(size_t keep) {
+    return purge_some(keep / FH_SLOT_SIZE, fh_window_chunks(), WHERE_IT_PAYS) * FH_SLOT_SIZE;
 }
 
 size_t fh_purge_to(size_t keep) {

@@ -25,6 +25,14 @@ bool fh_purge_is_huge(size_t chunk);
  * counts as split from now on, until all of it goes. */
 bool fh_purge_may_split(size_t chunk, unsigned half, size_t free);
 
+/* The same for what the background thread finds unused: no huge page is split where it does not pay. */
+size_t fh_purge_aged(size_t keep);
+
+/* For the background thread, and counted only while the option purge is background: the least that
+ * fh_purge_dirty_bytes was since this was called last, and how often slots have been claimed or released. */
+size_t fh_purge_lowest_bytes(void);
+uint64_t fh_purge_moves(void);
+
 /* Bytes free with memory behind them; bytes in slabs and runs. */
 size_t fh_purge_dirty_bytes(void);
 size_t fh_purge_used_bytes(void);

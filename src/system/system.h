@@ -3,6 +3,8 @@
 #ifndef FH_SYSTEM_SYSTEM_H
 #define FH_SYSTEM_SYSTEM_H
 
+#include "base/atomic.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,6 +80,9 @@ size_t fh_system_resident_bytes(void);
 /* The limit of the memory control group that the process lives in and how much of it is used, not counting what the kernel
  * can drop (cached files). Of several groups, one in the other, the one that is nearest to its limit. False: no limit. */
 bool fh_system_group_memory(size_t *limit, size_t *used);
+
+/* Wakes a thread that waits for the word to change (system/thread.h). Never waits itself. */
+void fh_system_wake(fh_word *word);
 
 /* The value of an environment variable, or NULL; also NULL for programs that run with more rights than their caller
  * (setuid), or before the C library has set up the environment (then *ready is false). */

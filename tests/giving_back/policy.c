@@ -101,6 +101,25 @@ static void idle_classes(void) {
     CHECK(!fh_split_pays(FH_SLOT_SIZE) && fh_split_pays(FH_HUGE_PAGE / 4), "a quarter of a huge page is the line");
 }
 
+/* What nobody wants goes by halves, and to the last byte; what somebody wanted since the last look stays. */
+static void background(void) {
+    size_t kept = 512 * FH_MIB;
+    unsigned looks = 0;
+    for (; kept > 0; looks++) kept = fh_background_keep(kept, kept);
+    CHECK(looks == 10, "512 MiB that nobody wants are gone after %u looks", looks);
+    CHECK(fh_background_keep(FH_GIB, 0) == FH_GIB, "all of it was wanted");
+    CHECK(fh_background_keep(FH_GIB, FH_GIB / 2) == FH_GIB - FH_GIB / 4, "half of it was not");
+    CHECK(fh_background_keep(FH_MIB, FH_GIB) == 0, "less than there was: somebody else gave it back");
+    for (size_t free = 0; free < FH_GIB; free = free * 3 + 1) {
+        for (size_t lowest = 0; lowest < FH_GIB; lowest = lowest * 3 + 1) {
+            size_t keep = fh_background_keep(free, lowest);
+            CHECK(keep <= free && free - keep <= lowest, "%zu of %zu kept, %zu unused", keep, free, lowest);
+        }
+    }
+    CHECK(!fh_background_is_worth(FH_MIB - 1) && fh_background_is_worth(FH_MIB), "a MiB is worth a wake-up");
+    CHECK(FH_BACKGROUND_PERIOD * FH_BACKGROUND_QUIET_LOOKS == UINT64_C(1000000000), "a second of quiet, as documented");
+}
+
 /* Which limit of the system was met, among them those that no test can bring about without disturbing the machine. */
 static void refusals(void) {
     const fh_system_limits none = {.address_limit = FH_NO_LIMIT,
@@ -140,6 +159,7 @@ static void refusals(void) {
 }
 
 int main(void) {
+    background();
     refusals();
     idle_classes();
     inside_of_slabs();

@@ -42,3 +42,17 @@ if nm "$out" | grep -q ' [TW] _int_malloc$'; then
     exit 1
 fi
 timeout 60 "$out" | grep 'Freehold .* inside'
+
+# The library's own thread, made by the C library that is linked.
+compiler=gcc how=()
+case $kind in
+musl-*) compiler=musl-gcc ;;
+esac
+case $kind in
+static | musl-static) how=(-static) ;;
+static-pie) how=(-static-pie -fPIE) ;;
+esac
+# The test names fh_thread_flush weakly, which alone takes nothing out of an archive.
+"$compiler" "${flags[@]}" "${how[@]}" -Wl,-u,fh_thread_flush "$root/tests/giving_back/background.c" "$archive" \
+    -o "$work/background-$kind"
+for what in sleep fork; do FREEHOLD=purge=background timeout 200 "$work/background-$kind" "$what"; done
