@@ -76,13 +76,23 @@ const fh_module *fh_module_at(unsigned number) {
     return &get()->module[number];
 }
 
+/* Two versions of a library may have all their addresses in common, but not their build-id. Peeked at, as another thread may
+ * be unloading it if the address is a wrong one. */
+static bool has_its_build_id(const fh_image *image) {
+    uint8_t now[FH_BUILD_ID_MOST];
+    return image->build_id_bytes == 0 ||
+           (fh_system_peek(now, image->build_id_at, image->build_id_bytes) == image->build_id_bytes &&
+            memcmp(now, image->build_id, image->build_id_bytes) == 0);
+}
+
 bool fh_module_stands(unsigned number, uintptr_t address) {
     const fh_module *m = fh_module_at(number);
     fh_loaded now;
-    if (fh_load(&m->state) != FH_MODULE_LIVE) return false;
+    /* acquire: the number may come out of the table of rules, which orders nothing. */
+    if (fh_load_acquire(&m->state) != FH_MODULE_LIVE) return false;
     if (m->stays || !m->loader_knows) return true;
     return fh_system_loaded(address, &now) == FH_LOADER_KNOWN && now.start == m->image.start &&
-           now.frames_index == m->image.frames_index;
+           now.frames_index == m->image.frames_index && has_its_build_id(&m->image);
 }
 
 unsigned fh_module_own(void) {
@@ -119,7 +129,7 @@ static void enter_in_page(fh_module *m, const char *path) {
 
 static void set_state(fh_module *m, uint64_t state) {
     if (fh_load(&m->state) == state) return;
-    /* release: together with find's acquire of the count this is not needed; it keeps the order plain. */
+    /* release: a module that was gone is LIVE again with all that was written about it. */
     fh_store_release(&m->state, state);
     if (m->entered_by != fh_system_process_number()) return;
     fh_page_module *entry = fh_page_entry(FH_PAGE_MODULES, m->entry);
@@ -154,14 +164,19 @@ static void index_frames(table *t, fh_module *m, const char *path) {
     fh_store_release(&m->index, (uintptr_t)index);
 }
 
-/* A module that is not in the table. Whatever overlaps it there must be gone. */
+/* Whatever lies where this image lies now, must be gone. */
+static void displace(table *t, const fh_image *image) {
+    for (unsigned i = 0; i < module_count(t); i++) {
+        const fh_image *other = &t->module[i].image;
+        bool apart = other->end <= image->begin || image->end <= other->begin;
+        if (!apart && !same_image(other, image)) set_state(&t->module[i], FH_MODULE_GONE);
+    }
+}
+
+/* A module that is not in the table. */
 static unsigned add(table *t, const fh_image *image, const char *path) {
     fh_loaded loaded;
     unsigned count = module_count(t);
-    for (unsigned i = 0; i < count; i++) {
-        const fh_image *other = &t->module[i].image;
-        if (other->begin < image->end && image->begin < other->end) set_state(&t->module[i], FH_MODULE_GONE);
-    }
     if (count == FH_MODULES_MOST) {
         if (fh_page()) fh_page_drop(FH_PAGE_MODULES);
         return FH_MODULE_NONE;
@@ -174,7 +189,8 @@ static unsigned add(table *t, const fh_image *image, const char *path) {
                       loaded.frames_index == image->frames_index;
     m->entered_by = 0;
     index_frames(t, m, path);
-    fh_store(&m->state, FH_MODULE_LIVE);
+    /* release: all of the above, for those who have its number from elsewhere than the count. */
+    fh_store_release(&m->state, FH_MODULE_LIVE);
     if (is_code_of_ours(image) && !m->in_program) fh_store(&t->own, count + 1);
     enter_in_page(m, path);
     /* release: all of the above. */
@@ -183,8 +199,8 @@ static unsigned add(table *t, const fh_image *image, const char *path) {
 }
 
 static unsigned enter(table *t, const fh_image *image, const char *path) {
-    unsigned count = module_count(t);
-    for (unsigned i = count; i-- > 0;) {
+    displace(t, image);
+    for (unsigned i = module_count(t); i-- > 0;) {
         if (!same_image(&t->module[i].image, image)) continue;
         set_state(&t->module[i], FH_MODULE_LIVE);
         enter_in_page(&t->module[i], path);
@@ -270,14 +286,22 @@ static bool ask_loader(table *t, uintptr_t address) {
     return enter(t, &image, t->path) != FH_MODULE_NONE;
 }
 
+/* The list of mappings is read while it changes, so that a part of a file may look like code without one. */
+static bool is_certain(unsigned number, uintptr_t address) {
+    fh_loaded loaded;
+    if (number == FH_MODULE_CODE) return fh_system_loaded(address, &loaded) != FH_LOADER_KNOWN;
+    return number != FH_MODULE_NONE && fh_module_stands(number, address);
+}
+
 unsigned fh_module_learn(uintptr_t address) {
     unsigned number = fh_module_find(address);
-    if (number == FH_MODULE_CODE || (number != FH_MODULE_NONE && fh_module_stands(number, address))) return number;
+    if (is_certain(number, address)) return number;
     table *t = make();
     if (!t || !take(t)) return FH_MODULE_NONE;
-    if (number != FH_MODULE_NONE) set_state(&t->module[number], FH_MODULE_GONE);
+    if (number < FH_MODULES_MOST) set_state(&t->module[number], FH_MODULE_GONE);
     /* relaxed: only who has the table writes it. */
     if (!ask_loader(t, address) && fh_system_nanoseconds() >= fh_load(&t->next_ns)) read_mappings(t);
     leave(t);
-    return fh_module_find(address);
+    number = fh_module_find(address);
+    return is_certain(number, address) ? number : FH_MODULE_NONE;
 }

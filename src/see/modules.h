@@ -54,7 +54,7 @@ unsigned fh_module_learn(uintptr_t address);
 
 const fh_module *fh_module_at(unsigned number);
 
-/* True if the module of that number is still the one that lies at the address. Some 10 ns, nothing for modules that stay. */
+/* True if the module of that number is still the one that lies at the address. Some 200 ns, nothing for modules that stay. */
 bool fh_module_stands(unsigned number, uintptr_t address);
 
 /* The number of this library's own module; FH_MODULE_NONE when it is linked into the program. */

@@ -19,7 +19,8 @@ fh_unwind_table *fh_unwind_table_get(void) {
     return (fh_unwind_table *)(uintptr_t)known;
 }
 
-/* An empty entry of the bucket, else one by chance: which one goes does not matter much, and nobody counts uses. */
+/* The address's own entry, if its module has changed; else an empty one of the bucket; else one by chance: which one goes does
+ * not matter much, and nobody counts uses. */
 static void enter(uintptr_t address, fh_rule rule) {
     fh_unwind_table *table = fh_unwind_table_get();
     if (!table) return;
@@ -28,6 +29,9 @@ static void enter(uintptr_t address, fh_rule rule) {
     unsigned way = (unsigned)mixed % FH_UNWIND_WAYS;
     for (unsigned i = FH_UNWIND_WAYS; i-- > 0;) {
         if (fh_load(&bucket[i].rule) == 0) way = i;
+    }
+    for (unsigned i = 0; i < FH_UNWIND_WAYS; i++) {
+        if ((fh_load(&bucket[i].check) ^ fh_unwind_mix(fh_load(&bucket[i].rule))) == mixed) way = i;
     }
     /* relaxed: a reader checks that the two words belong together. */
     fh_store(&bucket[way].check, mixed ^ fh_unwind_mix(rule.bits));

@@ -53,6 +53,7 @@ typedef struct {
     uintptr_t bias;         /* address = bias + address in the file's symbol table */
     uintptr_t frames_index; /* the sorted index of its unwind information, 0: it has none */
     uintptr_t limit;        /* the end of all that is mapped of it */
+    uintptr_t build_id_at;  /* where it lies; 0: it has none */
     uint32_t build_id_bytes;
     uint8_t build_id[FH_BUILD_ID_MOST];
 } fh_image;

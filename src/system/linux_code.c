@@ -175,6 +175,7 @@ static void read_notes(fh_image *image, uintptr_t at, uint64_t bytes) {
             fh_system_peek(name, at + sizeof note, 4) == 4 && memcmp(name, "GNU", 4) == 0) {
             if (fh_system_peek(image->build_id, value, note.n_descsz) == note.n_descsz) {
                 image->build_id_bytes = note.n_descsz;
+                image->build_id_at = value;
             }
             return;
         }

@@ -16,7 +16,7 @@ static chain the_chain;
 
 /* ── Frames of all shapes ────────────────────────────────────────────────────────────────────────────────────────── */
 
-static volatile unsigned sink;
+static __thread volatile unsigned sink;
 
 /* Uses every register that a callee must keep, so that rbp holds anything but a frame pointer. */
 NOINLINE static unsigned registers(unsigned n) {
