@@ -58,9 +58,15 @@ impl CallSite {
         self.frame().and_then(Frame::place)
     }
 
-    /// From the site's own frame outwards: what was called on its behalf is left out.
+    /// From the site's own frame outwards: what was called on its behalf is left out, and what is around every main.
     pub fn callers(&self) -> &[Frame] {
-        self.frames.get(self.own + 1..).unwrap_or(&[])
+        let callers = self.frames.get(self.own + 1..).unwrap_or(&[]);
+        let starts = |frame: &Frame| {
+            let name = frame.function.as_str();
+            name == "_start" || name == "__clone3" || name.starts_with("__libc_start")
+        };
+        let end = callers.iter().rposition(|frame| !starts(frame));
+        &callers[..end.map_or(0, |last| last + 1)]
     }
 
     pub fn data(&self) -> Vec<FrameData> {

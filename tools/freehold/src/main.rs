@@ -15,6 +15,7 @@ mod metrics;
 mod profile;
 mod run;
 mod shell;
+mod top;
 mod wording;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ enum Command {
     Profile(profile::Args),
     Diff(diff::Args),
     Metrics(metrics::Args),
+    Top(top::Args),
     Leaks(leaks::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Profile(args) => profile::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Metrics(args) => metrics::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Leaks(args) => leaks::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),

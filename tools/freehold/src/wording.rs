@@ -104,7 +104,6 @@ pub fn duration(seconds: f64) -> String {
 }
 
 /// The same in at most five characters, for columns.
-#[cfg_attr(not(test), expect(dead_code))]
 pub fn short_duration(seconds: f64) -> String {
     match seconds {
         s if s < 0.000_999_5 => format!("{:.0}µs", s * 1e6),

@@ -1,0 +1,206 @@
+//! `freehold top`: a program's heap, live, by call site.
+//!
+//! [`model`] is what is known, [`screen`] and [`panes`] draw it, [`keys`] change it. The page of the program is only
+//! read, but for the marks and the wish for fresh figures.
+
+mod keys;
+mod model;
+mod panes;
+mod pick;
+mod plain;
+mod screen;
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use freehold_page::{Control, Target};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use keys::Wish;
+use model::Model;
+use screen::Theme;
+
+use crate::leaks::parse_time;
+
+/// Shows the heap of a running program: live sites with error bars, rates, ages and trends.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold top                 the observed program, or a list to choose from\n  \
+    freehold top 4711            a process; press ? for the keys\n  \
+    freehold top server --once   one plain screen, for scripts\n  \
+    freehold top 4711 --json     an object for each refresh, one a line\n\n\
+    Colours follow NO_COLOR.")]
+pub struct Args {
+    /// The process, by number or name; a page or saved snapshot also works.
+    #[arg(value_name = "PID|NAME|FILE")]
+    target: Option<String>,
+
+    /// Time between two looks.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    every: Duration,
+
+    /// Print one plain screen and end.
+    #[arg(long, conflicts_with = "batch")]
+    once: bool,
+
+    /// Print a plain screen at each refresh.
+    #[arg(long)]
+    batch: bool,
+
+    /// Print a JSON object at each refresh, one a line; with --once a single one.
+    #[arg(long, conflicts_with = "batch")]
+    json: bool,
+
+    /// Sites that plain screens and JSON show.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    sites: usize,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let interactive = !(args.once || args.batch || args.json)
+        && std::io::stdout().is_terminal()
+        && std::io::stdin().is_terminal();
+    let target = match (&args.target, interactive) {
+        (None, true) => match pick::choose()? {
+            Some(target) => target,
+            None => return Ok(ExitCode::SUCCESS),
+        },
+        (word, _) => Target::find_or_only(word.as_deref())?,
+    };
+    let mut feed = Feed::open(target, args.every.max(Duration::from_millis(50)))?;
+    if interactive {
+        let mut terminal = ratatui::init();
+        let outcome = converse(&mut terminal, &mut feed);
+        ratatui::restore();
+        outcome?;
+    } else {
+        plain::print(&mut feed, args)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A program and the model of it.
+pub struct Feed {
+    target: Target,
+    control: Option<Control>,
+    every: Duration,
+    looked: Instant,
+    pub model: Model,
+}
+
+impl Feed {
+    fn open(target: Target, every: Duration) -> Result<Feed> {
+        // Without the right to write one can look, but not ask for fresh figures.
+        let control = target.page_path().and_then(|path| Control::open(path).ok());
+        if let Some(control) = &control {
+            control.refresh(Duration::from_millis(30));
+        }
+        let mut model = Model::new(target.read()?, target.word());
+        model.gone = !model.snapshot.is_alive();
+        Ok(Feed {
+            control,
+            every,
+            looked: Instant::now(),
+            model,
+            target,
+        })
+    }
+
+    /// Reads the page again. A page that vanished, or whose process did, stays on the screen as it was.
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        if self.model.gone {
+            return;
+        }
+        match self.target.read() {
+            Ok(snapshot) => {
+                self.model.gone = !snapshot.is_alive();
+                self.model.take(snapshot);
+            }
+            Err(_) => self.model.gone = true,
+        }
+        if let Some(control) = &self.control {
+            control.ask();
+        }
+    }
+
+    fn due(&self) -> Duration {
+        self.every.saturating_sub(self.looked.elapsed())
+    }
+
+    fn mark(&mut self) {
+        let Some(control) = self.control.as_ref().filter(|_| !self.model.gone) else {
+            self.model.message =
+                Some("no mark: it needs a program that runs, and its owner's rights".to_owned());
+            return;
+        };
+        let mark = control.set_mark();
+        self.model.set_baseline(format!("mark {mark}"));
+        self.model.message = Some(format!(
+            "mark {mark} is set; what outlives two marks: freehold leaks {}",
+            self.model.word
+        ));
+    }
+
+    fn save(&mut self) {
+        let mut snapshot = self.model.snapshot.clone();
+        let message = match free_name(&self.model).and_then(|path| {
+            snapshot.save(&path)?;
+            Ok(path)
+        }) {
+            Ok(path) => {
+                let path = path.display().to_string();
+                self.model.set_baseline(path.clone());
+                format!(
+                    "written to {path}; compare: freehold diff {path} {}",
+                    self.model.word
+                )
+            }
+            Err(error) => format!("not written: {error:#}"),
+        };
+        self.model.message = Some(message);
+    }
+}
+
+/// A file name in this folder that is not taken.
+fn free_name(model: &Model) -> Result<PathBuf> {
+    let program = model.snapshot.program();
+    let name = program.rsplit('/').next().unwrap_or("program");
+    (1..10_000)
+        .map(|number| PathBuf::from(format!("{name}-{}-{number}.freehold", model.snapshot.pid())))
+        .find(|path| !path.exists())
+        .context("this folder has ten thousand snapshots already")
+}
+
+/// Draws, waits for a key or the next look, until the person leaves.
+fn converse(terminal: &mut DefaultTerminal, feed: &mut Feed) -> Result<()> {
+    let theme = Theme::of_environment();
+    loop {
+        terminal.draw(|frame| screen::draw(frame, &feed.model, theme))?;
+        if event::poll(feed.due().max(Duration::from_millis(10)))? {
+            if let Event::Key(key) = event::read()?
+                && key.kind == KeyEventKind::Press
+            {
+                match keys::press(&mut feed.model, key) {
+                    Wish::Quit => return Ok(()),
+                    Wish::Refresh => feed.look(),
+                    Wish::Mark => feed.mark(),
+                    Wish::Save => feed.save(),
+                    Wish::Nothing => {}
+                }
+            }
+        } else if !feed.model.paused {
+            feed.look();
+        }
+        if feed.due().is_zero() && feed.model.paused {
+            // Nothing to wait for but keys.
+            feed.looked = Instant::now();
+        }
+    }
+}

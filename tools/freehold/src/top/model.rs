@@ -1,0 +1,329 @@
+//! What `top` knows: the last snapshot, what came before it, and what the person chose to see.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
+
+use freehold_page::{Amount, LiveSample, Snapshot, Symbols, layout};
+
+use crate::call_site::CallSite;
+use crate::leaks::finding::history;
+use crate::leaks::verdict::{Judgement, Rules, judge};
+
+/// Snapshots that the curves go back.
+pub const HISTORY: usize = 120;
+
+/// What the list is sorted by; the biggest first, and names from A to Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Live,
+    Rate,
+    Change,
+    Age,
+    Name,
+}
+
+impl Sort {
+    pub const ALL: [Sort; 5] = [Sort::Live, Sort::Rate, Sort::Change, Sort::Age, Sort::Name];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Live => "live",
+            Sort::Rate => "rate",
+            Sort::Change => "change",
+            Sort::Age => "age",
+            Sort::Name => "name",
+        }
+    }
+
+    pub fn next(self) -> Sort {
+        let place = Self::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
+        Self::ALL[(place + 1) % Self::ALL.len()]
+    }
+}
+
+/// The lower half of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pane {
+    Sites,
+    Details,
+    Classes,
+    Help,
+}
+
+/// A call site, as a line of the list.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub site: u32,
+    pub call_site: CallSite,
+    pub live: Amount,
+    /// Allocated bytes a second since the last snapshot.
+    pub rate: f64,
+    /// Live bytes less those of the baseline.
+    pub change: Option<f64>,
+    /// Median age of the live samples, in seconds.
+    pub age: Option<f64>,
+    pub curve: Vec<f64>,
+    pub freed_at_age: [f64; layout::AGES],
+    pub allocated: Amount,
+    pub freed: Amount,
+    pub judgement: Judgement,
+}
+
+/// Sums of one moment that become rates and curves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moment {
+    pub at_ns: u64,
+    pub resident: f64,
+    pub live: f64,
+    pub allocated: f64,
+    pub freed: f64,
+}
+
+/// Live bytes by site that later ones are compared with.
+struct Baseline {
+    name: String,
+    live: HashMap<u32, f64>,
+}
+
+pub struct Model {
+    pub snapshot: Snapshot,
+    pub symbols: Symbols,
+    pub rows: Vec<Row>,
+    pub moments: VecDeque<Moment>,
+    pub sort: Sort,
+    pub filter: String,
+    /// The filter is being typed.
+    pub typing: bool,
+    pub selected: usize,
+    pub pane: Pane,
+    pub paused: bool,
+    /// The program cannot be read any more.
+    pub gone: bool,
+    pub message: Option<String>,
+    /// How it would be named to another command.
+    pub word: String,
+    curves: HashMap<u32, VecDeque<f64>>,
+    allocated: HashMap<u32, f64>,
+    call_sites: HashMap<u32, CallSite>,
+    baseline: Option<Baseline>,
+}
+
+impl Model {
+    pub fn new(snapshot: Snapshot, word: String) -> Model {
+        let symbols = Symbols::new(&snapshot);
+        let mut model = Model {
+            symbols,
+            rows: Vec::new(),
+            moments: VecDeque::new(),
+            sort: Sort::Live,
+            filter: String::new(),
+            typing: false,
+            selected: 0,
+            pane: Pane::Sites,
+            paused: false,
+            gone: false,
+            message: None,
+            word,
+            curves: HashMap::new(),
+            allocated: HashMap::new(),
+            call_sites: HashMap::new(),
+            baseline: None,
+            snapshot: snapshot.clone(),
+        };
+        model.seed(&snapshot);
+        model.take(snapshot);
+        model
+    }
+
+    /// The page's own timeline is older than this command: the curve of what is resident begins with it.
+    fn seed(&mut self, snapshot: &Snapshot) {
+        let timeline = &snapshot.page.timeline;
+        let begin = timeline.len().saturating_sub(HISTORY / 2);
+        for moment in &timeline[begin..] {
+            self.moments.push_back(Moment {
+                at_ns: moment.ns,
+                resident: moment.resident_bytes as f64,
+                live: moment.live_bytes as f64,
+                ..Moment::default()
+            });
+        }
+    }
+
+    /// Takes a new snapshot over.
+    pub fn take(&mut self, snapshot: Snapshot) {
+        self.symbols.update(&snapshot);
+        let now = snapshot.now_ns();
+        let figures = snapshot.page.figures.as_deref();
+        let moment = Moment {
+            at_ns: now,
+            resident: figures.map_or(0.0, |f| f.resident_bytes as f64),
+            live: figures.map_or(0.0, |f| (f.live_bytes + f.huge_bytes) as f64),
+            allocated: snapshot.sites.iter().map(|s| s.allocated.bytes).sum(),
+            freed: snapshot.sites.iter().map(|s| s.freed.bytes).sum(),
+        };
+        push(&mut self.moments, moment);
+        // Before there is a second look, the rate is that of the program's whole life.
+        let seconds = if self.allocated.is_empty() {
+            snapshot.running_ns() as f64 / 1e9
+        } else {
+            now.saturating_sub(self.snapshot.now_ns()) as f64 / 1e9
+        };
+        self.snapshot = snapshot;
+        self.rows = self.make_rows(seconds.max(1e-3));
+        self.allocated = self
+            .snapshot
+            .sites
+            .iter()
+            .map(|site| (site.number, site.allocated.bytes))
+            .collect();
+        self.arrange();
+    }
+
+    fn make_rows(&mut self, seconds: f64) -> Vec<Row> {
+        let mut samples: HashMap<u32, Vec<&LiveSample>> = HashMap::new();
+        for sample in &self.snapshot.samples {
+            samples.entry(sample.site).or_default().push(sample);
+        }
+        let now = self.snapshot.now_ns();
+        let rules = Rules::default();
+        self.snapshot
+            .sites
+            .iter()
+            .map(|site| {
+                let curve = self.curves.entry(site.number).or_default();
+                push(curve, site.live.bytes);
+                let before = self.allocated.get(&site.number).copied().unwrap_or(0.0);
+                let live = samples.remove(&site.number).unwrap_or_default();
+                let call_site = self
+                    .call_sites
+                    .entry(site.number)
+                    .or_insert_with(|| CallSite::of(&self.snapshot, &mut self.symbols, site.node));
+                let baseline = self.baseline.as_ref();
+                Row {
+                    site: site.number,
+                    call_site: call_site.clone(),
+                    live: site.live,
+                    rate: (site.allocated.bytes - before).max(0.0) / seconds,
+                    change: baseline
+                        .map(|b| site.live.bytes - b.live.get(&site.number).unwrap_or(&0.0)),
+                    age: median_age(&live),
+                    curve: curve.iter().copied().collect(),
+                    freed_at_age: site.freed_at_age,
+                    allocated: site.allocated,
+                    freed: site.freed,
+                    judgement: judge(&history(site, &live), now, &rules),
+                }
+            })
+            .collect()
+    }
+
+    /// Puts the rows in order. The same site stays selected, wherever it moves to.
+    pub fn arrange(&mut self) {
+        let chosen = self.chosen().map(|row| row.site);
+        let sort = self.sort;
+        self.rows.sort_by(|a, b| order(sort, a, b));
+        if let Some(site) = chosen {
+            let place = self.shown().position(|row| row.site == site);
+            self.selected = place.unwrap_or(self.selected);
+        }
+        self.clamp();
+    }
+
+    /// Rows that pass the filter.
+    pub fn shown(&self) -> impl Iterator<Item = &Row> {
+        let wanted = self.filter.to_lowercase();
+        self.rows.iter().filter(move |row| {
+            wanted.is_empty()
+                || row.call_site.frames.iter().any(|frame| {
+                    frame.function.to_lowercase().contains(&wanted)
+                        || frame
+                            .place()
+                            .is_some_and(|place| place.to_lowercase().contains(&wanted))
+                        || frame.module.to_lowercase().contains(&wanted)
+                })
+        })
+    }
+
+    pub fn chosen(&self) -> Option<&Row> {
+        self.shown().nth(self.selected)
+    }
+
+    pub fn select(&mut self, step: isize) {
+        self.selected = self.selected.saturating_add_signed(step);
+        self.clamp();
+    }
+
+    fn clamp(&mut self) {
+        let last = self.shown().count().saturating_sub(1);
+        self.selected = self.selected.min(last);
+    }
+
+    /// From now on the changes are those since now.
+    pub fn set_baseline(&mut self, name: String) {
+        let live = self
+            .snapshot
+            .sites
+            .iter()
+            .map(|site| (site.number, site.live.bytes))
+            .collect();
+        self.baseline = Some(Baseline { name, live });
+        self.rows.iter_mut().for_each(|row| row.change = Some(0.0));
+    }
+
+    pub fn clear_baseline(&mut self) {
+        self.baseline = None;
+        self.rows.iter_mut().for_each(|row| row.change = None);
+    }
+
+    pub fn baseline_name(&self) -> Option<&str> {
+        self.baseline
+            .as_ref()
+            .map(|baseline| baseline.name.as_str())
+    }
+
+    /// Bytes a second that were allocated and freed between the last two looks of this command.
+    pub fn rates(&self) -> Option<(f64, f64)> {
+        let mut latest = self.moments.iter().rev();
+        let (last, before) = (latest.next()?, latest.next()?);
+        let seconds = last.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        (before.allocated > 0.0 && seconds > 0.0).then(|| {
+            (
+                (last.allocated - before.allocated).max(0.0) / seconds,
+                (last.freed - before.freed).max(0.0) / seconds,
+            )
+        })
+    }
+
+    /// running, ended or killed; gone: its page cannot be read any more.
+    pub fn state(&self) -> &'static str {
+        if self.gone && self.snapshot.is_alive() {
+            "ended"
+        } else {
+            crate::leaks::state(&self.snapshot)
+        }
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, value: T) {
+    if queue.len() == HISTORY {
+        queue.pop_front();
+    }
+    queue.push_back(value);
+}
+
+fn median_age(samples: &[&LiveSample]) -> Option<f64> {
+    let mut ages: Vec<u64> = samples.iter().map(|sample| sample.age_ns).collect();
+    ages.sort_unstable();
+    ages.get(ages.len() / 2).map(|ns| *ns as f64 / 1e9)
+}
+
+fn order(sort: Sort, a: &Row, b: &Row) -> Ordering {
+    let by = match sort {
+        Sort::Live => b.live.bytes.total_cmp(&a.live.bytes),
+        Sort::Rate => b.rate.total_cmp(&a.rate),
+        Sort::Change => b.change.unwrap_or(0.0).total_cmp(&a.change.unwrap_or(0.0)),
+        Sort::Age => b.age.unwrap_or(0.0).total_cmp(&a.age.unwrap_or(0.0)),
+        Sort::Name => a.call_site.function().cmp(b.call_site.function()),
+    };
+    by.then(a.site.cmp(&b.site))
+}

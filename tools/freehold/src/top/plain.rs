@@ -1,0 +1,135 @@
+//! Screens without a terminal: plain text, and JSON.
+
+use std::thread;
+
+use anyhow::Result;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use serde::Serialize;
+
+use super::model::{Model, Row};
+use super::screen::{Theme, draw};
+use super::{Args, Feed};
+use crate::call_site::FrameData;
+use crate::leaks::verdict::Judgement;
+
+/// Columns of a plain screen.
+const WIDTH: u16 = 110;
+
+pub fn print(feed: &mut Feed, args: &Args) -> Result<()> {
+    // A second look makes rates out of sums.
+    if !feed.model.gone {
+        thread::sleep(feed.every);
+        feed.look();
+    }
+    loop {
+        if args.json {
+            println!("{}", serde_json::to_string(&data(&feed.model, args.sites))?);
+        } else {
+            println!("{}", text(&feed.model, WIDTH, args.sites)?);
+        }
+        let goes_on = (args.batch || args.json) && !args.once;
+        if !goes_on || feed.model.gone {
+            return Ok(());
+        }
+        thread::sleep(feed.every);
+        feed.look();
+    }
+}
+
+/// The screen as text, without the line that names the keys.
+pub fn text(model: &Model, width: u16, sites: usize) -> Result<String> {
+    let rows = model.shown().count().clamp(1, sites.max(1)) as u16;
+    let mut terminal = Terminal::new(TestBackend::new(width, rows + 7))?;
+    terminal.draw(|frame| draw(frame, model, Theme::plain()))?;
+    let mut lines = lines(terminal.backend().buffer());
+    lines.pop();
+    Ok(lines.join("\n").trim_end().to_owned() + "\n")
+}
+
+pub fn lines(buffer: &Buffer) -> Vec<String> {
+    let width = usize::from(buffer.area.width);
+    buffer
+        .content()
+        .chunks(width)
+        .map(|cells| {
+            let line: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
+            line.trim_end().to_owned()
+        })
+        .collect()
+}
+
+#[derive(Serialize)]
+struct Data<'a> {
+    pid: u64,
+    program: String,
+    state: &'static str,
+    seconds: f64,
+    interval: u64,
+    marks: u64,
+    samples: usize,
+    resident_bytes: Option<u64>,
+    live_bytes: Option<u64>,
+    cached_bytes: Option<u64>,
+    free_bytes: Option<u64>,
+    dirty_bytes: Option<u64>,
+    figures_age: Option<f64>,
+    allocated_per_second: Option<f64>,
+    freed_per_second: Option<f64>,
+    sites: Vec<SiteData<'a>>,
+}
+
+#[derive(Serialize)]
+struct SiteData<'a> {
+    site: u32,
+    function: &'a str,
+    place: Option<String>,
+    live_bytes: f64,
+    live_error: f64,
+    live_blocks: f64,
+    allocated_per_second: f64,
+    median_age: Option<f64>,
+    #[serde(flatten)]
+    judgement: &'a Judgement,
+    stack: Vec<FrameData>,
+}
+
+fn data(model: &Model, sites: usize) -> Data<'_> {
+    let snapshot = &model.snapshot;
+    let figures = snapshot.page.figures.as_deref();
+    let rates = model.rates();
+    Data {
+        pid: snapshot.pid(),
+        program: snapshot.program(),
+        state: model.state(),
+        seconds: snapshot.running_ns() as f64 / 1e9,
+        interval: snapshot.interval(),
+        marks: snapshot.page.control.mark,
+        samples: snapshot.samples.len(),
+        resident_bytes: figures.map(|f| f.resident_bytes),
+        live_bytes: figures.map(|f| f.live_bytes + f.huge_bytes),
+        cached_bytes: figures.map(|f| f.cached_bytes + f.huge_cached_bytes),
+        free_bytes: figures.map(|f| f.free_bytes),
+        dirty_bytes: figures.map(|f| f.dirty_bytes),
+        figures_age: snapshot.figures_age_ns().map(|ns| ns as f64 / 1e9),
+        allocated_per_second: rates.map(|rates| rates.0),
+        freed_per_second: rates.map(|rates| rates.1),
+        sites: model.shown().take(sites).map(site_data).collect(),
+    }
+}
+
+fn site_data(row: &Row) -> SiteData<'_> {
+    SiteData {
+        site: row.site,
+        function: row.call_site.function(),
+        place: row.call_site.place(),
+        live_bytes: row.live.bytes,
+        live_error: row.live.error(),
+        live_blocks: row.live.blocks,
+        allocated_per_second: row.rate,
+        median_age: row.age,
+        judgement: &row.judgement,
+        stack: row.call_site.data(),
+    }
+}

@@ -1,0 +1,228 @@
+//! What the screens look like, drawn into memory, and what the keys do.
+
+use freehold_page::target::Choice;
+use freehold_page::testing::PageBuilder;
+use freehold_page::{Snapshot, SymbolTable, Target, layout};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+
+use super::keys::{Wish, press};
+use super::model::{Model, Pane, Sort};
+use super::plain::lines;
+use super::screen::{Theme, draw};
+use super::{pick, plain};
+use crate::call_site::tests::frame;
+
+const SECOND: u64 = 1_000_000_000;
+const MIB: u64 = 1 << 20;
+
+/// A server that leaks sessions and has a full cache, up to this second.
+fn server(until: u64) -> Snapshot {
+    let mut page = PageBuilder::default();
+    let main = 0x900;
+    let leak = page.site(&[0x100, 0x101, main]);
+    let cache = page.site(&[0x200, main]);
+    let noise = page.site(&[0x400, 0x101, main]);
+    for second in 0..until {
+        page.allocate(leak, 4096, second * SECOND);
+        if second < 20 {
+            page.allocate(cache, 2 * MIB, second * SECOND);
+        }
+        let block = page.allocate(noise, 100, second * SECOND);
+        page.free(block, 4u64.pow(second as u32 % 5) * 3_000);
+        page.moment(second * SECOND, (40 + second) * MIB, (30 + second) * MIB);
+    }
+    page.figures(|f| figures(f, until));
+    let mut snapshot = page.snapshot();
+    snapshot.reading.alive = true;
+    snapshot.reading.monotonic_ns = freehold_page::testing::BEGUN_NS + until * SECOND;
+    let functions = [
+        (0x100, "session_new", 120),
+        (0x101, "accept_connection", 80),
+        (
+            0x200,
+            "Cache<std::string, std::vector<Entry>>::insert(Key const&)",
+            44,
+        ),
+        (0x400, "parse_header", 200),
+        (main, "main", 12),
+    ];
+    let frames = functions.map(|(at, name, line)| (at, vec![frame(name, line)]));
+    snapshot.symbols = Some(SymbolTable {
+        frames: frames.into_iter().collect(),
+        warnings: Vec::new(),
+    });
+    snapshot
+}
+
+fn figures(f: &mut layout::Figures, until: u64) {
+    f.taken_ns = freehold_page::testing::BEGUN_NS + until * SECOND - SECOND / 2;
+    f.resident_bytes = (40 + until) * MIB;
+    f.live_bytes = (30 + until) * MIB;
+    f.free_bytes = 3 * MIB;
+    f.cached_bytes = MIB / 2;
+    f.dirty_bytes = 4 * MIB;
+    f.threads = 8;
+    f.group_limit = 2048 * MIB;
+    f.rows = 3;
+    for (place, size, live) in [(0, 0, 4), (1, 64, 90_000), (2, 4096, 9_000)] {
+        f.row[place] = layout::Row {
+            size,
+            slabs: live / 200,
+            made: live + live / 5,
+            live,
+            free: live / 8,
+            cached: live / 5 - live / 8,
+            occupancy: [3, 5, 10, live / 200],
+            ..f.row[place]
+        };
+    }
+}
+
+fn model() -> Model {
+    let mut model = Model::new(server(90), "4242".to_owned());
+    model.take(server(91));
+    model.take(server(92));
+    model
+}
+
+fn screen(model: &Model, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal
+        .draw(|frame| draw(frame, model, Theme::plain()))
+        .unwrap();
+    lines(terminal.backend().buffer()).join("\n")
+}
+
+fn key(model: &mut Model, letter: char) -> Wish {
+    press(model, KeyEvent::from(KeyCode::Char(letter)))
+}
+
+#[test]
+fn the_list_fits_a_terminal_of_80_by_24() {
+    insta::assert_snapshot!(screen(&model(), 80, 24));
+}
+
+#[test]
+fn a_wider_terminal_shows_whole_names() {
+    insta::assert_snapshot!(screen(&model(), 140, 40));
+}
+
+#[test]
+fn details_classes_and_help() {
+    let mut model = model();
+    model.select(1);
+    press(&mut model, KeyEvent::from(KeyCode::Enter));
+    insta::assert_snapshot!("details_80", screen(&model, 80, 24));
+    insta::assert_snapshot!("details_120", screen(&model, 120, 50));
+    key(&mut model, 'c');
+    insta::assert_snapshot!("classes", screen(&model, 80, 24));
+    key(&mut model, '?');
+    insta::assert_snapshot!("help", screen(&model, 80, 24));
+}
+
+#[test]
+fn changes_are_counted_from_a_baseline() {
+    let mut model = model();
+    key(&mut model, 'd');
+    model.take(server(100));
+    insta::assert_snapshot!(screen(&model, 80, 24));
+    let grown = model
+        .rows
+        .iter()
+        .find(|row| row.call_site.function() == "session_new");
+    let change = grown.unwrap().change.unwrap();
+    assert!(
+        (change / (8.0 * 526_340.0) - 1.0).abs() < 0.01,
+        "eight samples: {change}"
+    );
+    key(&mut model, 'd');
+    assert!(model.baseline_name().is_none());
+}
+
+#[test]
+fn a_program_that_ended_stays_on_the_screen() {
+    let mut model = model();
+    model.gone = true;
+    let text = screen(&model, 110, 24);
+    assert!(text.contains("ended") && text.contains("session_new"));
+    assert!(text.contains("freehold leaks 4242"));
+}
+
+#[test]
+fn sorting_and_filtering_keep_the_selection_sensible() {
+    let mut model = model();
+    assert_eq!(model.chosen().unwrap().call_site.function(), "session_new");
+    key(&mut model, 's');
+    assert_eq!(model.sort, Sort::Rate);
+    for _ in 0..3 {
+        key(&mut model, 's');
+    }
+    assert_eq!(model.sort, Sort::Name);
+    assert!(
+        model
+            .chosen()
+            .unwrap()
+            .call_site
+            .function()
+            .starts_with("Cache")
+    );
+    key(&mut model, '/');
+    "ACCEPT".chars().for_each(|letter| {
+        key(&mut model, letter);
+    });
+    press(&mut model, KeyEvent::from(KeyCode::Enter));
+    let shown: Vec<&str> = model.shown().map(|row| row.call_site.function()).collect();
+    assert_eq!(
+        shown,
+        ["parse_header", "session_new"],
+        "a caller counts too"
+    );
+    key(&mut model, 'j');
+    key(&mut model, 'j');
+    assert_eq!(model.selected, 1, "there is no third");
+    press(&mut model, KeyEvent::from(KeyCode::Esc));
+    assert_eq!(model.shown().count(), 3);
+    assert_eq!(key(&mut model, 'q'), Wish::Quit);
+    assert_eq!(model.pane, Pane::Sites);
+}
+
+#[test]
+fn every_size_of_terminal_can_be_drawn() {
+    let mut model = model();
+    for pane in [Pane::Sites, Pane::Details, Pane::Classes, Pane::Help] {
+        model.pane = pane;
+        for width in [1, 5, 20, 79, 300] {
+            for height in [1, 2, 4, 8, 25, 100] {
+                screen(&model, width, height);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_plain_screen_and_an_empty_program() {
+    insta::assert_snapshot!("once", plain::text(&model(), 110, 20).unwrap());
+    let empty = Model::new(PageBuilder::default().snapshot(), "4242".to_owned());
+    insta::assert_snapshot!("empty", plain::text(&empty, 110, 20).unwrap());
+}
+
+#[test]
+fn several_programs_are_a_list() {
+    let choices: Vec<Choice> = [(4711, "redis-server *:6379"), (4712, "python3 app.py")]
+        .into_iter()
+        .map(|(pid, program)| Choice {
+            target: Target::Live {
+                pid,
+                page: format!("/dev/shm/freehold-{pid}").into(),
+            },
+            program: program.to_owned(),
+        })
+        .collect();
+    let mut terminal = Terminal::new(TestBackend::new(60, 6)).unwrap();
+    terminal
+        .draw(|frame| pick::draw(frame, &choices, 1, Theme::plain()))
+        .unwrap();
+    insta::assert_snapshot!(lines(terminal.backend().buffer()).join("\n"));
+}
