@@ -10,6 +10,9 @@ use super::screen::{Theme, shorten};
 use crate::leaks::verdict::{Doubt, Judgement, Verdict};
 use crate::wording::{self, bytes, count, duration, estimate, short_duration};
 
+/// The grain in which slabs and runs are made.
+const SLOT_BYTES: u64 = 64 << 10;
+
 pub fn details(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
     let Some(row) = model.chosen() else {
         frame.render_widget(Paragraph::new("no site is selected"), area);
@@ -176,7 +179,7 @@ pub fn classes(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
         .iter()
         .filter(|row| row.made > 0)
         .collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.made * row.size));
+    rows.sort_by_key(|row| std::cmp::Reverse((row.made * row.size).max(row.slots * SLOT_BYTES)));
     let mut lines = vec![Line::styled(
         format!(
             "{:>10}{:>9}{:>9}{:>9}{:>7}  {:15}{}",
@@ -197,7 +200,12 @@ pub fn classes(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
             bytes(row.size as f64)
         };
         let sampled = if row.sampled > 0 { " s" } else { "" };
-        let amount = |blocks: u64| bytes((blocks * row.size.max(1)) as f64);
+        let amount = |blocks: u64| bytes((blocks * row.size) as f64);
+        // Runs are of any size: what they take is known by their slots.
+        let live = match row.size {
+            0 => bytes((row.slots * SLOT_BYTES) as f64),
+            _ => amount(row.live),
+        };
         let occupancy: Vec<String> = row
             .occupancy
             .iter()
@@ -206,7 +214,7 @@ pub fn classes(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
         lines.push(Line::from(vec![
             Span::raw(format!(
                 "{size:>8}{sampled:2}{:>9}{:>9}{:>9}{:>7}  ",
-                amount(row.live),
+                live,
                 amount(row.cached),
                 amount(row.free),
                 count(row.slabs as f64)

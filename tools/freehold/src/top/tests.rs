@@ -70,6 +70,7 @@ fn figures(f: &mut layout::Figures, until: u64) {
         f.row[place] = layout::Row {
             size,
             slabs: live / 200,
+            slots: if size == 0 { 40 } else { live / 200 },
             made: live + live / 5,
             live,
             free: live / 8,
