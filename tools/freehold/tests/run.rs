@@ -160,6 +160,8 @@ fn after_kill_9_everything_is_still_there() {
     let mut run = place.start(&["--json"], &[]);
     assert_eq!(run.line(), "ready");
     let pid = run.pid();
+    let said = answer(&["doctor", &pid.to_string()]);
+    assert!(said.contains("observed: one sample in 512.0 KiB"), "{said}");
     assert!(
         Command::new("kill")
             .args(["-9", &pid.to_string()])

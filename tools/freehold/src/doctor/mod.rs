@@ -7,6 +7,7 @@
 mod allocators;
 mod elf;
 mod loader;
+mod observing;
 mod process;
 mod program;
 mod report;
@@ -59,7 +60,13 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = match args.pid {
-        Some(pid) => process::examine(pid)?,
+        Some(pid) => {
+            let mut report = process::examine(pid)?;
+            if report.verdict() {
+                report.add(observing::of_process(pid));
+            }
+            report
+        }
         None => examine_command(args)?,
     };
     if args.json {
@@ -114,6 +121,9 @@ fn examine_command(args: &Args) -> Result<Report> {
     };
     report.library = library.clone();
     look_at_preload(&mut report, env::var_os("LD_PRELOAD").as_deref());
+    if let Some(finding) = observing::of_place() {
+        report.add(finding);
+    }
 
     let resolved = match program::resolve(name) {
         Ok(resolved) => resolved,

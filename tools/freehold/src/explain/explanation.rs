@@ -566,6 +566,7 @@ fn counted(snapshot: &Snapshot) -> Counted {
         .unwrap_or(&[]);
     Counted {
         live: figures.live_bytes,
+        live_error: 0,
         cached: figures.cached_bytes,
         free: figures.free_bytes,
         free_given_back: figures.purged_in_slabs_bytes,

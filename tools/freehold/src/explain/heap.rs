@@ -30,6 +30,8 @@ pub struct Part {
 pub struct Counted {
     /// Blocks of up to 2 MiB that the program holds, at the size of their class.
     pub live: u64,
+    /// How far that may be off: nothing where it was counted.
+    pub live_error: u64,
     pub cached: u64,
     /// Free blocks in slabs in use, and how much of them has been given back.
     pub free: u64,
@@ -70,6 +72,7 @@ impl Counted {
             class.live = live.min(class.room);
         }
         self.live = now.round() as u64;
+        self.live_error = variance.sqrt().round() as u64;
         if change < 0.0 {
             self.free += (-change).round() as u64;
         } else {
@@ -180,6 +183,7 @@ fn shares(samples: &[Sample], classes: &[Class]) -> Option<Shares> {
 /// Splits `resident` bytes of the window.
 pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     let live = counted.live as f64;
+    let live_error = counted.live_error as f64;
     let shares = shares(samples, &counted.classes);
     let (requested, slack, untouched, error) = match &shares {
         Some(s) => (
@@ -217,7 +221,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
             "live",
             "live: what the program asked for",
             requested,
-            error,
+            error + live_error,
         ));
         parts.push(part(
             "rounding",
@@ -237,7 +241,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
         "free_in_slabs",
         "free space in partly used slabs",
         free,
-        0.0,
+        live_error,
     ));
     parts.push(part(
         "cached",
@@ -393,6 +397,7 @@ mod tests {
     fn parts_add_up_to_what_is_resident() {
         let counted = Counted {
             live: 48_000,
+            live_error: 0,
             cached: 4_800,
             free: 20_000,
             free_given_back: 4_096,
@@ -455,6 +460,11 @@ mod tests {
         // Ten of them: most has been freed since.
         assert_eq!(counted.catch_up(&many[..10]), -4_320_000);
         assert_eq!((counted.live, counted.free), (480_000, 4_321_000));
+        // Ten samples are off by about a third.
+        assert!(
+            (130_000..170_000).contains(&counted.live_error),
+            "{counted:?}"
+        );
         assert_eq!(
             (counted.classes[2].live, counted.classes[2].free),
             (10_000, 90_010)

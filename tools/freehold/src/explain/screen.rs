@@ -120,3 +120,82 @@ fn pinned(out: &mut String, class: &PinnedClass) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::explanation::PinningSite;
+    use super::super::verdict::{Finding, Verdict};
+    use super::*;
+
+    fn line(label: &str, bytes: u64, error: Option<u64>) -> Line {
+        Line {
+            part: "part",
+            label: label.to_owned(),
+            bytes,
+            exact: error.is_none(),
+            error_bytes: error,
+            detail: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_explanation_with_everything() {
+        let mut code = line("code of the program and its libraries", 9 << 20, None);
+        code.detail = vec!["libc.so.6 1.8 MiB".to_owned(), "server 1.2 MiB".to_owned()];
+        let it = Explanation {
+            program: "/usr/bin/server".to_owned(),
+            pid: Some(4711),
+            alive: true,
+            version: Some("0.1.0".to_owned()),
+            resident_bytes: 110 << 20,
+            swapped_bytes: 3 << 20,
+            freehold_bytes: 100 << 20,
+            freehold: vec![
+                line("free space in partly used slabs", 10 << 20, Some(0)),
+                line("live: what the program asked for", 90 << 20, Some(2 << 20)),
+            ],
+            other_bytes: 10 << 20,
+            other: vec![code, line("stacks of threads", 1 << 20, None)],
+            fragmented_classes: vec![PinnedClass {
+                size: 304,
+                slabs: 132,
+                free_bytes: 8 << 20,
+                live_share: 0.061,
+                sites: vec![PinningSite {
+                    name: "cache_insert (index.c:8)".to_owned(),
+                    live_bytes: 1 << 19,
+                }],
+            }],
+            notes: vec!["the allocator's figures are 2.8 s old".to_owned()],
+            verdict: Verdict {
+                finding: Finding::Fine,
+                sentence: "Fine.".to_owned(),
+                change: vec!["freehold profile 4711".to_owned()],
+            },
+        };
+        insta::assert_snapshot!(render(&it), @r"
+        server, process 4711, under Freehold 0.1.0: 110.0 MiB resident, and 3.0 MiB swapped out
+
+          Freehold                                               100.0 MiB   90.9 %
+            live: what the program asked for                  ~   90.0 MiB   81.8 %  ± 2.0 MiB
+            free space in partly used slabs                   ~   10.0 MiB    9.1 %
+
+          Not Freehold                                            10.0 MiB    9.1 %
+            code of the program and its libraries             =    9.0 MiB    8.2 %
+                libc.so.6 1.8 MiB, server 1.2 MiB
+            stacks of threads                                 =    1.0 MiB    0.9 %
+
+          = said by the kernel, ~ counted or estimated (± how far it may be off)
+
+        Free space in partly used slabs, by size:
+          blocks of    304: 8.0 MiB free in 132 slabs that are 6 % live
+              kept by cache_insert (index.c:8) (512.0 KiB live)
+
+        Note: the allocator's figures are 2.8 s old.
+
+        Fine.
+        What would change it:
+          freehold profile 4711
+        ");
+    }
+}

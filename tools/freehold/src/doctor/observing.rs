@@ -1,0 +1,104 @@
+//! Observing: does a process show itself, and could a command that is started here?
+
+use std::path::Path;
+
+use freehold_page::{FindError, Target, target};
+
+use super::report::Finding;
+use crate::amounts;
+
+/// A page begins with less than this, and grows by extents; with less room there is soon none for samples.
+const ROOM: u64 = 4 << 20;
+
+/// What can be said of a process that Freehold is in.
+pub fn of_process(pid: u32) -> Finding {
+    match Target::find(&pid.to_string()) {
+        Ok(target) => match target.read() {
+            Ok(snapshot) => {
+                let control = &snapshot.page.control;
+                let place = target.path().display();
+                let text = match control.interval {
+                    0 => format!("its page is {place}; it takes no samples"),
+                    every => format!(
+                        "observed: one sample in {}, {} taken; its page is {place}",
+                        amounts::bytes(every),
+                        control.taken
+                    ),
+                };
+                match control.lost_samples {
+                    0 => Finding::ok("observe", text),
+                    lost => Finding::note(
+                        "observe",
+                        format!("{text}; there was no room for {lost} samples"),
+                    )
+                    .advise(format!("make room in {}", folder_of(target.path()))),
+                }
+            }
+            Err(error) => Finding::note("observe", format!("its page cannot be read: {error}")),
+        },
+        Err(FindError::NotObserved { .. }) => Finding::note("observe", "it is not observed")
+            .advise("start it with `freehold run`, or with FREEHOLD=observe=1"),
+        Err(error) => Finding::note("observe", error.to_string()),
+    }
+}
+
+fn folder_of(path: &Path) -> String {
+    path.parent().unwrap_or(path).display().to_string()
+}
+
+/// Whether the folder for pages is there and has room. None: all is well, which needs no line.
+pub fn of_place() -> Option<Finding> {
+    look_at(Path::new(target::PAGE_FOLDER))
+}
+
+fn look_at(folder: &Path) -> Option<Finding> {
+    if !folder.is_dir() {
+        let text = format!(
+            "there is no {}: pages of observed programs live in memory and end with them",
+            folder.display()
+        );
+        return Some(
+            Finding::note("observe", text).advise("give `freehold run` a folder with --keep"),
+        );
+    }
+    let room =
+        rustix::fs::statvfs(folder).map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize));
+    if room < ROOM {
+        let text = format!(
+            "{} has {} left, too little to be observed well",
+            folder.display(),
+            amounts::bytes(room)
+        );
+        return Some(
+            Finding::note("observe", text)
+                .advise("make room there, or give `freehold run` a folder with --keep"),
+        );
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named_and_one_with_room_is_not() {
+        let found = look_at(Path::new("/no/such/folder")).unwrap();
+        assert!(
+            found.text.contains("there is no /no/such/folder"),
+            "{found:?}"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        // A disk with less than 4 MiB left would fail every other test too.
+        assert_eq!(look_at(dir.path()), None);
+    }
+
+    #[test]
+    fn a_process_without_freehold_is_not_called_observed() {
+        let found = of_process(std::process::id());
+        assert!(
+            found.text.contains("does not run under Freehold"),
+            "{found:?}"
+        );
+    }
+}
