@@ -230,12 +230,12 @@ typedef struct {
 typedef struct fh_thread {
     fh_bin bin[FH_BINS];
     fh_rack rack[FH_BINS];
-    size_t budget_used;  /* Σ limit · size over the bins, bytes */
-    uint32_t generation; /* fh_process.generation when it was made: an older one after a fork belongs to nobody */
-    uint32_t number;     /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
-    fh_word state;       /* FH_THREAD_… */
-    uint32_t ticks;      /* slow paths taken */
-    uint32_t next_idle;  /* the bin that the next tick looks at */
+    size_t budget_used; /* Σ limit · size over the bins, bytes */
+    fh_word generation; /* forks that lay behind the process when it was made: an older one belongs to nobody */
+    uint32_t number;    /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
+    fh_word state;      /* FH_THREAD_… */
+    uint32_t ticks;     /* slow paths taken */
+    uint32_t next_idle; /* the bin that the next tick looks at */
     uint64_t refills, flushes, from_depot, to_depot; /* statistics, plain: only the owner writes */
     /* Of a thread that is observed (cache/observed.h): the interval with which its distance was drawn (0: none was), the
      * state of its generator, and the system's number of it. */

@@ -58,7 +58,7 @@ static bool relieved(bool refused) {
     if (FH_LIKELY(!refused && !(fh_load(&fh_limit_due) | fh_load(&fh_hook_due) | thread_wanted))) return false;
     if (thread_wanted) fh_background_start();
     if (fh_load(&fh_hook_due)) fh_hook_write();
-    if (refused || fh_load(&fh_limit_due)) fh_limit_relieve(refused);
+    if (refused || fh_load(&fh_limit_due)) fh_limit_relieve(refused, (uintptr_t)fh_own());
     if (refused) give_up_what_is_kept();
     return refused;
 }

@@ -6,6 +6,7 @@
 #include "cache/cache.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
+#include "store/limit.h"
 #include "store/slab.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -50,13 +51,14 @@ static void after_fork_in_child(void) {
     fh_store(&generation, fh_load(&generation) + 1);
     fh_thread *t = fh_own();
     if (t != &fh_thread_none && t != &fh_thread_over) {
-        t->generation = (uint32_t)fh_load(&generation);
+        fh_store(&t->generation, fh_load(&generation));
         t->interval = 0; /* or the child's generator would go on as the parent's does */
     }
     /* Parked caches are found with the other orphans, as they are of an older generation; here nobody may get one too. */
     for (unsigned i = 0; i < FH_SHARDS; i++) fh_store(&parked[i], 0);
     fh_store_release(&orphans, 1);
     fh_background_forked();
+    fh_limit_forked((uintptr_t)t);
     if (fh_load(&fh_observing)) fh_hook_forked();
 }
 
@@ -82,14 +84,17 @@ static void adopt(fh_thread *t, uint64_t state) {
 
 /* Walks all caches there are: the slabs of their class. */
 static void adopt_orphans(void) {
-    uint32_t now = (uint32_t)fh_load(&generation);
+    uint64_t now = fh_load(&generation);
     for (size_t slot = 0; slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
         uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
         if (fh_state_kind(state) != FH_CLASS_THREAD) continue;
         for (unsigned i = 0; i < fh_state_bump(state); i++) {
             fh_thread *t = (fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
-            uint64_t life = fh_load(&t->state);
-            if ((life == FH_THREAD_LIVE || life == FH_THREAD_PARKED) && t->generation < now) adopt(t, life);
+            /* acquire: the generation that was written before. Without it a thread of this process that begins at this moment
+             * could be taken for what its memory was before, and lose its cache. */
+            uint64_t life = fh_load_acquire(&t->state);
+            bool handed = life == FH_THREAD_LIVE || life == FH_THREAD_PARKED;
+            if (handed && fh_load(&t->generation) < now) adopt(t, life);
         }
     }
 }
@@ -124,7 +129,8 @@ static fh_thread *make(void) {
     for (unsigned i = 0, near = fh_system_near(); !t && i < FH_SHARDS; i++) t = unpark((near + i) % FH_SHARDS);
     if (!t) t = make_empty();
     if (!t) return NULL;
-    t->generation = (uint32_t)fh_load(&generation);
+    /* Relaxed, as is all of it: the release of `state` comes after. */
+    fh_store(&t->generation, fh_load(&generation));
     t->number = (uint32_t)fh_add_relaxed(&threads_made, 1);
     t->ticks = t->next_idle = 0;
     t->interval = t->polls = 0;
@@ -244,6 +250,7 @@ static void leave_behind(fh_thread *t) {
 static void thread_exit(void *value) {
     fh_thread *t = fh_own();
     if (t != value) return;
+    fh_limit_left((uintptr_t)t);
     fh_store(&t->state, FH_THREAD_BUSY);
     fh_thread_observe(t, false);
     fh_self_pointer = (fh_thread *)&fh_thread_over;

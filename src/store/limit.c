@@ -12,7 +12,7 @@ static fh_word pending;         /* bytes admitted and not yet in the books */
 static fh_word reserve_is_open; /* 1 from the first refusal until there is room again */
 static fh_word soft_limit;
 static fh_word callback_word; /* an fh_limit_callback; a word, because it may be changed while threads run */
-static fh_word calling;       /* 1 while a thread is in the callback */
+static fh_word calling;       /* the thread that is in the callback, 0: none */
 static fh_word installed;     /* 1: the program has set the limits itself */
 static fh_word refusals;      /* claims beyond the hard limit, for the statistics */
 static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
@@ -104,16 +104,25 @@ void fh_limit_install(size_t soft, size_t hard, fh_limit_callback callback) {
     if (!fh_settings.limit) publish_pressure(FH_PRESSURE_NONE);
 }
 
-bool fh_limit_relieve(bool refused) {
+bool fh_limit_relieve(bool refused, uint64_t caller) {
     fh_store(&fh_limit_due, 0);
     fh_limit_callback callback = (fh_limit_callback)(uintptr_t)fh_load(&callback_word);
     if (!callback) return false;
     uint64_t nobody = 0;
     /* acq_rel: one thread at a time, and not again from within. */
-    if (!fh_cas_acq_rel(&calling, &nobody, 1)) return false;
+    if (!fh_cas_acq_rel(&calling, &nobody, caller)) return false;
     callback(live_bytes() + idle_bytes(), refused ? fh_settings.limit : (size_t)fh_load(&soft_limit));
     fh_store_release(&calling, 0);
     return true;
+}
+
+void fh_limit_left(uint64_t caller) {
+    /* Only the thread itself has put its number there, so between the two nobody else changes the word. */
+    if (FH_UNLIKELY(fh_load(&calling) == caller)) fh_store_release(&calling, 0);
+}
+
+void fh_limit_forked(uint64_t caller) {
+    if (fh_load(&calling) != caller) fh_store(&calling, 0);
 }
 
 /* ── The control group ───────────────────────────────────────────────────────────────────────────────────────────── */

@@ -46,8 +46,16 @@ typedef void (*fh_limit_callback)(size_t in_use, size_t limit);
 void fh_limit_install(size_t soft, size_t hard, fh_limit_callback callback);
 
 /* Called with nothing held, after an allocation: calls the callback if it is due. True if it was called. `refused`: the
- * allocation failed, so it is due in any case; true is then a reason to try again. */
-bool fh_limit_relieve(bool refused);
+ * allocation failed, so it is due in any case; true is then a reason to try again. `caller`: a number of the calling thread's
+ * own, not 0. */
+bool fh_limit_relieve(bool refused, uint64_t caller);
+
+/* That thread ends: if it does so from within the callback, by pthread_exit or cancelled, others may call it again. */
+void fh_limit_left(uint64_t caller);
+
+/* In the child of a fork that thread is the only one: nobody else can be in the callback. */
+void fh_limit_forked(uint64_t caller);
+
 extern fh_word fh_limit_due FH_HIDDEN;
 
 /* For the statistics: both limits (0: none), the bytes that count against them, and how often a claim was refused. */

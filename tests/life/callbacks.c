@@ -1,0 +1,247 @@
+/* Ends in awkward places: a thread or the process ends from within something that the allocator or the C library called
+ * in the middle of an allocation's way, or in a destructor, and everybody else goes on.
+ *
+ *     pthread_exit, and a cancellation that was waiting, in the limit's callback      exit() there (in a child process)
+ *     a thread cancelled while it only allocates, with cancellation deferred          or switched off meanwhile
+ *     exit() in a key's destructor, in an atexit handler's allocation, beside threads that allocate
+ *     _exit in a signal handler that interrupted an allocation
+ *
+ * After each end the limit's callback must be callable again, blocks can be had, and what the thread had in hand is back:
+ * the heap does not grow with the number of such ends. */
+#include "../support/alloc.h"
+#include "../support/check.h"
+#include "../support/memory.h"
+
+#include <freehold/freehold.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#define MIB ((size_t)1 << 20)
+
+enum { EXIT_THREAD, BE_CANCELLED, EXIT_PROCESS, RETURN };
+static atomic_int what_to_do, called;
+
+static void callback(size_t in_use, size_t limit) {
+    (void)in_use, (void)limit;
+    atomic_fetch_add(&called, 1);
+    switch (atomic_load(&what_to_do)) {
+    case EXIT_THREAD:
+        pthread_exit(NULL);
+    case BE_CANCELLED:
+        pthread_testcancel();
+        break;
+    case EXIT_PROCESS:
+        exit(7);
+    default:
+        break;
+    }
+}
+
+/* Allocates until the callback has been called (and returned), or the thread is over in it. */
+static void *meet_the_limit(void *unused) {
+    enum { MOST = 400 };
+    static __thread void *block[MOST];
+    int before = atomic_load(&called), n = 0;
+    while (n < MOST && atomic_load(&called) == before && (block[n] = fh_malloc(MIB / 2)) != NULL) n++;
+    while (n > 0) fh_free(block[--n]);
+    return unused;
+}
+
+/* The same, and blocks that it has when it ends are freed by a clean-up handler, as a program's own would. */
+typedef struct {
+    void *block[400];
+    int n;
+} pile;
+
+static void clean_up(void *argument) {
+    pile *p = argument;
+    while (p->n > 0) fh_free(p->block[--p->n]);
+}
+
+static void *end_at_the_limit(void *unused) {
+    pile mine = {.n = 0};
+    pthread_cleanup_push(clean_up, &mine);
+    while (mine.n < 400) {
+        void *p = fh_malloc(MIB / 2);
+        if (!p) break;
+        mine.block[mine.n++] = p;
+    }
+    pthread_cleanup_pop(1);
+    CHECK(0, "the thread went on after its end");
+    return unused;
+}
+
+static void threads_that_end_in_the_callback(void) {
+    CHECK(fh_limit_set(20 * MIB, 60 * MIB, callback) == 0, "no limit");
+    size_t early = 0;
+    for (int i = 0; i < 60; i++) {
+        int way = i % 2 ? EXIT_THREAD : BE_CANCELLED;
+        atomic_store(&what_to_do, way);
+        int before = atomic_load(&called);
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, end_at_the_limit, NULL) == 0, "no thread");
+        if (way == BE_CANCELLED) pthread_cancel(thread);
+        void *result = NULL;
+        pthread_join(thread, &result);
+        CHECK(atomic_load(&called) > before, "end %d: the callback was not called any more", i);
+        CHECK((result == PTHREAD_CANCELED) == (way == BE_CANCELLED), "end %d: the thread ended in another way", i);
+        /* And whoever comes next is asked again. */
+        atomic_store(&what_to_do, RETURN);
+        before = atomic_load(&called);
+        meet_the_limit(NULL);
+        CHECK(atomic_load(&called) > before, "after end %d nobody is called any more", i);
+        fh_malloc_trim(0);
+        if (i == 20) early = resident_bytes();
+    }
+    size_t late = resident_bytes();
+    fh_limit_set(0, 0, NULL);
+    CHECK(late <= early + early / 5 + MIB, "40 ends more: %zu KiB, before: %zu KiB", late >> 10, early >> 10);
+}
+
+/* ── Cancellation while a thread does nothing but allocate ───────────────────────────────────────────────────────── */
+
+static void *allocate_for_ever(void *off) {
+    if (off) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    uint64_t seed = (uintptr_t)&seed;
+    void *block[50] = {0};
+    for (unsigned turn = 0; turn < 2000 || !off; turn++) {
+        for (int i = 0; i < 50; i++) {
+            fh_free(block[i]);
+            block[i] = fh_malloc(1 + random_below(&seed, turn % 100 ? 2000 : 3000000));
+            CHECK(block[i] != NULL, "no memory");
+        }
+        if (turn % 16 == 0) {
+            for (int i = 0; i < 50; i++) fh_free(block[i]), block[i] = NULL;
+            if (off) continue;
+            pthread_testcancel(); /* the only cancellation point: malloc and free must be none */
+        }
+    }
+    for (int i = 0; i < 50; i++) fh_free(block[i]);
+    return off;
+}
+
+static void cancelled_threads(void) {
+    for (int i = 0; i < 60; i++) {
+        pthread_t thread[2];
+        void *off = i % 2 ? &off : NULL, *result;
+        for (int k = 0; k < 2; k++) CHECK(pthread_create(&thread[k], NULL, allocate_for_ever, off) == 0, "no thread");
+        usleep((useconds_t)(i * 50));
+        for (int k = 0; k < 2; k++) pthread_cancel(thread[k]);
+        for (int k = 0; k < 2; k++) {
+            pthread_join(thread[k], &result);
+            CHECK(result == (off ? off : PTHREAD_CANCELED), "the thread ended in another way");
+        }
+    }
+}
+
+/* ── Ends of the process, each in a child ────────────────────────────────────────────────────────────────────────── */
+
+static void keep_allocating(void) {
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, allocate_for_ever, NULL) == 0) pthread_detach(thread);
+    }
+    usleep(2000);
+}
+
+static void use_heap(void) {
+    void *block[100];
+    for (size_t i = 0; i < 100; i++) CHECK((block[i] = fh_calloc(1, i * 300)) != NULL, "no memory at the end");
+    for (size_t i = 0; i < 100; i++) fh_free(block[i]);
+}
+
+static void in_callback(void) {
+    atexit(use_heap);
+    keep_allocating();
+    atomic_store(&what_to_do, EXIT_PROCESS);
+    fh_limit_set(20 * MIB, 0, callback);
+    meet_the_limit(NULL);
+    pause(); /* another thread was the one that is called */
+}
+
+static pthread_key_t key;
+static void exit_here(void *value) {
+    fh_free(value);
+    use_heap();
+    exit(7);
+}
+static void *with_key(void *unused) {
+    pthread_setspecific(key, fh_malloc(100));
+    return unused;
+}
+static void in_destructor(void) {
+    atexit(use_heap);
+    keep_allocating();
+    pthread_key_create(&key, exit_here);
+    pthread_t thread;
+    pthread_create(&thread, NULL, with_key, NULL);
+    pthread_join(thread, NULL);
+    pause();
+}
+
+static void at_exit(void) {
+    use_heap();
+    fh_malloc_trim(0);
+    _exit(7);
+}
+static void in_handler(void) {
+    atexit(at_exit);
+    keep_allocating();
+    exit(0);
+}
+
+static void leave(int number) {
+    (void)number;
+    _exit(7);
+}
+static void in_signal(void) {
+    signal(SIGALRM, leave);
+    struct itimerval soon = {{0, 0}, {0, 3000}};
+    setitimer(ITIMER_REAL, &soon, NULL);
+    allocate_for_ever(NULL);
+}
+
+static void *exits(void *unused) {
+    usleep(1000);
+    pthread_exit(unused);
+}
+/* The main thread leaves by pthread_exit: the process ends with its last thread, with status 0. */
+static void main_thread_first(void) {
+    pthread_t thread;
+    use_heap();
+    pthread_create(&thread, NULL, exits, NULL);
+    pthread_detach(thread);
+    pthread_exit(NULL);
+}
+
+static void in_child(const char *name, void (*end)(void), int status_wanted) {
+    for (int i = 0; i < 10; i++) {
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(60);
+            end();
+            _exit(9);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid, "no child");
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == status_wanted, "%s: the process ended with %#x", name,
+              status);
+    }
+}
+
+int main(void) {
+    in_child("exit in the limit's callback", in_callback, 7);
+    in_child("exit in a key's destructor", in_destructor, 7);
+    in_child("_exit in an atexit handler", in_handler, 7);
+    in_child("_exit in a signal handler", in_signal, 7);
+    in_child("the main thread first", main_thread_first, 0);
+    threads_that_end_in_the_callback();
+    cancelled_threads();
+    puts("every end was one");
+    return 0;
+}
