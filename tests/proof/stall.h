@@ -70,6 +70,12 @@ static inline void some_seconds_pass(uint64_t seconds) {
     __atomic_fetch_add(&stall_clock, seconds << 30, __ATOMIC_RELAXED);
 }
 
+/* ── Scenarios of stall_background.c ────────────────────────────────────────────────────────────────────────────────── */
+
+void stall_background(void);
+void stall_background_without_thread(void);
+void stall_no_background(void);
+
 /* ── Scenarios of stall_observed.c ──────────────────────────────────────────────────────────────────────────────────── */
 
 void stall_ask_figures(void);

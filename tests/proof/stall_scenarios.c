@@ -553,6 +553,8 @@ const stall_scenario stall_scenarios[] = {
      .prepare = stall_begin_to_observe,
      .victim = stall_two_observed,
      .other = stall_two_observed},
+    {.name = "background", .victim = stall_background, .clear = stall_no_background},
+    {.name = "no background", .victim = stall_background_without_thread, .clear = stall_no_background},
     {.name = "ends", .victim = ends},
     {.name = "two begin", .victim = first_call, .other = first_call},
     {.name = "two give the last", .prepare = slab_with_two_owners, .victim = give_mine, .other = give_yours},
