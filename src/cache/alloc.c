@@ -147,23 +147,22 @@ static inline fh_thread *observed_by_now(void) {
     return FH_LIKELY(t || !fh_load(&fh_observing)) ? t : become_observed();
 }
 
-/* A slow path of a thread that is not observed, and should perhaps be. */
-__attribute__((noinline)) static void *alloc_observed_anew(size_t n) {
-    return become_observed() && fh_counts(n) ? alloc_sampled_plain(n) : alloc_uncounted(n);
+/* The distance is at its end: that of an observed thread, or of one that is not observed, which has none. */
+__attribute__((noinline)) static void *alloc_counted(size_t n) {
+    if (fh_observed_here.shift) return alloc_sampled_plain(n);
+    fh_observed_here.distance = 0;
+    if (FH_LIKELY(!fh_load(&fh_observing)) || !become_observed()) return alloc_uncounted(n);
+    return fh_counts(n) ? alloc_sampled_plain(n) : alloc_uncounted(n);
 }
 
 /* First of all what the hot path does, for a thread whose bins are out of its sight. */
 void *fh_alloc_slow(size_t n, fh_bin *bin) {
-    intptr_t shift = fh_observed_here.shift;
-    if (shift) {
-        if (fh_counts(n)) return alloc_sampled_plain(n);
-        bin = (fh_bin *)((char *)bin + shift);
-        void *p = bin->top[-1];
-        if (FH_UNLIKELY(p == NULL)) return alloc_uncounted(n);
-        bin->top--;
-        return p;
-    }
-    return FH_LIKELY(!fh_load(&fh_observing)) ? alloc_uncounted(n) : alloc_observed_anew(n);
+    if (fh_counts(n)) return alloc_counted(n);
+    bin = (fh_bin *)((char *)bin + fh_observed_here.shift);
+    void *p = bin->top[-1];
+    if (FH_UNLIKELY(p == NULL)) return alloc_uncounted(n);
+    bin->top--;
+    return p;
 }
 
 void *fh_alloc_coarse(size_t n) {
@@ -318,18 +317,16 @@ static void release(const char *call, void *p) {
     errno = error;
 }
 
+/* The bin of a thread that is not observed is full, or it would not have come here, and so is bin 0. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    intptr_t shift = fh_observed_here.shift;
-    if (shift && !FH_CHECKED) {
-        bin = (fh_bin *)((char *)bin + shift);
-        void **top = bin->top;
-        if (FH_LIKELY(top != bin->end)) {
-            *top = p;
-            bin->top = top + 1;
-            return;
-        }
+    bin = (fh_bin *)((char *)bin + fh_observed_here.shift);
+    void **top = bin->top;
+    if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
+        release("free", p);
+        return;
     }
-    release("free", p);
+    *top = p;
+    bin->top = top + 1;
 }
 
 /* The class that a request of n bytes got, or one of the larger ones that an aligned request may have got. */

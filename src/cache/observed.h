@@ -6,7 +6,7 @@
  * The face is one read-only cache for all observed threads, whose bins are empty and full at once. So malloc and free of
  * an observed thread go to their slow halves every time, and these count, and do with the real bin (a bin of the face +
  * shift) what the hot path would have done. The hot path itself has not one instruction for all this, and a thread
- * changes between the two by writing two words. A pair of malloc and free takes some 25 instructions more.
+ * changes between the two by writing two words. A pair of malloc and free takes 17 instructions more.
  *
  * Measured and rejected: a countdown on the hot path (2 instructions for everybody); a second malloc that the loader
  * chooses (cannot be switched on in a running program, and not in a static one on musl); the thread's cache instead of the

@@ -33,27 +33,64 @@ static uint64_t hash(const step *s) {
     return h ^ h >> 32;
 }
 
-uint32_t fh_nodes_of(const uintptr_t *stack, unsigned depth, bool whole, bool *lost) {
-    step at = {.parent = 0, .flags = whole ? 0 : FH_NODE_CUT};
-    *lost = false;
-    for (unsigned i = depth; i-- > 0;) {
-        at.address = stack[i];
+/* ── Whole stacks ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A stack that was seen before is found as a whole: a hundred frames are then one look and not a hundred, each of which
+ * would miss the cache (measured: 5,000 instructions of the 12,000 that a sample of a Python program took). What is
+ * compared is 32 bits of the hash, its place and the innermost frames; that two stacks agree in all of that and are not the same
+ * one happens once in some 10^9 new stacks, and then one sample is named wrongly. */
+static fh_index stacks;
+
+#define COMPARED 4u
+
+typedef struct {
+    const uintptr_t *address;
+    unsigned depth;
+    bool whole;
+} stack;
+
+static bool same_stack(uint32_t number, const void *key) {
+    const stack *s = key;
+    for (unsigned i = 0; i < s->depth && i < COMPARED; i++) {
+        const fh_page_node *node = number ? fh_page_entry(FH_PAGE_NODES, number) : NULL;
+        if (!node || node->address != s->address[i]) return false;
+        number = node->parent;
+    }
+    return true;
+}
+
+/* Frame by frame, from the outermost: the innermost one's node. 0: no room. */
+static uint32_t make_stack(const void *key) {
+    const stack *s = key;
+    step at = {.parent = 0, .flags = s->whole ? 0 : FH_NODE_CUT};
+    for (unsigned i = s->depth; i-- > 0;) {
+        at.address = s->address[i];
         fh_index_search search = {.hash = hash(&at), .same = same, .make = make, .key = &at};
-        uint32_t number = fh_index_get(&known, &search);
-        if (!number) {
-            *lost = true;
-            return 0;
-        }
-        at.parent = number;
+        at.parent = fh_index_get(&known, &search);
         at.flags = 0;
+        if (!at.parent) return 0;
     }
     return at.parent;
 }
 
+uint32_t fh_nodes_of(const uintptr_t *address, unsigned depth, bool whole, bool *lost) {
+    stack s = {.address = address, .depth = depth, .whole = whole};
+    uint64_t h = whole;
+    for (unsigned i = 0; i < depth; i++) {
+        h = (h ^ address[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 32;
+    }
+    fh_index_search search = {.hash = h, .same = same_stack, .make = make_stack, .key = &s};
+    uint32_t number = depth ? fh_index_get(&stacks, &search) : 0;
+    *lost = depth && !number;
+    return number;
+}
+
 void fh_nodes_clear(void) {
     fh_index_clear(&known);
+    fh_index_clear(&stacks);
 }
 
 size_t fh_nodes_bytes(void) {
-    return fh_index_bytes(&known);
+    return fh_index_bytes(&known) + fh_index_bytes(&stacks);
 }

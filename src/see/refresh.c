@@ -11,10 +11,10 @@
 #include <stdbool.h>
 
 #define MS UINT64_C(1000000)
-#define LEAST_NS (50 * MS)
-#define LEAST_CHANGED_NS (10 * MS)
-#define COST_FACTOR 400u
-#define COST_FACTOR_CHANGED 40u
+#define LEAST_NS (100 * MS)
+#define LEAST_CHANGED_NS (20 * MS)
+#define COST_FACTOR 1000u
+#define COST_FACTOR_CHANGED 200u
 #define LEAST_CHANGE (1024u * 1024u)
 #define MOMENTS_OF_LIFE 256u
 
