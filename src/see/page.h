@@ -204,7 +204,7 @@ typedef struct {
 } fh_page_node;
 
 /* A call site: a node that allocated. All sums are weighted: a sample of s bytes stands for s/P bytes and 1/P blocks,
- * P = 1 − exp(−s/T). Bytes are whole, blocks in 1/256, variances (Σ s²(1−P)/P², the error bar) in units of 2^16 bytes².
+ * P = 1 − exp(−s/T), and 1 if T is 1. Bytes are whole, blocks in 1/256, variances (Σ s²(1−P)/P², the error bar) in units of 2^16 bytes².
  *     equation: live = allocated − freed */
 #define FH_PAGE_BLOCK_UNIT 256u
 #define FH_PAGE_VARIANCE_SHIFT 16u

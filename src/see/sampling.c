@@ -68,13 +68,14 @@ static uint64_t whole(double d) {
 }
 
 uint64_t fh_sampling_distance(uint64_t *state, uint64_t interval) {
+    if (interval <= 1) return 0;
     /* 53 bits, and never 0: the longest distance is 37 T. */
     double u = ((double)(fh_random(state) >> 11) + 1) * 0x1p-53;
     return whole((double)interval * fh_minus_log(u));
 }
 
 fh_weight fh_sampling_weight(uint64_t size, uint64_t drawn, uint64_t interval) {
-    double p = fh_one_minus_exp((double)drawn / (double)interval), bytes = (double)size / p;
+    double p = interval <= 1 ? 1 : fh_one_minus_exp((double)drawn / (double)interval), bytes = (double)size / p;
     return (fh_weight){
         .bytes = whole(bytes + 0.5),
         .blocks = whole(FH_PAGE_BLOCK_UNIT / p + 0.5),

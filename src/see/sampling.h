@@ -19,7 +19,8 @@ double fh_one_minus_exp(double x);
 uint64_t fh_random(uint64_t *state);
 
 /* How many bytes may be asked for until one is marked: ⌊−T · ln U⌋, so that a block of s bytes is sampled when the
- * distance is below s. A whole number is exact: ⌊E⌋ < s and E < s are the same for a whole s. */
+ * distance is below s. A whole number is exact: ⌊E⌋ < s and E < s are the same for a whole s. An interval of 1 is what one
+ * asks for to see everything: its distance is 0 and P is 1, where chance would pass over a block of 2 bytes in seven. */
 uint64_t fh_sampling_distance(uint64_t *state, uint64_t interval);
 
 typedef struct {

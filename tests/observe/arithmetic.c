@@ -40,7 +40,7 @@ static void exponential(void) {
 
 /* Mean T, variance T², and as many below the median as above it; each within 5 sigma. */
 static void distances(void) {
-    const uint64_t intervals[] = {1, 100, 4096, 524288, UINT64_C(1) << 40};
+    const uint64_t intervals[] = {2, 100, 4096, 524288, UINT64_C(1) << 40};
     const int n = 1000000;
     for (int k = 0; k < 5; k++) {
         uint64_t state = 3, below = 0;
@@ -60,6 +60,7 @@ static void distances(void) {
     }
     uint64_t state = 4;
     for (int i = 0; i < 1000000; i++) CHECK(fh_sampling_distance(&state, UINT64_MAX) <= INT64_MAX, "T = 2^64");
+    for (int i = 0; i < 1000; i++) CHECK(fh_sampling_distance(&state, 1) == 0, "T = 1 passes over nothing");
 }
 
 /* Two threads' generators, seeded one apart, have nothing in common. */
@@ -80,8 +81,10 @@ static void weights(void) {
         double variance = s * s * (1 - p) / (p * p) / (1 << FH_PAGE_VARIANCE_SHIFT);
         CHECK(fabs((double)w.variance - variance) <= 0.51 + 1e-9 * variance, "%g bytes: variance", s);
     }
-    fh_weight all = fh_sampling_weight(48, 48, 1);
-    CHECK(all.bytes == 48 && all.blocks == 256 && all.variance == 0, "sampled for certain");
+    for (uint64_t size = 1; size < 100; size += 47) {
+        fh_weight all = fh_sampling_weight(size, size, 1);
+        CHECK(all.bytes == size && all.blocks == 256 && all.variance == 0, "sampled for certain");
+    }
     /* Realloc made 48 bytes of 96: drawn with P(96), half of what it stood for. */
     fh_weight whole = fh_sampling_weight(96, 96, 4096), half = fh_sampling_weight(48, 96, 4096);
     CHECK(half.blocks == whole.blocks && llabs((long long)(2 * half.bytes - whole.bytes)) <= 2, "resized");

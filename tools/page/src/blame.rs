@@ -134,6 +134,14 @@ pub fn is_wrapper(frame: &Frame) -> bool {
     if LIBRARIES.iter().any(|library| module.starts_with(library)) {
         return true;
     }
+    // Inlined from a library's header: the caller is who wanted it.
+    if frame
+        .file
+        .as_ref()
+        .is_some_and(|file| file.starts_with("/usr/include/"))
+    {
+        return true;
+    }
     let name = bare_name(&frame.function);
     WRAPPERS.contains(&name) || NAME_SPACES.iter().any(|space| name.starts_with(space))
 }
