@@ -98,7 +98,13 @@ fn lines_of<'a>(figures: &Figures, workload: &str) -> Vec<(String, usize, Reader
     lines
 }
 
-/// The names of moments, sorted so that "after_0.1s" comes before "after_10s": by the number in them, then by name.
+/// The order in which workloads come to their moments, by how the names begin.
+const ORDER: [&str; 10] = [
+    "start", "hello", "idle", "full", "fill", "sparse", "drift", "refill", "after", "end",
+];
+
+/// The names of the moments in the order in which they come: what is not known comes last, and of those that begin
+/// alike, first the one without a number ("drifted", "drifted_0.2s"), but a trim ends what it belongs to.
 fn moments_of(figures: &Figures, workload: &str) -> Vec<String> {
     let mut names: Vec<String> = figures
         .record
@@ -114,16 +120,19 @@ fn moments_of(figures: &Figures, workload: &str) -> Vec<String> {
             .skip_while(|c| !c.is_ascii_digit())
             .take_while(|c| c.is_ascii_digit() || *c == '.')
             .collect();
-        // "full" and "filled" come first, "after trim" and the like last.
-        digits
-            .parse()
-            .unwrap_or(if name.contains("fu") || name.contains("fill") {
-                -1.0
-            } else {
-                1e9
-            })
+        let otherwise = if name.ends_with("trim") { 1e9 } else { -1.0 };
+        digits.parse().unwrap_or(otherwise)
     };
-    names.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
+    let place = |name: &str| {
+        let known = ORDER.iter().position(|begin| name.starts_with(begin));
+        known.unwrap_or(ORDER.len())
+    };
+    names.sort_by(|a, b| {
+        let by_place = place(a).cmp(&place(b));
+        by_place
+            .then(number(a).total_cmp(&number(b)))
+            .then(a.cmp(b))
+    });
     names.dedup();
     names
 }
