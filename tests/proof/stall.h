@@ -22,8 +22,9 @@ typedef struct {
     bool forks; /* the victim's program is run in the child of a fork, from within the call on */
 } stall_scenario;
 
-extern const stall_scenario stall_scenarios[];
-extern const size_t stall_scenario_count;
+/* By one thread, and with a second one. */
+extern const stall_scenario stall_scenarios[], stall_meetings[];
+extern const size_t stall_scenario_count, stall_meeting_count;
 
 /* The steps of the calling thread count, and one of them may be its last. */
 extern __thread int stall_is_victim;

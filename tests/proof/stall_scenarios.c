@@ -12,6 +12,7 @@
 #include "system/system.h"
 #include "../support/check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -22,33 +23,6 @@ static void no_more_faults(void) {
 }
 
 /* ── Blocks that are accounted for ───────────────────────────────────────────────────────────────────────────────── */
-
-/* So many blocks of a class, straight from the slabs and back, out of and into `hand`. */
-typedef struct {
-    void *block[256];
-    unsigned count;
-} hand;
-
-static void take(hand *h, unsigned c, unsigned n) {
-    __atomic_fetch_add(&stall_live, n * fh_class_size(c), __ATOMIC_RELAXED);
-    stall_size = fh_class_size(c);
-    unsigned got = fh_slab_take(c, n, h->block + h->count);
-    CHECK(got == n, "%u of %u blocks", got, n);
-    h->count += got;
-}
-
-/* The oldest of the hand. */
-static void give(hand *h, unsigned c, unsigned n) {
-    stall_size = fh_class_size(c);
-    fh_slab_give(c, n, h->block);
-    h->count -= n;
-    memmove(h->block, h->block + n, h->count * sizeof h->block[0]);
-    __atomic_fetch_sub(&stall_live, n * fh_class_size(c), __ATOMIC_RELAXED);
-}
-
-static void begin(void) {
-    CHECK(fh_window_start(), "no window");
-}
 
 /* ── Everything once, by one thread ──────────────────────────────────────────────────────────────────────────────── */
 
@@ -155,6 +129,7 @@ static void another_limit(void) {
 
 static void refused_chunks(void) {
     static void *block[64];
+    fh_option_set("on_oom", "silent");
     void *first = get(1000);
     for (unsigned repeat = 0; repeat < 2; repeat++) {
         unsigned n = 0;
@@ -170,6 +145,7 @@ static void refused_chunks(void) {
 }
 
 static void refused_window(void) {
+    fh_option_set("on_oom", "silent");
     stall_faults = STALL_RESERVE | STALL_ENABLE;
     CHECK(get(100) == NULL, "memory from nowhere");
     stall_faults = STALL_RESERVE;
@@ -179,6 +155,10 @@ static void refused_window(void) {
 }
 
 static void refused_mappings(void) {
+    /* What is refused is reported, for once to nobody. */
+    int errors = dup(2), nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, 2);
+    fh_option_set("on_oom", "report");
     /* Chunks that are free then, and given up when a mapping is refused. */
     static void *block[32];
     for (unsigned i = 0; i < 32; i++) block[i] = get(900000);
@@ -194,6 +174,7 @@ static void refused_mappings(void) {
     fh_free(p);
     stall_live -= 60000000;
     /* Chunks that come again under another setting. */
+    dup2(errors, 2);
     fh_option_set("thp", "never");
     for (unsigned i = 0; i < 32; i++) block[i] = get(900000);
     for (unsigned i = 0; i < 32; i++) drop(block[i], 900000);
@@ -316,6 +297,26 @@ static void ends(void) {
     fh_thread_flush();
 }
 
+static void leave_in_the_callback(size_t in_use, size_t limit) {
+    (void)in_use, (void)limit;
+    drop(reserve_block, 500000);
+    reserve_block = NULL;
+    pthread_exit(NULL);
+}
+static void *meets_the_limit(void *unused) {
+    stall_is_victim = 1;
+    reserve_block = get(500000);
+    drop(get(20000000), 20000000);
+    return unused;
+}
+static void ends_in_a_callback(void) {
+    pthread_t thread;
+    fh_limit_set(10 << 20, 60 << 20, leave_in_the_callback);
+    CHECK(pthread_create(&thread, NULL, meets_the_limit, NULL) == 0, "no thread");
+    pthread_join(thread, NULL);
+    fh_limit_set(0, 0, NULL);
+}
+
 /* ── Fork: a thread that is not there any more left its cache ────────────────────────────────────────────────────── */
 
 static sem_t has_worked;
@@ -341,190 +342,6 @@ static void before_fork(void) {
 
 static void after_fork(void) {
     for (unsigned i = 0; i < 10; i++) drop(get(200), 200);
-}
-
-/* ── Two threads meet ────────────────────────────────────────────────────────────────────────────────────────────── */
-
-#define X 112u /* 64 KiB: a slab has eight blocks */
-#define Y 111u
-#define Z 64u /* 1 KiB: 64 blocks a slot */
-
-static hand rest, mine, yours;
-
-static void first_call(void) {
-    drop(get(100), 100);
-}
-
-static void slab_with_two_owners(void) {
-    begin();
-    take(&rest, X, 8);
-    take(&mine, X, 4);
-    take(&yours, X, 4);
-    give(&rest, X, 1);
-}
-static void give_mine(void) {
-    give(&mine, X, mine.count);
-}
-static void give_yours(void) {
-    give(&yours, X, yours.count);
-}
-static void take_and_give_one(void) {
-    take(&yours, X, 1);
-    give(&yours, X, 1);
-}
-static void take_more_than_there_is(void) {
-    take(&yours, X, 8);
-}
-static void take_two(void) {
-    take(&mine, X, 2);
-}
-
-/* The slab at hand goes and comes back as another class. */
-static void slab_of_another_class(void) {
-    begin();
-    take(&rest, X, 8);
-    take(&yours, X, 8);
-    give(&rest, X, 1);
-}
-static void change_class(void) {
-    give(&yours, X, 8);
-    take(&yours, Y, 2);
-    give(&yours, Y, 1);
-}
-static void change_class_all_free(void) {
-    change_class();
-    give(&yours, Y, 1);
-}
-static void take_one(void) {
-    take(&mine, X, 1);
-}
-
-/* All of a slab comes back, but for blocks never handed out that somebody takes. */
-static void half_a_slab(void) {
-    begin();
-    take(&rest, X, 8);
-    take(&mine, X, 4);
-    give(&rest, X, 7);
-}
-
-static void counted_blocks(void) {
-    begin();
-    take(&mine, Z, 64); /* a whole slab, and no mark leads to it */
-}
-static void give_counted_take_many(void) {
-    give(&mine, Z, 2);
-    take(&mine, Z, 3); /* it has two: its mark goes, and what was counted */
-    give(&mine, Z, 60);
-}
-static void take_and_give_counted(void) {
-    take(&yours, Z, 3);
-    give(&yours, Z, 3);
-}
-
-/* Threads near two processors, with a slab each, and a third that looks for one. */
-static void near_another(void) {
-    begin();
-    hand *const hands[] = {&rest, &mine, &yours};
-    for (unsigned i = 0; i < 3; i++) {
-        stall_near = i;
-        take(hands[i], Z, 100);
-    }
-    stall_near = 0;
-}
-static void look_near_the_third(void) {
-    for (unsigned near = 3; near > 0; near--) {
-        stall_near = near;
-        take(&mine, Z, 70);
-        give(&mine, Z, 70);
-    }
-}
-static void take_and_give_many(void) {
-    take(&yours, Z, 100);
-    give(&yours, Z, 100);
-}
-
-/* A hole that is long enough, and not where it should begin. */
-static void hole_at_one(void) {
-    begin();
-    bool clean;
-    static const unsigned lengths[] = {1, 4, 56, 3};
-    for (size_t i = 0, at = 0; i < 4; at += lengths[i++]) {
-        size_t run = fh_run_claim(lengths[i], 1, &clean);
-        CHECK(run == at, "a run at %zu, not at %zu", run, at);
-    }
-    stall_live += FH_CHUNK_SIZE;
-    fh_run_release(1, 4);
-}
-static void claim_aligned(void) {
-    bool clean;
-    size_t run = fh_run_claim(4, 4, &clean);
-    CHECK(run % 4 == 0, "a run at %zu", run);
-    fh_run_release(run, 4);
-}
-
-static size_t my_run, your_run;
-
-static void runs(void) {
-    begin();
-    bool clean;
-    my_run = fh_run_claim(4, 1, &clean);
-    your_run = fh_run_claim(2, 1, &clean);
-    CHECK(my_run != FH_NONE && your_run != FH_NONE, "no run");
-}
-static void release_and_purge(void) {
-    fh_run_release(my_run, 4);
-    fh_purge_to(0);
-}
-static void claim_a_run(void) {
-    bool clean;
-    fh_run_release(your_run, 2);
-    your_run = fh_run_claim(6, 2, &clean);
-    CHECK(your_run != FH_NONE, "no run");
-    fh_purge_to(0);
-}
-static void extend_a_run(void) {
-    if (fh_run_extend(my_run + 6, 3)) fh_run_release(my_run + 6, 3);
-    bool clean;
-    size_t run = fh_run_claim(8, 8, &clean);
-    fh_run_release(run, 8);
-}
-
-static void full_depot(void) {
-    begin();
-    fh_magazine *empty, *full = fh_magazine_new(6);
-    CHECK(full && fh_depot_put(Z, 0, full, &empty), "depot");
-}
-static void exchange(void) {
-    fh_magazine *empty = NULL, *m = fh_depot_get(Z, 0, NULL);
-    if (m) {
-        m->count = 0;
-        if (!fh_depot_put(Z, 0, m, &empty)) fh_magazine_delete(m);
-        if (empty) fh_magazine_delete(empty);
-    }
-    fh_depot_empty(Z);
-}
-static void empty_depot(void) {
-    full_depot();
-    fh_depot_empty(Z);
-}
-
-static void *my_huge, *your_huge;
-static void huge_blocks(void) {
-    my_huge = get(4 << 20);
-    your_huge = get(4 << 20);
-}
-static void exchange_mine(void) {
-    drop(my_huge, 4 << 20);
-    my_huge = get(4 << 20);
-    stall_live += 8 << 20;
-    my_huge = fh_realloc(my_huge, 12 << 20);
-    fh_huge_trim(0);
-}
-static void exchange_yours(void) {
-    drop(your_huge, 4 << 20);
-    your_huge = get(4 << 20);
-    drop(your_huge, 4 << 20);
-    your_huge = NULL;
 }
 
 /* ── The table ───────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -556,23 +373,6 @@ const stall_scenario stall_scenarios[] = {
     {.name = "background", .victim = stall_background, .clear = stall_no_background},
     {.name = "no background", .victim = stall_background_without_thread, .clear = stall_no_background},
     {.name = "ends", .victim = ends},
-    {.name = "two begin", .victim = first_call, .other = first_call},
-    {.name = "two give the last", .prepare = slab_with_two_owners, .victim = give_mine, .other = give_yours},
-    {.name = "give, take and give", .prepare = slab_with_two_owners, .victim = give_mine, .other = take_and_give_one},
-    {.name = "take, give", .prepare = slab_with_two_owners, .victim = take_two, .other = give_yours},
-    {.name = "another class", .prepare = slab_of_another_class, .victim = take_one, .other = change_class},
-    {.name = "another class, free",
-     .prepare = slab_of_another_class,
-     .victim = take_one,
-     .other = change_class_all_free},
-    {.name = "failed release", .prepare = half_a_slab, .victim = give_mine, .other = take_more_than_there_is},
-    {.name = "count", .prepare = counted_blocks, .victim = give_counted_take_many, .other = take_and_give_counted},
-    {.name = "near", .prepare = near_another, .victim = look_near_the_third, .other = take_and_give_many},
-    {.name = "purge, claim", .prepare = runs, .victim = release_and_purge, .other = claim_a_run},
-    {.name = "unaligned hole", .prepare = hole_at_one, .victim = claim_aligned, .other = claim_aligned},
-    {.name = "extend, claim", .prepare = runs, .victim = extend_a_run, .other = claim_a_run},
-    {.name = "depot", .prepare = full_depot, .victim = exchange, .other = exchange},
-    {.name = "depot, emptied", .prepare = full_depot, .victim = exchange, .other = empty_depot},
-    {.name = "huge", .prepare = huge_blocks, .victim = exchange_mine, .other = exchange_yours},
+    {.name = "ends in a callback", .victim = ends_in_a_callback, .clear = another_limit},
 };
 const size_t stall_scenario_count = sizeof stall_scenarios / sizeof stall_scenarios[0];
