@@ -294,6 +294,16 @@ void *fh_huge_resize(void *p, size_t size) {
     return q;
 }
 
+void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), void *context) {
+    for (uintptr_t i = 0; i < ROOT_SIZE; i++) {
+        const fh_word *leaf = leaf_of(i << (UNIT_SHIFT + LEAF_BITS));
+        for (uintptr_t k = 0; leaf && k < LEAF_SIZE; k++) {
+            size_t size = (size_t)fh_load(&leaf[k]);
+            if (size) visit(context, (i << LEAF_BITS | k) << UNIT_SHIFT, size);
+        }
+    }
+}
+
 size_t fh_huge_bytes(void) {
     return (size_t)fh_load(&live_bytes);
 }

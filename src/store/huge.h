@@ -29,6 +29,9 @@ void *fh_huge_resize(void *p, size_t size);
 /* Unmaps cached blocks until at most `keep` bytes are cached; returns the bytes given back. */
 size_t fh_huge_trim(size_t keep);
 
+/* Calls `visit` for each huge block, by ascending address. Reads the whole table: some ms. */
+void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), void *context);
+
 /* For the statistics. */
 size_t fh_huge_bytes(void);
 size_t fh_huge_cached_bytes(void);
