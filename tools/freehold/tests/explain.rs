@@ -380,6 +380,80 @@ fn node() -> Option<()> {
     Some(())
 }
 
+/// Takes a little every 10 ms: what "leak" takes stays, of what "cache" takes the oldest goes once it is full.
+const GROWING: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void *take(size_t n) { char *p = malloc(n); memset(p, 1, n); return p; }
+static void *cache[5000], *last;
+int main(int argc, char **argv) {
+    int leak = argc > 1 && !strcmp(argv[1], "leak");
+    puts("ready");
+    fflush(stdout);
+    for (unsigned i = 0;; i++) {
+        for (unsigned k = 0; k < 50; k++) {
+            void **place = &cache[(i * 50 + k) * 37 % 5000];
+            if (!leak) free(*place);
+            *place = last = take(2000 + i % 100);
+        }
+        usleep(10000);
+    }
+}
+"#;
+
+fn grow(what: &str, test: impl FnOnce(u32)) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), what, GROWING, &[]);
+    let mut run = Observed::start(&[], &[program.to_str().unwrap(), what]);
+    assert_eq!(run.line(), "ready");
+    let pid = run.pid();
+    test(pid);
+    assert!(
+        Command::new("kill")
+            .args(["-9", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    run.end();
+}
+
+fn finding_of(pid: u32) -> (String, String) {
+    let json: Value =
+        serde_json::from_str(&answer(&["explain", "--json", &pid.to_string()])).unwrap();
+    let text = |name: &str| json["verdict"][name].as_str().unwrap().to_owned();
+    (text("finding"), text("sentence"))
+}
+
+#[test]
+fn a_leak_is_growth() {
+    grow("leak", |pid| {
+        let sentence = wait_for("the verdict", || {
+            let (finding, sentence) = finding_of(pid);
+            (finding == "growth").then_some(sentence)
+        });
+        assert!(
+            sentence.starts_with("Live memory grows by ") && sentence.contains(" a second"),
+            "{sentence}"
+        );
+    });
+}
+
+#[test]
+fn a_cache_that_is_full_is_none() {
+    grow("cache", |pid| {
+        // It fills within a second; what counts is the later half of the time, and two seconds of that.
+        let begin = std::time::Instant::now();
+        wait_for("time enough for a verdict", || {
+            (begin.elapsed() > std::time::Duration::from_secs(6)).then_some(())
+        });
+        let (finding, sentence) = finding_of(pid);
+        assert_eq!(finding, "fine", "{sentence}");
+    });
+}
+
 #[test]
 fn a_process_without_freehold_is_explained_as_far_as_it_goes() {
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
@@ -398,7 +472,8 @@ fn a_process_without_freehold_is_explained_as_far_as_it_goes() {
 
 #[test]
 fn freehold_without_observing_is_found_by_its_window() {
-    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/libfreehold.so");
+    // Where the command finds it too: cargo builds into a folder of the build folder.
+    let library = command().with_file_name("../../libfreehold.so");
     assert!(
         library.is_file(),
         "the library is not built: `make libs` does it"

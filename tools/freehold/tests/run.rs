@@ -135,6 +135,48 @@ fn a_signal_that_is_sent_to_us_reaches_the_program() {
     assert!(said.contains("was ended by SIGTERM"), "{said}");
 }
 
+/// The terminal sends what is typed to everybody in the foreground, so the program has it already: it must not get it
+/// from us a second time.
+#[test]
+fn what_the_terminal_sends_comes_once() {
+    if !installed("script") {
+        return;
+    }
+    let place = Place::new();
+    let source = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int count;\n\
+                  static void told(int s) { (void)s; count++; }\n\
+                  int main(void) { signal(SIGINT, told); (void)!write(1, \"ready\\n\", 6);\n\
+                  while (!count) pause();\n sleep(1); sleep(1); return 40 + count; }\n";
+    let program = compile(place.folder.path(), "counter", source, &[]);
+    let pages = place.folder.path().join("pages");
+    let line = format!(
+        "{} run --keep {} -- {}",
+        command().display(),
+        pages.display(),
+        program.display()
+    );
+    let mut terminal = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = std::io::BufReader::new(terminal.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("ready") {
+        assert!(
+            std::io::BufRead::read_line(&mut output, &mut said).unwrap() > 0,
+            "{said}"
+        );
+    }
+    let mut input = terminal.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, b"\x03").unwrap();
+    std::io::Write::flush(&mut input).unwrap();
+    std::io::Read::read_to_string(&mut output, &mut said).unwrap();
+    let status = terminal.wait().unwrap();
+    assert_eq!(status.code(), Some(41), "{said}");
+}
+
 /// What is left of a program is there for every command that reads it.
 fn is_readable(page: &Path) {
     let page = page.to_str().unwrap();

@@ -270,7 +270,8 @@ pub fn thin(folder: &Path, main: Option<u32>) -> usize {
     thin_to(folder, main, MOST_PAGES)
 }
 
-fn thin_to(folder: &Path, main: Option<u32>, most: usize) -> usize {
+/// `thin` with a bound of the caller's.
+pub fn thin_to(folder: &Path, main: Option<u32>, most: usize) -> usize {
     let pages = pages(folder);
     if pages.len() <= most {
         return 0;

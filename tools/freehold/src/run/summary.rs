@@ -177,7 +177,8 @@ impl Summary {
     fn memory_line(&self) -> String {
         let mut line = match self.peak_resident_bytes {
             Some(peak) => format!("at most {} resident", bytes(peak)),
-            None => "little memory".to_owned(),
+            // The kernel's figure cannot be told from that of this command, which is small.
+            None => "a few MiB resident at most".to_owned(),
         };
         if let Some(reason) = &self.reason {
             return format!("{line}; Freehold was not active: {reason}");
@@ -270,4 +271,128 @@ fn next_command(run: &Run, heap: Option<&Heap>) -> String {
         _ => "profile",
     };
     format!("freehold {verb} {}", heap.page.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freehold_page::testing::PageBuilder;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A folder with the pages of processes that are long gone: a number and the blocks of a MiB that it held each.
+    fn folder(processes: &[(u64, u64, bool)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for &(pid, blocks, ended) in processes {
+            let mut page = PageBuilder::new(1);
+            let site = page.site(&[0x1000, 0x2000]);
+            for number in 0..blocks {
+                page.allocate(site, MIB, number);
+            }
+            page.change(|page| {
+                page.header.pid = pid;
+                page.header.program = [0; 512];
+                page.header.program[..11].copy_from_slice(b"/bin/server");
+                page.control.peak_bytes = blocks * MIB;
+                page.header.state = if ended { 2 } else { 1 };
+            });
+            std::fs::write(dir.path().join(format!("freehold-{pid}")), page.bytes()).unwrap();
+        }
+        dir
+    }
+
+    fn say(dir: &tempfile::TempDir, ending: Ending, change: impl FnOnce(&mut Run)) -> String {
+        let command = ["/bin/server".to_owned(), "--fast".to_owned()];
+        let outcome = Outcome {
+            ending,
+            peak_resident: Some(100 * MIB),
+        };
+        let mut run = Run {
+            command: &command,
+            pid: 4_194_801,
+            outcome: &outcome,
+            seconds: 12.34,
+            folder: dir.path(),
+            thinned: 0,
+            obstacle: None,
+        };
+        change(&mut run);
+        Summary::of(&run)
+            .to_text()
+            .replace(&dir.path().display().to_string(), "DIR")
+    }
+
+    #[test]
+    fn one_process_that_ended_by_itself() {
+        let dir = folder(&[(4_194_801, 30, true)]);
+        insta::assert_snapshot!(say(&dir, Ending::Exited { code: 0 }, |_| {}), @r"
+        freehold: server (4194801) ended by itself with exit code 0 after 12 s
+        freehold: at most 100.0 MiB resident; heap at most 30.0 MiB, live at the end 30.0 MiB; most at the peak by 0xfff: 30.0 MiB
+        freehold: next: freehold profile DIR/freehold-4194801
+        ");
+    }
+
+    #[test]
+    fn several_of_which_a_child_had_most_and_one_was_killed() {
+        let dir = folder(&[
+            (4_194_801, 1, true),
+            (4_194_802, 50, true),
+            (4_194_803, 2, false),
+        ]);
+        insta::assert_snapshot!(say(&dir, Ending::Exited { code: 1 }, |_| {}), @r"
+        freehold: server (4194801) ended by itself with exit code 1 after 12 s; 3 processes observed; server (4194803) did not end by itself
+        freehold: at most 100.0 MiB resident; in server (4194802); heap at most 50.0 MiB, live at the end 50.0 MiB; most at the peak by 0xfff: 50.0 MiB
+        freehold: next: freehold profile DIR/freehold-4194802
+        ");
+    }
+
+    #[test]
+    fn the_end_of_memory_asks_for_leaks() {
+        let dir = folder(&[(4_194_801, 90, false)]);
+        let ending = Ending::OutOfMemoryInGroup {
+            group: "/app".into(),
+            limit: Some(96 * MIB),
+        };
+        insta::assert_snapshot!(say(&dir, ending, |_| {}), @r"
+        freehold: server (4194801) was killed by the kernel: out of memory in its control group /app (limit 96.0 MiB) after 12 s
+        freehold: at most 100.0 MiB resident; heap at most 90.0 MiB, live at the end 90.0 MiB; most at the peak by 0xfff: 90.0 MiB
+        freehold: next: freehold leaks DIR/freehold-4194801
+        ");
+    }
+
+    #[test]
+    fn without_freehold_the_reason_is_told() {
+        let dir = folder(&[]);
+        let text = say(&dir, Ending::Exited { code: 0 }, |run| {
+            run.obstacle = Some("the program is statically linked".to_owned());
+        });
+        insta::assert_snapshot!(text, @r"
+        freehold: server (4194801) ended by itself with exit code 0 after 12 s
+        freehold: at most 100.0 MiB resident; Freehold was not active: the program is statically linked
+        freehold: next: freehold doctor -- /bin/server
+        ");
+    }
+
+    #[test]
+    fn of_very_many_processes_the_largest_pages_stay() {
+        let dir = folder(&[
+            (4_194_801, 1, true),
+            (4_194_802, 5, true),
+            (4_194_803, 9, true),
+            (4_194_804, 2, false),
+            (4_194_805, 3, true),
+        ]);
+        assert_eq!(kept::thin_to(dir.path(), Some(4_194_801), 3), 2);
+        let left: Vec<String> = kept::pages(dir.path())
+            .iter()
+            .map(|page| page.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        // The program itself, the one that was killed, and the largest.
+        assert_eq!(
+            left,
+            ["freehold-4194801", "freehold-4194803", "freehold-4194804"]
+        );
+        let text = say(&dir, Ending::Exited { code: 0 }, |run| run.thinned = 2);
+        assert!(text.contains("; 5 processes observed"), "{text}");
+    }
 }
