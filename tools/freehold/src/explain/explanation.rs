@@ -195,7 +195,9 @@ impl<'a> Work<'a> {
     /// just before it went to sleep, after the last count.
     fn catch_up(&mut self, snapshot: &Snapshot) {
         const FRESH_NS: u64 = 50_000_000;
-        if snapshot.page.figures.is_none() || snapshot.figures_age_ns().unwrap_or(0) < FRESH_NS {
+        // Of a program that is gone nobody knows how long it went on after the count.
+        let fresh = snapshot.is_alive() && snapshot.figures_age_ns().unwrap_or(0) < FRESH_NS;
+        if snapshot.page.figures.is_none() || fresh {
             return;
         }
         let change = self.counted.catch_up(&self.samples);
@@ -364,13 +366,17 @@ impl<'a> Work<'a> {
                     duration(age)
                 ));
             }
-            if (split.scale - 1.0).abs() > 0.02
-                && figures.live_bytes > 0
-                && self.sources.memory.is_some()
-            {
+            let known = figures.live_bytes > 0 && self.sources.memory.is_some();
+            if known && (split.scale - 1.0).abs() > 0.02 {
                 self.notes.push(format!(
                     "the allocator's figures were scaled by {:.2} to add up to what is resident now",
                     split.scale
+                ));
+            } else if known && (split.scale_of_free - 1.0).abs() > 0.02 {
+                self.notes.push(format!(
+                    "what the allocator counted as free was scaled by {:.2}: the rest has been given back since, or was \
+                     never touched",
+                    split.scale_of_free
                 ));
             }
         } else {

@@ -108,8 +108,9 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     pub parts: Vec<Part>,
-    /// What the counted parts were multiplied with to add up to what is resident.
+    /// What the live parts were multiplied with to add up to what is resident, and what the free and cached ones.
     pub scale: f64,
+    pub scale_of_free: f64,
     /// Bytes of live blocks that were never touched, and so are not in memory.
     pub untouched: u64,
 }
@@ -180,6 +181,19 @@ fn shares(samples: &[Sample], classes: &[Class]) -> Option<Shares> {
     })
 }
 
+/// What live blocks (`firm`), and what is free or cached (`loose`), are multiplied with to be `whole` together. If less is
+/// there than was counted, memory was given back since, and that was free; the live blocks are what the samples say now.
+/// If more is there, nobody knows of what.
+fn scales(whole: f64, firm: f64, loose: f64) -> (f64, f64) {
+    if whole >= firm && whole < firm + loose {
+        (1.0, (whole - firm) / loose)
+    } else if firm + loose > 0.0 {
+        (whole / (firm + loose), whole / (firm + loose))
+    } else {
+        (0.0, 0.0)
+    }
+}
+
 /// Splits `resident` bytes of the window.
 pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     let live = counted.live as f64;
@@ -195,25 +209,24 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
         None => (live, 0.0, 0.0, 0.0),
     };
     let free = counted.free.saturating_sub(counted.free_given_back) as f64;
-    let expected = requested
-        + slack
-        + counted.cached as f64
-        + free
-        + counted.dirty as f64
-        + counted.own as f64;
+    let firm = requested + slack;
+    let loose = counted.cached as f64 + free + counted.dirty as f64 + counted.own as f64;
     // What is there beyond the blocks that were ever used are mostly pages that used and unused blocks share.
-    let fresh = (resident as f64 - expected).clamp(0.0, counted.fresh as f64);
-    let scale = if expected > 0.0 {
-        (resident as f64 - fresh) / expected
-    } else {
-        0.0
-    };
+    let fresh = (resident as f64 - firm - loose).clamp(0.0, counted.fresh as f64);
+    let (scale, scale_of_free) = scales(resident as f64 - fresh, firm, loose);
 
-    let part = |key, label, bytes: f64, error: f64| Part {
-        key,
-        label,
-        bytes: (bytes * scale).round() as u64,
-        certainty: Certainty::About((error + (bytes * scale - bytes).abs()).round() as u64),
+    let part = |key, label, bytes: f64, error: f64| {
+        let factor = if matches!(key, "live" | "rounding") {
+            scale
+        } else {
+            scale_of_free
+        };
+        Part {
+            key,
+            label,
+            bytes: (bytes * factor).round() as u64,
+            certainty: Certainty::About((error + (bytes * factor - bytes).abs()).round() as u64),
+        }
     };
     let mut parts = Vec::new();
     if shares.is_some() {
@@ -271,6 +284,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     Split {
         parts,
         scale,
+        scale_of_free,
         untouched: untouched.round() as u64,
     }
 }
@@ -425,16 +439,19 @@ mod tests {
             classes: classes(),
             ..Counted::default()
         };
-        let split = split(1000, &counted, &[sample(16, 3.0)]);
-        assert_eq!(sum(&split), 1000);
-        assert_eq!(bytes(&split, "cached"), 500);
-        assert!((split.scale - 0.5).abs() < 1e-9);
-        let cached = split
-            .parts
-            .iter()
-            .find(|part| part.key == "cached")
-            .unwrap();
+        // Less than was counted: what was free has been given back.
+        let less = split(1500, &counted, &[sample(16, 3.0)]);
+        assert_eq!(sum(&less), 1500);
+        assert_eq!((bytes(&less, "live"), bytes(&less, "cached")), (1000, 500));
+        assert_eq!((less.scale, less.scale_of_free), (1.0, 0.5));
+        let cached = less.parts.iter().find(|part| part.key == "cached").unwrap();
         assert_eq!(cached.certainty, Certainty::About(500));
+        // Less than is live, or more than all: everything is bent alike.
+        let least = split(500, &counted, &[sample(16, 3.0)]);
+        assert_eq!((bytes(&least, "live"), bytes(&least, "cached")), (250, 250));
+        let more = split(3000, &counted, &[sample(16, 3.0)]);
+        assert_eq!((bytes(&more, "live"), bytes(&more, "cached")), (1500, 1500));
+        assert_eq!(sum(&more), 3000);
     }
 
     #[test]
