@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::amount::Amount;
+use crate::amount::{Amount, View};
 use crate::layout::{self, SectionKind};
 use crate::page::Page;
 use crate::snapshot::{Module, Snapshot};
@@ -92,19 +92,29 @@ pub fn modules(page: &Page, warnings: &mut Vec<Warning>) -> Vec<Module> {
 
 /// Nobody frees more than was allocated.
 fn negative(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
-    let negative = snapshot.page.sites.iter().skip(1).filter(|site| {
-        site.freed_bytes > site.allocated_bytes
+    let mut count = 0u64;
+    let mut bytes = 0.0;
+    for site in snapshot.page.sites.iter().skip(1) {
+        if site.freed_bytes > site.allocated_bytes
             || site.freed_blocks > site.allocated_blocks
             || site.freed_samples > site.allocated_samples
             || site.freed_variance > site.allocated_variance
-    });
-    let negative = negative.count();
-    if negative != 0 {
-        let text = format!(
-            "{negative} call sites freed more than they allocated: they are shown as 0 live"
-        );
+        {
+            count += 1;
+            bytes += site.freed_bytes.saturating_sub(site.allocated_bytes) as f64;
+        }
+    }
+    if count != 0 && matters(snapshot, bytes, snapshot.page.control.live_bytes as f64) {
+        let text =
+            format!("{count} call sites freed more than they allocated: they are shown as 0 live");
         warnings.push(odd(snapshot, text));
     }
+}
+
+/// A disagreement of a program that runs is only that of the moments at which its parts were read: below a hundredth of
+/// the whole it is not worth a word. Of one that is gone everything is.
+fn matters(snapshot: &Snapshot, apart: f64, whole: f64) -> bool {
+    !snapshot.is_alive() || apart > 0.01 * whole
 }
 
 /// Compares what the page says twice.
@@ -133,6 +143,7 @@ fn live_sums(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
     }
     let unit = f64::from(1u32 << layout::VARIANCE_SHIFT);
     let mut apart = 0u64;
+    let mut total = 0.0;
     let mut worst = (0.0, 0u32, 0.0, 0.0);
     for site in &snapshot.sites {
         let counted = by_site.get(&site.number).copied().unwrap_or_default();
@@ -146,12 +157,13 @@ fn live_sums(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
         if !agree {
             apart += 1;
             let distance = (said.bytes - found.bytes).abs();
+            total += distance;
             if distance >= worst.0 {
                 worst = (distance, site.number, said.bytes, found.bytes);
             }
         }
     }
-    if apart == 0 {
+    if apart == 0 || !matters(snapshot, total, snapshot.total(View::Live).bytes) {
         return;
     }
     let (_, number, said, found) = worst;
@@ -173,15 +185,16 @@ fn live_sums(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
 
 /// What was freed is what was freed at some age. Both were added to with the same numbers, so they are equal.
 fn freed_sums(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
-    let apart = snapshot
-        .sites
-        .iter()
-        .filter(|site| {
-            let by_age: f64 = site.freed_at_age.iter().sum();
-            site.freed.bytes != by_age
-        })
-        .count();
-    if apart != 0 {
+    let mut apart = 0u64;
+    let mut distance = 0.0;
+    for site in &snapshot.sites {
+        let by_age: f64 = site.freed_at_age.iter().sum();
+        if site.freed.bytes != by_age {
+            apart += 1;
+            distance += (site.freed.bytes - by_age).abs();
+        }
+    }
+    if apart != 0 && matters(snapshot, distance, snapshot.total(View::Freed).bytes) {
         let text = format!("{apart} call sites freed other sums than their ages add up to");
         warnings.push(odd(snapshot, text));
     }
@@ -195,7 +208,7 @@ fn counts(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
         .iter()
         .fold(0u64, |sum, site| sum.saturating_add(site.allocated.samples));
     let said = control.taken.saturating_sub(control.lost_samples);
-    if said != entered {
+    if said != entered && matters(snapshot, said.abs_diff(entered) as f64, said as f64) {
         let text = format!(
             "{said} samples were entered by the page's count, {entered} by its call sites'"
         );
@@ -206,10 +219,11 @@ fn counts(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
 /// The peak, as a whole and by sites.
 fn peak(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
     let control = &snapshot.page.control;
-    let by_site = snapshot.total(crate::View::Peak);
+    let by_site = snapshot.total(View::Peak);
     // Both are sums of the same whole numbers, but threads that reach a peak together may see it a little apart.
     let (whole, parts) = (control.peak_bytes as f64, by_site.bytes);
-    if (whole - parts).abs() > 1e-3 * whole.max(parts) + 16.0 {
+    let apart = (whole - parts).abs();
+    if apart > 1e-3 * whole.max(parts) + 16.0 && matters(snapshot, apart, whole) {
         let text = format!(
             "the peak was {} bytes as a whole, {:.0} by call sites",
             control.peak_bytes, by_site.bytes

@@ -209,3 +209,44 @@ fn a_verdict_counts_only_if_it_is_the_last_scans_and_of_this_block() {
         .collect();
     assert_eq!(verdicts, [Some(true), Some(false), None, None]);
 }
+
+#[test]
+fn of_a_program_that_runs_only_what_matters_is_said() {
+    let read = |page: &PageBuilder, alive: bool| {
+        Snapshot::read(&page.bytes(), freehold_page::Reading { alive, ..reading() })
+            .unwrap()
+            .warnings
+    };
+    // One sample in three hundred that its site has not counted yet.
+    let mut page = PageBuilder::new(4096);
+    let site = page.site(&[0x1000]);
+    for number in 0..300 {
+        page.allocate(site, 4096, number * MS);
+    }
+    let lacking = page.snapshot().sites[0].allocated;
+    page.change(|page| {
+        let one = &mut page.sites[1];
+        one.allocated_samples -= 1;
+        one.allocated_bytes -= one.allocated_bytes / 300;
+        one.allocated_blocks -= one.allocated_blocks / 300;
+        one.allocated_variance -= one.allocated_variance / 300;
+    });
+    assert!(lacking.samples == 300);
+    assert_eq!(read(&page, true), []);
+    let dead = read(&page, false);
+    assert!(
+        !dead.is_empty()
+            && dead
+                .iter()
+                .all(|warning| warning.concern == Concern::Disagrees)
+    );
+    // A tenth of them.
+    page.change(|page| page.samples.truncate(270));
+    let moving = read(&page, true);
+    assert!(
+        !moving.is_empty()
+            && moving
+                .iter()
+                .all(|warning| warning.concern == Concern::Moving)
+    );
+}
