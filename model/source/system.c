@@ -59,6 +59,9 @@ bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
 void fh_system_wake(fh_word *word) {
     (void)word;
 }
+unsigned fh_system_group_stall(void) {
+    return 0;
+}
 bool fh_system_group_memory(size_t *limit, size_t *used) {
     (void)limit, (void)used;
     return false;

@@ -197,6 +197,7 @@ static void *alloc(size_t size, size_t align, bool *clean) {
     if (fh_settings.thp == FH_THP_ALWAYS) fh_system_huge_pages(p, size, true);
     if (fh_settings.thp == FH_THP_NEVER && fh_system_huge_pages_always()) fh_system_huge_pages(p, size, false);
     fh_background_grown();
+    if (fh_load(&fh_limit_grouped)) fh_limit_count(size);
     fh_limit_grown();
     return enter(p, size);
 }

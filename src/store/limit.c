@@ -17,6 +17,9 @@ static fh_word installed;     /* 1: the program has set the limits itself */
 static fh_word refusals;      /* claims beyond the hard limit, for the statistics */
 static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
 static fh_word group_pressure, group_looked_at; /* the control group's part, and when, in units of 2^30 ns */
+static fh_word until_look;                      /* bytes that may get memory before the next look; may fall below 0 */
+static fh_word stalled;                         /* the pressure that the group's waiting for memory makes */
+fh_word fh_limit_grouped;
 
 static size_t live_bytes(void) {
     return fh_purge_used_bytes() + fh_huge_bytes();
@@ -127,13 +130,40 @@ void fh_limit_forked(uint64_t caller) {
 
 /* ── The control group ───────────────────────────────────────────────────────────────────────────────────────────── */
 
-void fh_limit_grown(void) {
+void fh_limit_count(size_t bytes) {
+    fh_sub_relaxed(&until_look, bytes);
+}
+
+/* A new second, for whoever moves the clock. */
+static bool second_is_over(void) {
     uint64_t now = fh_system_nanoseconds() >> 30, then = fh_load(&group_looked_at);
-    /* Whoever moves the clock looks; the others go on. */
-    if (now == then || !fh_cas_relaxed(&group_looked_at, &then, now)) return;
+    return now != then && fh_cas_relaxed(&group_looked_at, &then, now);
+}
+
+/* A share of the room is used up, for whoever is first to say so. The look that follows says how long the next one is. */
+static bool share_is_used(void) {
+    uint64_t left = fh_load(&until_look);
+    return fh_load(&fh_limit_grouped) && (int64_t)left <= 0 && fh_cas_relaxed(&until_look, &left, INT64_MAX);
+}
+
+/* The group's pressure at this moment. How much it waits for memory is asked once a second only. */
+static fh_pressure look_at_group(bool new_second) {
     size_t limit, used;
-    fh_pressure group = FH_PRESSURE_NONE;
-    if (fh_system_group_memory(&limit, &used)) group = fh_limit_judge(used, limit);
+    if (!fh_system_group_memory(&limit, &used)) {
+        if (fh_load(&fh_limit_grouped)) fh_store(&fh_limit_grouped, 0);
+        return FH_PRESSURE_NONE;
+    }
+    fh_store(&until_look, fh_group_next_look(limit, used));
+    fh_store(&fh_limit_grouped, 1);
+    if (new_second) fh_store(&stalled, fh_stall_judge(fh_system_group_stall()));
+    fh_pressure by_use = fh_limit_judge(used, limit), by_waiting = (fh_pressure)fh_load(&stalled);
+    return by_use > by_waiting ? by_use : by_waiting;
+}
+
+void fh_limit_grown(void) {
+    bool new_second = second_is_over();
+    if (!new_second && !share_is_used()) return;
+    fh_pressure group = look_at_group(new_second);
     fh_store(&group_pressure, group);
     size_t hard = fh_settings.limit;
     publish_pressure(hard ? fh_limit_judge(live_bytes(), hard) : FH_PRESSURE_NONE);

@@ -11,8 +11,11 @@
  * The control group's limit refuses nothing, as the kernel enforces it, by killing. Approaching it is pressure: caches
  * shrink, and what is free goes back at once.
  *
- * Thread-safety: any thread. Progress: lock-free; the group's files are read by one thread at most once a second, and
- * only when the heap grows by a chunk. */
+ * Looks at the group are taken when the heap grows: once a second, and when an eighth of the room that was left at the last
+ * look has been used up, as a heap can fill a small container in a hundredth of a second. How much the group waits for
+ * memory (PSI) is read once a second.
+ *
+ * Thread-safety: any thread. Progress: lock-free; the group's files are read by one thread at a time. */
 #ifndef FH_STORE_LIMIT_H
 #define FH_STORE_LIMIT_H
 
@@ -37,8 +40,12 @@ static inline bool fh_limit_is_set(void) {
 bool fh_limit_admit(size_t bytes, bool spare);
 void fh_limit_done(size_t bytes);
 
-/* The heap has grown by a chunk or a huge block: looks at the control group now and then. */
+/* The heap has grown, by a chunk, a huge block, or into what had no memory: looks at the control group now and then. */
 void fh_limit_grown(void);
+
+/* 1: there is a control group with a limit, and fh_limit_count is to be told of bytes that are about to get memory. */
+extern fh_word fh_limit_grouped FH_HIDDEN;
+void fh_limit_count(size_t bytes);
 
 /* Sets soft and hard limit (0: none) and what is called when the soft one is passed, or the hard one met: with the bytes in
  * use and the limit in question. It may free, and may allocate. */

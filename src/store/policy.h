@@ -26,6 +26,22 @@ static inline fh_pressure fh_limit_judge(size_t used, size_t limit) {
     return used >= limit - limit / 10 ? FH_PRESSURE_SOME : FH_PRESSURE_NONE;
 }
 
+/* The bytes that may get memory before a control group is looked at again: an eighth of what is left, so that there are
+ * several looks on the way to the limit, but not so few that the looks, of some 60 µs each and more when memory is short,
+ * would be noticed beside the page faults. */
+static inline size_t fh_group_next_look(size_t limit, size_t used) {
+    size_t room = limit > used ? limit - used : 0, share = room / 8, least = limit / 512;
+    if (least < FH_MIB) least = FH_MIB;
+    return share > least ? share : least;
+}
+
+/* The kernel says in how much of the last ten seconds some thread of the group waited for memory; here in hundredths of a
+ * percent. From a tenth on the group is short, whatever its figures say. */
+#define FH_STALL_SHORT 1000u
+static inline fh_pressure fh_stall_judge(unsigned hundredths) {
+    return hundredths >= FH_STALL_SHORT ? FH_PRESSURE_SOME : FH_PRESSURE_NONE;
+}
+
 /* What is held back of a hard limit until the first refusal, for the small blocks that dealing with a refusal takes: a
  * message, an exception, a request that is answered with an error. A slot for each of some dozens of classes, as at that
  * moment no empty slab is kept any more. */

@@ -55,6 +55,7 @@ size_t fh_purge_lowest_bytes(void) {
 
 void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged) {
     if (fh_add_relaxed(&used_slots, slots) >= FH_PURGE_FLOOR_SLOTS) fh_background_grown();
+    if (FH_UNLIKELY(fh_load(&fh_limit_grouped))) fh_limit_count((slots - dirty) * FH_SLOT_SIZE);
     if (dirty) {
         note_move(fh_sub_relaxed(&dirty_slots, dirty) - dirty);
         if (fh_load(&regret_slots)) fh_add_relaxed(&reused_slots, dirty);

@@ -90,7 +90,8 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
     }
 }
 
-/* A heap of less than 32 MiB does not ask how much memory there is. */
+/* A heap of less than 16 MiB does not ask how much memory there is, and one of less than 32 looks for no holes. */
+#define ASK_FROM 4u
 #define LOOK_AROUND_FROM 8u
 
 /* A new chunk for everybody, all of it free. False: the system has no more memory.
@@ -103,8 +104,8 @@ static bool bring_chunk(void) {
     size_t index = fh_window_take_chunk();
     if (index == FH_NONE) return false;
     fh_purge_new_chunk(index);
+    if (index >= ASK_FROM) fh_limit_grown();
     if (index >= LOOK_AROUND_FROM) {
-        fh_limit_grown();
         fh_trim_grown(index);
         fh_idle_grown(index);
     }
@@ -145,6 +146,7 @@ static size_t claim(unsigned n, unsigned align, bool *clean) {
 }
 
 size_t fh_run_claim(unsigned n, unsigned align, bool *clean) {
+    if (FH_UNLIKELY(fh_load(&fh_limit_grouped))) fh_limit_grown();
     if (!fh_limit_is_set()) return claim(n, align, clean);
     size_t bytes = n * FH_SLOT_SIZE;
     if (!fh_limit_admit(bytes, n == 1)) return FH_NONE;

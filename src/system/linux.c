@@ -374,6 +374,8 @@ unsigned fh_system_processors(void) {
     errno = saved;
     unsigned count = 0;
     for (long i = 0; i < bytes / (long)sizeof mask[0]; i++) count += fh_count_bits(mask[i]);
+    unsigned allowed = fh_system_group_processors();
+    if (allowed > 0 && allowed < count) count = allowed;
     return count > 0 ? count : 1;
 }
 

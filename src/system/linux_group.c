@@ -1,4 +1,4 @@
-/* Linux: the memory control group that the process lives in, of either version.
+/* Linux: the control groups that the process lives in, of either version: their memory and their share of processors.
  *
  * Everything is read anew each time, because a process can be moved and a limit changed while it runs; the caller sees to
  * it that this is seldom. All groups on the way up to the root of what can be seen count, as a limit of any of them is
@@ -19,16 +19,15 @@
 
 /* The names of the same things in the two versions. */
 typedef struct {
-    const char *folder; /* below the root of all groups */
     const char *limits[2];
     const char *usage;
     const char *files;  /* lines of memory.stat: cached files, */
     const char *shared; /*   of which these cannot be dropped */
 } version;
 
-static const version second = {"", {"/memory.max", "/memory.high"}, "/memory.current", "\nfile ", "\nshmem "};
+static const version second = {{"/memory.max", "/memory.high"}, "/memory.current", "\nfile ", "\nshmem "};
 static const version first = {
-    "/memory", {"/memory.limit_in_bytes", NULL}, "/memory.usage_in_bytes", "\ntotal_cache ", "\ntotal_shmem "};
+    {"/memory.limit_in_bytes", NULL}, "/memory.usage_in_bytes", "\ntotal_cache ", "\ntotal_shmem "};
 
 /* A path that is put together from pieces. Too long a one is as good as one that does not exist. */
 typedef struct {
@@ -81,9 +80,21 @@ static size_t used_by(const path *folder, const version *v) {
     return used > droppable ? used - droppable : 0;
 }
 
-/* Finds the line of /proc/self/cgroup that is about memory, and its path. */
-static const version *own_group(char *lines, const char **group) {
-    const version *found = NULL;
+/* ── Which group ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Is the word one of a list of words that are parted by commas? */
+static bool lists(const char *list, const char *word) {
+    for (size_t length = strlen(word); *list; list += *list != 0) {
+        size_t part = strcspn(list, ",");
+        if (part == length && memcmp(list, word, length) == 0) return true;
+        list += part;
+    }
+    return false;
+}
+
+/* Finds the line of /proc/self/cgroup that is about a controller, and its path. 1 or 2: the version; 0: there is none. */
+static int own_group(char *lines, const char *controller, const char **group) {
+    int found = 0;
     for (char *line = lines; *line;) {
         char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
         *end = 0;
@@ -91,13 +102,13 @@ static const version *own_group(char *lines, const char **group) {
         if (place) {
             *place++ = 0;
             /* A machine with both versions has the controller in one of them, and then in the first. */
-            if (strstr(controllers, "memory")) {
+            if (lists(controllers + 1, controller)) {
                 *group = place;
-                return &first;
+                return 1;
             }
             if (controllers[1] == 0) {
                 *group = place;
-                found = &second;
+                found = 2;
             }
         }
         line = next;
@@ -105,35 +116,102 @@ static const version *own_group(char *lines, const char **group) {
     return found;
 }
 
-bool fh_system_group_memory(size_t *limit, size_t *used) {
+/* A group of this process: where all groups of that controller begin, and the way from there. */
+typedef struct {
+    int version;
+    path root;
+    const char *group; /* in lines */
+    char lines[2048];
+} own;
+
+static bool find_own(own *o, const char *controller) {
     bool ready;
     /* A door for tests: a folder that stands for both /sys/fs/cgroup and, with the file self.cgroup, for /proc. */
-    const char *fake = fh_system_environment("FREEHOLD_GROUP_ROOT", &ready), *group = NULL;
-    path root = {.length = 0};
-    if (fake) append(&root, fake, strlen(fake));
-    char lines[2048];
-    if (!read_text(&root, fake ? "/self.cgroup" : "/proc/self/cgroup", lines, sizeof lines)) return false;
-    const version *v = own_group(lines, &group);
-    if (!v) return false;
-    if (!fake) append(&root, "/sys/fs/cgroup", strlen("/sys/fs/cgroup"));
-    append(&root, v->folder, strlen(v->folder));
-    size_t length = strlen(group), nearest = 0;
+    const char *fake = fh_system_environment("FREEHOLD_GROUP_ROOT", &ready);
+    o->root.length = 0;
+    if (fake) append(&o->root, fake, strlen(fake));
+    if (!read_text(&o->root, fake ? "/self.cgroup" : "/proc/self/cgroup", o->lines, sizeof o->lines)) return false;
+    o->version = own_group(o->lines, controller, &o->group);
+    if (!o->version) return false;
+    if (!fake) append(&o->root, "/sys/fs/cgroup", strlen("/sys/fs/cgroup"));
+    if (o->version == 1) {
+        append(&o->root, "/", 1);
+        append(&o->root, controller, strlen(controller));
+    }
+    return true;
+}
+
+/* The folder of the own group (the first call, *length ~0) and of those above it, one after another; false: no more. */
+static bool next_folder(const own *o, size_t *length, path *folder) {
+    if (*length == 0) return false;
+    if (*length == ~(size_t)0) {
+        *length = strlen(o->group);
+    } else {
+        while (*length > 0 && o->group[*length - 1] != '/') --*length;
+    }
+    while (*length > 0 && o->group[*length - 1] == '/') --*length;
+    *folder = o->root;
+    append(folder, o->group, *length);
+    return true;
+}
+
+/* ── Answers ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+bool fh_system_group_memory(size_t *limit, size_t *used) {
+    own o;
+    if (!find_own(&o, "memory")) return false;
+    const version *v = o.version == 2 ? &second : &first;
+    size_t length = ~(size_t)0, nearest = 0;
     *limit = NO_LIMIT;
-    for (;;) {
-        while (length > 0 && group[length - 1] == '/') length--;
-        path folder = root;
-        append(&folder, group, length);
+    for (path folder; next_folder(&o, &length, &folder);) {
         size_t most = read_number(&folder, v->limits[0]), high = read_number(&folder, v->limits[1]);
         if (high < most) most = high;
-        if (most != NO_LIMIT && most >= 1024) {
-            size_t now = used_by(&folder, v), thousandths = now / (most / 1024);
-            if (*limit == NO_LIMIT || thousandths > nearest) {
-                nearest = thousandths;
-                *limit = most;
-                *used = now;
-            }
-        }
-        if (length == 0) return *limit != NO_LIMIT;
-        while (length > 0 && group[length - 1] != '/') length--;
+        if (most == NO_LIMIT || most < 1024) continue;
+        size_t now = used_by(&folder, v), thousandths = now / (most / 1024);
+        if (*limit != NO_LIMIT && thousandths <= nearest) continue;
+        nearest = thousandths;
+        *limit = most;
+        *used = now;
     }
+    return *limit != NO_LIMIT;
+}
+
+/* "some avg10=1.23 avg60=…": always with two digits behind the point. */
+unsigned fh_system_group_stall(void) {
+    own o;
+    char text[128], *rest;
+    if (!find_own(&o, "memory") || o.version != 2) return 0;
+    append(&o.root, o.group, strlen(o.group));
+    if (!read_text(&o.root, "/memory.pressure", text, sizeof text)) return 0;
+    const char *average = strstr(text, "some avg10=");
+    if (!average) return 0;
+    unsigned whole = (unsigned)strtoul(average + strlen("some avg10="), &rest, 10);
+    return whole * 100 + (*rest == '.' ? (unsigned)strtoul(rest + 1, NULL, 10) : 0);
+}
+
+/* Both in microseconds. Version 2 has them in one file, "max 100000" or "150000 100000"; in version 1 no quota is −1. */
+static unsigned processors_of(const path *folder, int version) {
+    char text[64], *rest = NULL;
+    size_t quota = NO_LIMIT, period = NO_LIMIT;
+    if (version == 1) {
+        quota = read_number(folder, "/cpu.cfs_quota_us");
+        period = read_number(folder, "/cpu.cfs_period_us");
+    } else if (read_text(folder, "/cpu.max", text, sizeof text) && text[0] >= '0' && text[0] <= '9') {
+        quota = strtoul(text, &rest, 10);
+        period = strtoul(rest, NULL, 10);
+    }
+    if (quota == NO_LIMIT || quota == 0 || period == NO_LIMIT || period == 0) return 0;
+    return (unsigned)((quota + period - 1) / period);
+}
+
+unsigned fh_system_group_processors(void) {
+    own o;
+    if (!find_own(&o, "cpu")) return 0;
+    size_t length = ~(size_t)0;
+    unsigned least = 0;
+    for (path folder; next_folder(&o, &length, &folder);) {
+        unsigned here = processors_of(&folder, o.version);
+        if (here && (!least || here < least)) least = here;
+    }
+    return least;
 }

@@ -84,6 +84,13 @@ bool fh_system_group_memory(size_t *limit, size_t *used);
 /* Wakes a thread that waits for the word to change (system/thread.h). Never waits itself. */
 void fh_system_wake(fh_word *word);
 
+/* Of the last ten seconds, in how much some thread of the own control group waited for memory, in hundredths of a percent
+ * (PSI, version 2 of control groups only); 0 if the system does not say. */
+unsigned fh_system_group_stall(void);
+
+/* How many processors' worth of time the control groups allow, rounded up; 0: any number. */
+unsigned fh_system_group_processors(void);
+
 /* The value of an environment variable, or NULL; also NULL for programs that run with more rights than their caller
  * (setuid), or before the C library has set up the environment (then *ready is false). */
 const char *fh_system_environment(const char *name, bool *ready);
@@ -94,6 +101,7 @@ uint64_t fh_system_nanoseconds(void);
 /* Ends the process abnormally, with SIGABRT. */
 _Noreturn void fh_system_abort(void);
 
+/* The processors that this process may run on at a time: by its mask, and by the quota of its control groups. */
 unsigned fh_system_processors(void);
 
 /* A small number for the processor that the caller runs on, dense within the process where the kernel says so (mm_cid).

@@ -1,6 +1,7 @@
 /* Approaching the limit of the control group that the process lives in: what is free and kept for later goes back, and
  * is not kept any more. The group is a folder of plain files that this program writes (FREEHOLD_GROUP_ROOT), once in the
- * form of version 2 and once in that of version 1; its limit is on a group above the own one, as in a container. */
+ * form of version 2 and once in that of version 1; its limit is on a group above the own one, as in a container. In version
+ * 2 the group can also say that it waits for memory. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"
@@ -43,6 +44,15 @@ static void make_folder(const char *name) {
     char path[300];
     snprintf(path, sizeof path, "%s/%s", root, name);
     CHECK(mkdir(path, 0700) == 0, "cannot make %s", path);
+}
+
+/* Pressure alone, far from the limit: the group waits for memory an eighth of the time. */
+static void describe_waiting(const char *percent) {
+    char text[200];
+    snprintf(text, sizeof text,
+             "some avg10=%s avg60=3.00 avg300=0.80 total=123\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+             percent);
+    put("box/inner/memory.pressure", text);
 }
 
 /* Grows by more than a chunk and frees it all; returns what stays resident of it, in bytes. */
@@ -91,6 +101,13 @@ int main(int count, char **words) {
     usleep(1200000);
     describe(100);
     size_t again = grow_and_free(120);
+    size_t waiting = 0;
+    if (version2) {
+        usleep(1200000);
+        describe_waiting("12.50");
+        waiting = grow_and_free(160);
+        describe_waiting("9.99");
+    }
     t_malloc_trim(0);
     printf(
         "kept of some 100 MiB: %zu KiB with 10 %% of the limit used, %zu at 93 %%, %zu at 98 %%, %zu at 10 %% again\n",
@@ -100,6 +117,7 @@ int main(int count, char **words) {
     CHECK(tight <= 4 << 20, "%zu KiB are kept near the limit", tight >> 10);
     CHECK(full <= 2 << 20, "%zu KiB are kept at the limit", full >> 10);
     CHECK(again >= HUGE, "%zu KiB are kept although there is room again", again >> 10);
+    CHECK(waiting <= 4 << 20, "%zu KiB are kept although the group waits for memory", waiting >> 10);
     char command[300];
     snprintf(command, sizeof command, "rm -rf '%s'", root);
     return system(command) != 0;

@@ -101,6 +101,25 @@ static void idle_classes(void) {
     CHECK(!fh_split_pays(FH_SLOT_SIZE) && fh_split_pays(FH_HUGE_PAGE / 4), "a quarter of a huge page is the line");
 }
 
+/* Looks at a control group: several on the way to its limit, and none so close to the next that it would be noticed. */
+static void looks_at_a_group(void) {
+    static const size_t limits[] = {32 * FH_MIB, 64 * FH_MIB, FH_GIB, 64 * FH_GIB};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        size_t used = 0, looks = 0, last_step = 0;
+        bool some = false, high = false;
+        for (; used < limits[i]; used += last_step, looks++) {
+            some = some || fh_limit_judge(used, limits[i]) == FH_PRESSURE_SOME;
+            high = high || fh_limit_judge(used, limits[i]) == FH_PRESSURE_HIGH;
+            last_step = fh_group_next_look(limits[i], used);
+            CHECK(last_step >= FH_MIB && last_step >= limits[i] / 512, "a look after %zu bytes", last_step);
+        }
+        CHECK(some && high, "on the way to %zu MiB one of the two steps was passed over", limits[i] / FH_MIB);
+        CHECK(looks >= 15 && looks <= 60, "%zu looks on the way to %zu MiB", looks, limits[i] / FH_MIB);
+    }
+    CHECK(fh_group_next_look(FH_GIB, 2 * FH_GIB) == FH_GIB / 512, "beyond the limit");
+    CHECK(fh_stall_judge(999) == FH_PRESSURE_NONE && fh_stall_judge(1000) == FH_PRESSURE_SOME, "a tenth of the time");
+}
+
 /* What nobody wants goes by halves, and to the last byte; what somebody wanted since the last look stays. */
 static void background(void) {
     size_t kept = 512 * FH_MIB;
@@ -159,6 +178,7 @@ static void refusals(void) {
 }
 
 int main(void) {
+    looks_at_a_group();
     background();
     refusals();
     idle_classes();

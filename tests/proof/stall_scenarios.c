@@ -207,7 +207,11 @@ static void group_is_short(void) {
     static void *block[64];
     for (unsigned percent = 92; percent < 102; percent += 7) {
         stall_pressure = percent;
-        for (unsigned i = 0; i < 64; i++) block[i] = get(1000000), some_seconds_pass(1);
+        for (unsigned i = 0; i < 64; i++) {
+            block[i] = get(1000000);
+            /* At first a look for each share of the room, then one a second. */
+            if (i >= 32) some_seconds_pass(1);
+        }
         for (unsigned i = 0; i < 64; i++) drop(block[i], 1000000);
         stall_pressure = 0;
         some_seconds_pass(1);
