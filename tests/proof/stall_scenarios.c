@@ -216,6 +216,7 @@ static void group_is_short(void) {
         stall_pressure = 0;
         some_seconds_pass(1);
         fh_malloc_trim(0);
+        drop(get(5000000), 5000000); /* and sees that there is no such group any more */
     }
 }
 
