@@ -120,6 +120,9 @@ FH_API void fh_thread_flush(void);
  *                                       limit was met, once for each; auto: not for a block larger than the machine
  *     metrics    a path without comma   the file that fh_stats_metrics is written to at exit, and before that at most once
  *                                       a second by a thread that happens to be in a slow path; %p is the process's number
+ *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads
+ *     sample     512k, 4m, …            mean bytes between two samples; 0: none, the heap's figures only
+ *     page       a path without comma   the folder for the page, which then stays when the program ends; else /dev/shm
  * The environment is not read by programs that run with more rights than their caller. */
 FH_API int fh_option_set(const char *key, const char *value);
 

@@ -48,7 +48,8 @@ void fh_thread_observe(fh_thread *t, bool on);
 /* Counts n bytes that an observed thread asks for. True: the distance ended within them, the block is to be sampled.
  * More than half of the address space cannot be had; whoever refuses it sets the distance right again. */
 static inline bool fh_counts(size_t n) {
-    return FH_UNLIKELY((fh_observed_here.distance -= (int64_t)n) < 0);
+    fh_observed_here.distance = (int64_t)((uint64_t)fh_observed_here.distance - n);
+    return FH_UNLIKELY(fh_observed_here.distance < 0);
 }
 
 #endif

@@ -162,7 +162,7 @@ void fh_hook_stayed(const void *p) {
 
 void fh_hook_refused(void) {
     fh_page_header *page = fh_page();
-    if (page) fh_refresh(page, FH_REFRESH_IF_DUE);
+    if (page) fh_refresh(page, FH_REFRESH_SOON);
 }
 
 void fh_hook_forked(void) {

@@ -2,6 +2,7 @@
 
 #include "see/figures.h"
 #include "see/modules.h"
+#include "see/observe.h"
 #include "see/page_file.h"
 #include "store/huge.h"
 #include "store/purge.h"
@@ -33,10 +34,10 @@ static bool changed_much(void) {
     return change > LEAST_CHANGE && change > last / 8;
 }
 
-static bool is_due(void) {
+static bool is_due(bool soon) {
     uint64_t now = fh_system_nanoseconds(), since = now - fh_load(&last_end), cost = fh_load(&last_cost);
     if (since > LEAST_NS && since > COST_FACTOR * cost) return true;
-    return since > LEAST_CHANGED_NS && since > COST_FACTOR_CHANGED * cost && changed_much();
+    return since > LEAST_CHANGED_NS && since > COST_FACTOR_CHANGED * cost && (soon || changed_much());
 }
 
 /* A moment of the timeline, out of the figures that were just taken. */
@@ -79,6 +80,7 @@ static void take(fh_page_header *page) {
     uint64_t sequence = fh_load(fh_page_word(&f->sequence));
     fh_swap_acq_rel(fh_page_word(&f->sequence), sequence | 1);
     fh_figures_collect(f);
+    f->observer_bytes = fh_observe_bytes();
     fh_store_release(fh_page_word(&f->sequence), (sequence | 1) + 1);
     add_moment(page, f);
     fh_store(fh_page_word(&control->refreshed), asked);
@@ -92,7 +94,7 @@ void fh_refresh(fh_page_header *page, fh_refresh_when when) {
     fh_page_control *control = fh_page_controls(page);
     bool asked = fh_load(fh_page_word(&control->refresh)) != fh_load(fh_page_word(&control->refreshed));
     if (when == FH_REFRESH_IF_ASKED && !asked) return;
-    if (when == FH_REFRESH_IF_DUE && !asked && !is_due()) return;
+    if (when != FH_REFRESH_NOW && !asked && !is_due(when == FH_REFRESH_SOON)) return;
     uint64_t nobody = 0;
     /* acquire and release: one taker sees the words of the one before. */
     if (!fh_cas_acq_rel(&taking, &nobody, 1)) return;

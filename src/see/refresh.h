@@ -11,7 +11,8 @@
 
 #include "see/page.h"
 
-typedef enum { FH_REFRESH_IF_ASKED, FH_REFRESH_IF_DUE, FH_REFRESH_NOW } fh_refresh_when;
+/* SOON: there is a reason, and if it is not just a moment since the last ones. */
+typedef enum { FH_REFRESH_IF_ASKED, FH_REFRESH_IF_DUE, FH_REFRESH_SOON, FH_REFRESH_NOW } fh_refresh_when;
 
 /* Takes figures, if it is time. One thread at a time: another that comes meanwhile goes on without. Any thread. */
 void fh_refresh(fh_page_header *page, fh_refresh_when when);

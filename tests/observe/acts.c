@@ -270,7 +270,8 @@ static void steps(uint64_t count) {
 static void impossible(uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         if (i % 1000 == 0) {
-            volatile size_t much = SIZE_MAX - 100;
+            /* As a signed number it is less than nothing: the distance would grow by 2^62. */
+            volatile size_t much = SIZE_MAX - ((size_t)1 << 62);
             void *p = malloc(16);
             if (malloc(much) || calloc(much, 1) || realloc(p, much) || aligned_alloc(64, much)) exit(1);
             free(p);
