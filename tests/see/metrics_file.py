@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""FREEHOLD=metrics=FILE: metrics_file.py PROGRAM FOLDER
+
+While the program runs, the file is read as fast as possible: each time it is whole. It is written again while the program
+allocates and once more at the end, by parent and child each into their own; and where it cannot be written, nothing happens."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import openmetrics
+
+PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(f"CHECK FAILED: {message}")
+
+
+def start(options):
+    return subprocess.Popen([PROGRAM], env={**os.environ, "FREEHOLD": options}, stderr=subprocess.PIPE, text=True)
+
+
+shutil.rmtree(FOLDER, ignore_errors=True)
+FOLDER.mkdir(parents=True)
+program = start(f"metrics={FOLDER}/m.%p.prom")
+path = FOLDER / f"m.{program.pid}.prom"
+contents, reads = {}, 0
+while program.poll() is None:
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        time.sleep(0.01)
+        continue
+    reads += 1
+    check(text.endswith("# EOF\n"), f"a part of the file was read, {len(text)} bytes")
+    contents.setdefault(text, time.monotonic())
+    time.sleep(0.0005)
+check(program.returncode == 0, f"status {program.returncode}: {program.stderr.read()}")
+moments = sorted(contents.values())
+check(len(moments) >= 3, f"{len(moments)} versions of the file in some seconds")
+check(len(moments) <= 8, f"{len(moments)} versions of the file: more than one a second")
+refills = []
+for text in sorted(contents, key=contents.get):
+    openmetrics.parse(text)
+    refills.append(int(text.split("\nfreehold_refills_total ")[1].split("\n")[0]))
+check(refills == sorted(refills) and refills[-1] > refills[0], f"the counter of refills went {refills}")
+left = sorted(p.name for p in FOLDER.iterdir())
+check(len(left) == 2 and all(name.endswith(".prom") for name in left), f"parent and child left {left}")
+for name in left:
+    openmetrics.parse((FOLDER / name).read_text())
+
+for bad in (f"{FOLDER}/no/such/folder/m", f"{FOLDER}", "/proc/m"):
+    program = start(f"metrics={bad}")
+    said = program.communicate()[1]
+    check(program.returncode == 0 and said == "", f"metrics={bad}: status {program.returncode}, {said}")
+program = start("metrics=")
+said = program.communicate()[1]
+check("option \"metrics\" has bad value" in said, f"an empty path: {said}")
+print(f"{len(moments)} versions, read {reads} times, each whole")
