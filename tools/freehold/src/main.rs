@@ -13,6 +13,7 @@ mod leaks;
 mod library;
 mod metrics;
 mod profile;
+mod report;
 mod run;
 mod shell;
 mod top;
@@ -42,6 +43,7 @@ enum Command {
     Metrics(metrics::Args),
     Top(top::Args),
     Leaks(leaks::Args),
+    Report(report::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
     Bench(freehold_bench::BenchArgs),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Metrics(args) => metrics::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Leaks(args) => leaks::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => freehold_bench::run(args),

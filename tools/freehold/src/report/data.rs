@@ -1,0 +1,239 @@
+//! What the page is made of. Amounts are bytes, times are seconds.
+
+use std::collections::HashMap;
+
+use freehold_page::{Snapshot, layout};
+use serde::Serialize;
+
+use crate::leaks::finding::{self, Finding, Limit};
+use crate::leaks::text::reason;
+use crate::leaks::verdict::Rules;
+use crate::leaks::{self, Suppressions};
+
+/// Sites beyond these are summed up: a page of a hundred thousand rows serves nobody.
+const MOST_SITES: usize = 1000;
+
+#[derive(Serialize)]
+pub struct Page {
+    pub name: String,
+    program: String,
+    pid: u64,
+    state: &'static str,
+    command: String,
+    version: String,
+    options: String,
+    system: String,
+    page_size: u32,
+    processors: u32,
+    begun_unix: f64,
+    taken_unix: f64,
+    seconds: f64,
+    interval: u64,
+    samples: usize,
+    marks: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nothing_because: Option<String>,
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<Limit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heap: Option<Heap>,
+    timeline: Vec<Moment>,
+    classes: Vec<Class>,
+    pub sites: Vec<Site>,
+    more_sites: usize,
+    more_live: f64,
+}
+
+/// The allocator's memory, split; and the whole process.
+#[derive(Serialize)]
+struct Heap {
+    resident: u64,
+    mapped: u64,
+    threads: u64,
+    age: f64,
+    /// Name, bytes, what it is. The parts have memory behind them, as far as the allocator knows.
+    parts: Vec<(&'static str, u64, &'static str)>,
+}
+
+#[derive(Serialize)]
+struct Moment {
+    at: f64,
+    resident: u64,
+    live: u64,
+    cached: u64,
+    dirty: u64,
+    free: u64,
+}
+
+#[derive(Serialize)]
+struct Class {
+    size: u64,
+    sampled: bool,
+    slabs: u64,
+    live: u64,
+    cached: u64,
+    free: u64,
+    occupancy: [u64; 4],
+}
+
+#[derive(Serialize)]
+pub struct Site {
+    #[serde(flatten)]
+    finding: Finding,
+    reason: &'static str,
+    mean_size: f64,
+    peak_bytes: f64,
+    short_lived_bytes: f64,
+    freed_at_age: [f64; layout::AGES],
+    /// Births of the live samples: bytes in each of forty parts of the program's life.
+    births: Vec<f64>,
+    threads: usize,
+}
+
+/// Parts of the program's life, for the births.
+const PARTS: usize = 40;
+
+impl Page {
+    pub fn of(snapshot: &Snapshot) -> Page {
+        let header = &snapshot.page.header;
+        let program = snapshot.program();
+        let process = snapshot.process.as_ref();
+        let mut sites = sites(snapshot);
+        let rest: Vec<Site> = sites.split_off(sites.len().min(MOST_SITES));
+        Page {
+            name: format!(
+                "{} ({})",
+                program.rsplit('/').next().unwrap_or_default(),
+                snapshot.pid()
+            ),
+            pid: snapshot.pid(),
+            state: leaks::state(snapshot),
+            command: process.map_or(String::new(), |p| p.command_line.join(" ")),
+            version: snapshot.version(),
+            options: snapshot.options(),
+            system: process.map_or(String::new(), |p| p.system.clone()),
+            page_size: header.page_size,
+            processors: header.processors,
+            begun_unix: header.begun_unix_ns as f64 / 1e9,
+            taken_unix: (header.begun_unix_ns + snapshot.running_ns()) as f64 / 1e9,
+            seconds: snapshot.running_ns() as f64 / 1e9,
+            interval: snapshot.interval(),
+            samples: snapshot.samples.len(),
+            marks: snapshot.page.control.mark,
+            nothing_because: snapshot.why_empty(),
+            warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
+            limit: Limit::tightest(snapshot),
+            heap: heap(snapshot),
+            timeline: timeline(snapshot),
+            classes: snapshot.rows().iter().filter_map(class).collect(),
+            more_sites: rest.len(),
+            more_live: rest.iter().map(|site| site.finding.live_bytes).sum(),
+            sites,
+            program,
+        }
+    }
+}
+
+fn sites(snapshot: &Snapshot) -> Vec<Site> {
+    let suppressions = Suppressions::default();
+    let found = finding::examine(snapshot, None, None, &suppressions, &Rules::default());
+    let begun = snapshot.page.header.begun_ns;
+    let life = snapshot.running_ns().max(1) as f64;
+    let mut births: HashMap<u32, Vec<f64>> = HashMap::new();
+    let mut threads: HashMap<u32, Vec<u32>> = HashMap::new();
+    for sample in &snapshot.samples {
+        let part = sample.born_ns.saturating_sub(begun) as f64 / life * PARTS as f64;
+        let parts = births
+            .entry(sample.site)
+            .or_insert_with(|| vec![0.0; PARTS]);
+        parts[(part as usize).min(PARTS - 1)] += sample.weight.bytes;
+        threads.entry(sample.site).or_default().push(sample.thread);
+    }
+    found
+        .into_iter()
+        .filter_map(|finding| {
+            let site = snapshot.site(finding.site)?;
+            let mut threads = threads.remove(&finding.site).unwrap_or_default();
+            threads.sort_unstable();
+            threads.dedup();
+            Some(Site {
+                reason: reason(&finding),
+                mean_size: site.allocated.mean_size(),
+                peak_bytes: site.peak.bytes,
+                short_lived_bytes: site.short_lived.bytes,
+                freed_at_age: site.freed_at_age,
+                births: births.remove(&finding.site).unwrap_or_default(),
+                threads: threads.len(),
+                finding,
+            })
+        })
+        .collect()
+}
+
+fn heap(snapshot: &Snapshot) -> Option<Heap> {
+    let f = snapshot.page.figures.as_deref()?;
+    Some(Heap {
+        resident: f.resident_bytes,
+        mapped: f.mapped_bytes,
+        threads: f.threads,
+        age: snapshot.figures_age_ns().unwrap_or(0) as f64 / 1e9,
+        parts: vec![
+            ("live", f.live_bytes, "blocks that the program holds"),
+            (
+                "huge",
+                f.huge_bytes,
+                "live blocks with a mapping of their own",
+            ),
+            (
+                "free",
+                f.free_bytes.saturating_sub(f.purged_in_slabs_bytes),
+                "free blocks in slabs that are in use",
+            ),
+            (
+                "cached",
+                f.cached_bytes + f.huge_cached_bytes,
+                "freed blocks at hand for the next who asks",
+            ),
+            (
+                "dirty",
+                f.dirty_bytes,
+                "free slots that wait to be given back",
+            ),
+            (
+                "records",
+                f.metadata_bytes + f.observer_bytes,
+                "what the allocator and its observer need themselves",
+            ),
+        ],
+    })
+}
+
+fn timeline(snapshot: &Snapshot) -> Vec<Moment> {
+    let begun = snapshot.page.header.begun_ns;
+    snapshot
+        .page
+        .timeline
+        .iter()
+        .map(|moment| Moment {
+            at: moment.ns.saturating_sub(begun) as f64 / 1e9,
+            resident: moment.resident_bytes,
+            live: moment.live_bytes + moment.huge_bytes,
+            cached: moment.cached_bytes,
+            dirty: moment.dirty_bytes,
+            free: moment.free_bytes,
+        })
+        .collect()
+}
+
+fn class(row: &layout::Row) -> Option<Class> {
+    (row.slabs > 0 && row.size > 0).then(|| Class {
+        size: row.size,
+        sampled: row.sampled > 0,
+        slabs: row.slabs,
+        live: row.live * row.size,
+        cached: row.cached * row.size,
+        free: row.free * row.size,
+        occupancy: row.occupancy,
+    })
+}
