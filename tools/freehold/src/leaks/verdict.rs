@@ -23,6 +23,9 @@ use serde::Serialize;
 /// Bounds of the ages at which blocks were freed: entry k counts below 4^k µs, the last one all that is older.
 pub const AGES: usize = 16;
 
+/// The shortest silence at the end that can mean that a site stopped growing, as a part of the window.
+const LEAST_SILENCE: f64 = 0.05;
+
 /// One live block that was sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LiveSample {
@@ -294,6 +297,8 @@ fn doubt(site: &History, growth: &Growth, now: u64, rules: &Rules) -> Option<Dou
 
 /// No birth for so long that it would be chance in one of fifty cases only, and longer than ever before: among the
 /// survivors, or among all that live, which looks past the age A but may be hidden by blocks that do not live long.
+/// With thousands of samples any pause would be no chance: the program may just not have run, so it counts only if it
+/// is a good part of the window.
 fn stopped(site: &History, growth: &Growth, now: u64) -> bool {
     let silent_until = |end: u64| {
         let mut births: Vec<u64> = born_within(site, growth.from_ns, end)
@@ -303,7 +308,9 @@ fn stopped(site: &History, growth: &Growth, now: u64) -> bool {
         let last = births.last().copied().unwrap_or(growth.from_ns);
         let pause = births.windows(2).map(|pair| pair[1] - pair[0]).max();
         let silent = (end - last) as f64 / (end - growth.from_ns).max(1) as f64;
-        (1.0 - silent).powi(births.len() as i32) < 0.02 && end - last > pause.unwrap_or(0)
+        silent > LEAST_SILENCE
+            && (1.0 - silent).powi(births.len() as i32) < 0.02
+            && end - last > pause.unwrap_or(0)
     };
     silent_until(growth.to_ns) || silent_until(now)
 }
@@ -375,6 +382,13 @@ mod tests {
             &Rules::default(),
         );
         assert_eq!(judgement.verdict, Verdict::Stopped);
+    }
+
+    #[test]
+    fn a_pause_in_which_the_program_did_not_run_is_no_end() {
+        let births = (0..30_000).map(|i| i * SECOND * 98 / 30_000);
+        let judgement = judge(&site(births), 100 * SECOND, &Rules::default());
+        assert_eq!(judgement.verdict, Verdict::LikelyLeak);
     }
 
     #[test]

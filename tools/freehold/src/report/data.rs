@@ -1,6 +1,6 @@
 //! What the page is made of. Amounts are bytes, times are seconds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use freehold_page::{Snapshot, layout};
 use serde::Serialize;
@@ -66,10 +66,9 @@ struct Moment {
     free: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Class {
     size: u64,
-    sampled: bool,
     slabs: u64,
     live: u64,
     cached: u64,
@@ -126,7 +125,7 @@ impl Page {
             limit: Limit::tightest(snapshot),
             heap: heap(snapshot),
             timeline: timeline(snapshot),
-            classes: snapshot.rows().iter().filter_map(class).collect(),
+            classes: classes(snapshot.rows()),
             more_sites: rest.len(),
             more_live: rest.iter().map(|site| site.finding.live_bytes).sum(),
             sites,
@@ -226,14 +225,19 @@ fn timeline(snapshot: &Snapshot) -> Vec<Moment> {
         .collect()
 }
 
-fn class(row: &layout::Row) -> Option<Class> {
-    (row.slabs > 0 && row.size > 0).then(|| Class {
-        size: row.size,
-        sampled: row.sampled > 0,
-        slabs: row.slabs,
-        live: row.live * row.size,
-        cached: row.cached * row.size,
-        free: row.free * row.size,
-        occupancy: row.occupancy,
-    })
+/// Slots for samples are rows of their own; for whom wonders where the memory is, they are of their size.
+fn classes(rows: &[layout::Row]) -> Vec<Class> {
+    let mut by_size: BTreeMap<u64, Class> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.slabs > 0 && row.size > 0) {
+        let class = by_size.entry(row.size).or_default();
+        class.size = row.size;
+        class.slabs += row.slabs;
+        class.live += row.live * row.size;
+        class.cached += row.cached * row.size;
+        class.free += row.free * row.size;
+        for (sum, slabs) in class.occupancy.iter_mut().zip(row.occupancy) {
+            *sum += slabs;
+        }
+    }
+    by_size.into_values().collect()
 }

@@ -27,6 +27,7 @@ function size(bytes) {
   return (unit ? (bytes < 0 ? "−" : "") + digits(Math.abs(bytes) / 1024 ** unit) : Math.round(bytes)) + " " + units[unit];
 }
 function seconds(s) {
+  if (s === 0) return "0";
   if (s < 0.001) return (s * 1e6).toFixed(0) + " µs";
   if (s < 1) return (s * 1e3).toFixed(0) + " ms";
   if (s < 120) return (s < 10 ? s.toFixed(1) : s.toFixed(0)) + " s";
@@ -102,7 +103,9 @@ function timeline() {
   const points = data.timeline;
   if (points.length < 2) return put("timeline", el("p", { class: "note" }, "Too few moments for a curve over time."));
   const names = ["resident", "live", "free", "cached", "dirty"].filter(name => points.some(p => p[name] > 0));
-  const w = 1200, h = 300, l = 76, r = 16, t = 14, b = 32, first = points[0].at, last = points[points.length - 1].at;
+  const w = 1200, h = 300, l = 76, r = 16, t = 14, b = 32, last = points[points.length - 1].at;
+  // A curve that begins with the program begins at 0.
+  const first = points[0].at < last / 50 ? 0 : points[0].at;
   let top = Math.max(...points.flatMap(p => names.map(name => p[name]))) * 1.05;
   // A limit that is far away would press the curves to the ground.
   const limit = data.limit && data.limit.bytes < top * 1.6 ? data.limit.bytes : 0;
@@ -111,7 +114,7 @@ function timeline() {
   const svg = el("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `Memory over ${seconds(last - first)}: ` +
     names.map(name => `${name} from ${size(points[0][name])} to ${size(points[points.length - 1][name])}`).join(", ") });
   for (const v of ticks(top, 5, 2)) svg.append(el("line", { class: "grid", x1: l, x2: w - r, y1: y(v), y2: y(v) }), el("text", { x: l - 6, y: y(v) + 4, "text-anchor": "end" }, size(v)));
-  for (const v of ticks(last - first, 8, 10)) svg.append(el("text", { x: x(first + v), y: h - b + 16, "text-anchor": "middle" }, seconds(first + v)));
+  for (const v of ticks(last, 8, 10).filter(v => v >= first)) svg.append(el("text", { x: x(v), y: h - b + 16, "text-anchor": "middle" }, seconds(v)));
   for (const name of names) {
     const d = points.map((p, i) => `${i ? "L" : "M"}${x(p.at).toFixed(1)},${y(p[name]).toFixed(1)}`).join("");
     svg.append(el("path", { class: "curve", d, style: `stroke:var(--${name})` }, el("title", {}, name)));
@@ -121,7 +124,7 @@ function timeline() {
   put("timeline", el("h3", {}, "Over time"), svg, legend(names.map(name => [name, size(points[points.length - 1][name])])),
     el("details", {}, el("summary", {}, "As a table"), el("div", { class: "scroll" }, el("table", {},
       el("thead", {}, el("tr", {}, ["time", ...names].map(name => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, some.map(p => el("tr", {}, el("td", {}, seconds(p.at)), names.map(name => el("td", {}, size(p[name])))))))));
+      el("tbody", {}, some.map(p => el("tr", {}, el("td", {}, seconds(p.at)), names.map(name => el("td", {}, size(p[name]))))))))));
 }
 
 // ------------------------------------------------------------------------------------------------ sites
@@ -194,7 +197,7 @@ function sites() {
 // ------------------------------------------------------------------------------------------------ fragmentation
 
 function map() {
-  const classes = data.classes.filter(c => !c.sampled).map(c => ({ ...c, all: c.live + c.cached + c.free })).filter(c => c.all > 0);
+  const classes = data.classes.map(c => ({ ...c, all: c.live + c.cached + c.free })).filter(c => c.all > 0);
   if (!classes.length) return document.getElementById("map-section").remove();
   classes.sort((a, b) => b.all - a.all);
   const shown = classes.slice(0, 40), most = shown[0].all;

@@ -1,0 +1,409 @@
+//! `leaks`, `top` and `report` against a real program under the real library: three leaks among a million blocks.
+//!
+//! Without a build of the library there is nothing to look at, and the tests say so.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The program with its page; it is ended with its test.
+struct Planted {
+    folder: TempDir,
+    child: Child,
+    ended: bool,
+}
+
+impl Planted {
+    /// Starts it and waits until it has run for so many seconds. None: no library was built.
+    fn run_for(seconds: u32) -> Option<Planted> {
+        let library = library()?;
+        let folder = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/planted.c");
+        let program = folder.path().join("planted");
+        let made = Command::new("cc")
+            .args(["-g", "-O2", "-std=gnu11", "-fno-omit-frame-pointer"])
+            .arg(source)
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        let pages = folder.path().join("pages");
+        fs::create_dir(&pages).unwrap();
+        let mut child = Command::new(&program)
+            .arg(seconds.to_string())
+            .env("LD_PRELOAD", library)
+            .env(
+                "FREEHOLD",
+                format!("observe=1,sample=2k,page={}", pages.display()),
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "ready\n");
+        Some(Planted {
+            folder,
+            child,
+            ended: false,
+        })
+    }
+
+    fn page(&self) -> PathBuf {
+        let pages = self.folder.path().join("pages");
+        let mut entries = fs::read_dir(pages).unwrap();
+        entries
+            .next()
+            .expect("the library made a page")
+            .unwrap()
+            .path()
+    }
+
+    /// The program ends by itself, and leaves its page.
+    fn end(&mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+        self.ended = true;
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.ended = true;
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The library of the build folder that Cargo's own lies in.
+fn library() -> Option<PathBuf> {
+    let command = assert_cmd::cargo::cargo_bin("freehold");
+    let found = command.parent()?.join("../../libfreehold.so");
+    if found.is_file() {
+        return found.canonicalize().ok();
+    }
+    eprintln!("skipped: there is no {}; run make libs", found.display());
+    None
+}
+
+fn freehold(arguments: &[&str]) -> Output {
+    Command::new(assert_cmd::cargo::cargo_bin("freehold"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Functions and places of all sites with this verdict, sorted.
+fn called(json: &Output, verdict: &str) -> Vec<String> {
+    let answer: serde_json::Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
+    let mut names: Vec<String> = answer["sites"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|site| site["verdict"] == verdict)
+        .map(|site| {
+            let place = site["place"].as_str().unwrap_or("");
+            let file = place.rsplit('/').next().unwrap_or("");
+            format!("{} {file}", site["function"].as_str().unwrap())
+        })
+        .collect();
+    names.sort();
+    // The compiler may have made several calls out of one.
+    names.dedup();
+    names
+}
+
+/// The line of the source that holds this word.
+fn line_with(word: &str) -> usize {
+    let source = include_str!("programs/planted.c");
+    1 + source
+        .lines()
+        .position(|line| line.contains(word))
+        .expect("it is there")
+}
+
+/// The three, as they should be reported.
+fn planted_leaks() -> Vec<String> {
+    let line = line_with;
+    let mut all = vec![
+        format!("leak_session planted.c:{}", line("malloc(400)")),
+        format!("leak_name planted.c:{}", line("strdup(")),
+        format!("handle_request planted.c:{}", line("malloc(600)")),
+    ];
+    all.sort();
+    all
+}
+
+#[test]
+fn three_planted_leaks_are_found_with_file_and_line_and_none_is_invented() {
+    let Some(mut program) = Planted::run_for(8) else {
+        return;
+    };
+    let page = program.page();
+    let page = page.to_str().unwrap();
+
+    let live = freehold(&["leaks", page, "--for", "1s", "--json"]);
+    assert_eq!(
+        called(&live, "likely_leak"),
+        planted_leaks(),
+        "{}",
+        text(&live)
+    );
+
+    // What is left of a program that was killed says the same.
+    program.kill();
+    let dead = freehold(&["leaks", page, "--json"]);
+    assert_eq!(
+        called(&dead, "likely_leak"),
+        planted_leaks(),
+        "{}",
+        text(&dead)
+    );
+    let cache = called(&dead, "stopped");
+    assert!(
+        cache.iter().any(|name| name.starts_with("fill_cache ")),
+        "the cache grew and stopped: {cache:?}"
+    );
+    let answer: serde_json::Value = serde_json::from_slice(&dead.stdout).unwrap();
+    let blocks: f64 = answer["sites"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|site| site["allocated_bytes"].as_f64().unwrap() / 300.0)
+        .sum();
+    assert!(blocks > 1e6, "among a million blocks: {blocks}");
+
+    // The check for CI, with and without the leaks that one knows of.
+    let failing = freehold(&["leaks", page, "--fail-on", "likely"]);
+    assert_eq!(failing.status.code(), Some(1), "{}", text(&failing));
+    let known = program.folder.path().join("known.txt");
+    fs::write(&known, "leak:^leak_\nleak:handle_request\n").unwrap();
+    let known = known.to_str().unwrap();
+    let passing = freehold(&[
+        "leaks",
+        page,
+        "--fail-on",
+        "likely",
+        "--suppressions",
+        known,
+    ]);
+    assert_eq!(passing.status.code(), Some(0), "{}", text(&passing));
+}
+
+#[test]
+fn what_is_live_at_the_end_is_counted_there() {
+    let Some(mut program) = Planted::run_for(1) else {
+        return;
+    };
+    let page = program.page();
+    let page = page.to_str().unwrap();
+    let running = freehold(&["leaks", page, "--exit"]);
+    assert_eq!(running.status.code(), Some(2));
+    assert!(text(&running).contains("still runs"), "{}", text(&running));
+    program.end();
+    let ended = freehold(&["leaks", page, "--exit", "--fail-on", "any"]);
+    assert_eq!(ended.status.code(), Some(1), "{}", text(&ended));
+    assert!(text(&ended).contains("At its end"), "{}", text(&ended));
+    let generous = freehold(&["leaks", page, "--exit", "--fail-on", "4g"]);
+    assert_eq!(generous.status.code(), Some(0), "{}", text(&generous));
+}
+
+#[test]
+fn marks_tell_what_outlives_two_of_them() {
+    let Some(program) = Planted::run_for(1) else {
+        return;
+    };
+    let page = program.page();
+    let page = page.to_str().unwrap();
+    for mark in 1..=4 {
+        let said = freehold(&["leaks", page, "--mark"]);
+        assert!(
+            text(&said).contains(&format!("Mark {mark} is set")),
+            "{}",
+            text(&said)
+        );
+        thread::sleep(Duration::from_millis(400));
+    }
+    let found = freehold(&["leaks", page, "--for", "0", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    let kept = |function: &str| {
+        let sites = answer["sites"].as_array().unwrap();
+        let site = sites.iter().find(|site| site["function"] == function);
+        site.and_then(|site| site["kept"]["epochs_that_left"].as_u64())
+    };
+    assert_eq!(kept("leak_session"), Some(2), "{}", text(&found));
+    assert_eq!(kept("turn_queue"), None, "the queue has gone round since");
+}
+
+#[test]
+fn a_report_of_a_program_that_runs_is_one_page() {
+    let Some(program) = Planted::run_for(2) else {
+        return;
+    };
+    let page = program.page();
+    let html = program.folder.path().join("heap.html");
+    let said = freehold(&[
+        "report",
+        page.to_str().unwrap(),
+        "-o",
+        html.to_str().unwrap(),
+    ]);
+    assert!(said.status.success(), "{}", text(&said));
+    assert!(text(&said).starts_with(html.to_str().unwrap()));
+    let html = fs::read_to_string(html).unwrap();
+    for inside in ["leak_session", "planted.c:", "\"timeline\":[{"] {
+        assert!(html.contains(inside), "{inside}");
+    }
+}
+
+#[test]
+fn top_prints_plain_screens_and_json() {
+    let Some(program) = Planted::run_for(2) else {
+        return;
+    };
+    let page = program.page();
+    let page = page.to_str().unwrap();
+    let once = freehold(&["top", page, "--once", "--every", "200ms"]);
+    let screen = text(&once);
+    assert!(
+        once.status.success() && !screen.contains('\x1b'),
+        "{screen}"
+    );
+    for part in [
+        "planted ",
+        "running",
+        "LIVE",
+        "leak_session  planted.c:",
+        "threads 1",
+    ] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    let json = freehold(&["top", page, "--once", "--json", "--every", "200ms"]);
+    let object: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(object["state"], "running");
+    assert!(object["allocated_per_second"].as_f64().unwrap() > 0.0);
+    assert!(object["resident_bytes"].as_u64().unwrap() > 1 << 20);
+}
+
+/// A terminal of its own, by tmux.
+struct Terminal {
+    socket: String,
+}
+
+impl Terminal {
+    fn open(command: &str) -> Option<Terminal> {
+        let socket = format!("freehold-test-{}", std::process::id());
+        let mut tmux = Command::new("tmux");
+        tmux.args(["-L", &socket, "-f", "/dev/null", "new-session", "-d"])
+            .args(["-x", "80", "-y", "24", command])
+            .env_remove("TMUX");
+        match tmux.status() {
+            Ok(status) if status.success() => Some(Terminal { socket }),
+            _ => {
+                eprintln!("skipped: tmux does not run here");
+                None
+            }
+        }
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let output = Command::new("tmux")
+            .args(["-L", &self.socket])
+            .args(arguments)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
+    /// Waits until the screen shows this.
+    fn shows(&self, wanted: &str) {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let screen = self.tmux(&["capture-pane", "-p"]);
+            if screen.contains(wanted) {
+                return;
+            }
+            assert!(Instant::now() < end, "{wanted:?} never came:\n{screen}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn top_in_a_terminal_obeys_its_keys_and_outlives_the_program() {
+    let Some(mut program) = Planted::run_for(1) else {
+        return;
+    };
+    let page = program.page();
+    let command = assert_cmd::cargo::cargo_bin("freehold");
+    let line = format!(
+        "{} top {} --every 200ms; sleep 60",
+        command.display(),
+        page.display()
+    );
+    let Some(terminal) = Terminal::open(&line) else {
+        return;
+    };
+    terminal.shows("leak_session");
+    terminal.press("Enter");
+    terminal.shows("freed at the age of");
+    terminal.press("c");
+    terminal.shows("size classes");
+    terminal.press("?");
+    terminal.shows("set a mark in the program");
+    terminal.press("Escape");
+    terminal.shows("sites by live");
+    terminal.press("m");
+    terminal.shows("mark 1 is set");
+    terminal.shows("CHANGE");
+    terminal.press("/");
+    "cache"
+        .chars()
+        .for_each(|letter| terminal.press(&letter.to_string()));
+    terminal.press("Enter");
+    terminal.shows("1 sites by live with \"cache\"");
+    program.end();
+    terminal.shows("The program has ended");
+    let mut rest = String::new();
+    let out = program.child.stdout.as_mut().unwrap();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "nobody wrote into the program's output");
+}
