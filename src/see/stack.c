@@ -18,9 +18,13 @@
  * thread may unmap: it is copied by the kernel, piece by piece. */
 static __thread uintptr_t own_top, own_bytes;
 
+/* Looks that found nothing. A thread that mostly runs fibres is not looked at again and again. */
+static __thread unsigned own_failures;
+#define FAILURES_MOST 16u
+
 #define MIB ((size_t)1 << 20)
 #define PAGE ((size_t)4096) /* the smallest there is */
-#define OWN_MOST (256 * MIB)
+#define OWN_MOST (64 * MIB)
 #define OWN_STEP (8 * MIB) /* a stack pointer so far below what is known is taken for another stack's */
 
 /* A frame of more than that is none: it would be most of a thread's stack. */
@@ -34,12 +38,13 @@ typedef struct {
 } reader;
 
 /* Finds out whether the stack pointer is on the thread's own stack, and how much of it may be read. */
-static void find_own(uintptr_t sp) {
+static bool find_own(uintptr_t sp) {
     uintptr_t from = sp & ~(uintptr_t)(PAGE - 1);
     if (own_bytes > 0) {
         uintptr_t low = own_top - own_bytes;
-        if (sp < low && low - sp <= OWN_STEP && fh_system_readable(from, low)) own_bytes = own_top - from;
-        return;
+        if (sp >= low || low - sp > OWN_STEP || !fh_system_readable(from, low)) return false;
+        own_bytes = own_top - from;
+        return true;
     }
     uintptr_t top[2] = {fh_system_thread_block(), fh_system_first_stack()};
     for (unsigned i = 0; i < 2; i++) {
@@ -47,13 +52,17 @@ static void find_own(uintptr_t sp) {
         /* In this order: a signal handler that comes between finds no bytes yet. */
         own_top = top[i] & ~(uintptr_t)7;
         own_bytes = own_top - from;
-        return;
+        return true;
     }
+    return false;
 }
 
 static void reader_begin(reader *r, uintptr_t sp) {
-    if (sp - (own_top - own_bytes) >= own_bytes) find_own(sp);
     bool own = sp - (own_top - own_bytes) < own_bytes;
+    if (!own && own_failures < FAILURES_MOST) {
+        own = find_own(sp);
+        own_failures += !own;
+    }
     r->low = own ? sp : 0;
     r->high = own ? own_top : 0;
     r->bytes = 0;
