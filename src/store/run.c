@@ -278,6 +278,8 @@ void fh_large_give(unsigned c, void *p) {
 bool fh_large_resize(void *p, size_t size) {
     size_t slot = fh_slot_of(p);
     unsigned old = fh_state_bump(fh_load(&fh_slab_at(slot)->state)), n = slots_of(size);
+    /* What follows the last slot of a chunk belongs to another one. */
+    if (slot % FH_CHUNK_SLOTS + n > FH_CHUNK_SLOTS) return false;
     if (n > old && !fh_run_extend(slot + old, n - old)) return false;
     label(slot, n);
     if (n < old) fh_run_release(slot + n, old - n);
