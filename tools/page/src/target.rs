@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -48,11 +50,13 @@ pub enum Target {
 pub enum FindError {
     #[error("there is no process {pid}, and no page that it left (looked for {looked})")]
     NoProcess { pid: u64, looked: String },
-    #[error(
-        "process {pid} ({name}) runs under Freehold but is not observed. Start it with `freehold run`, or with \
-         FREEHOLD=observe=1 in its environment"
-    )]
-    NotObserved { pid: u64, name: String },
+    #[error("process {pid} ({name}) runs under Freehold but {}", without_page(*.told))]
+    NotObserved {
+        pid: u64,
+        name: String,
+        /// Its options say that it is to observe itself.
+        told: bool,
+    },
     #[error(
         "process {pid} ({name}) does not run under Freehold. Start it with `freehold run COMMAND…`; `freehold doctor \
          {pid}` says more"
@@ -84,6 +88,16 @@ pub enum FindError {
         "no observed program runs, and none has left a page (looked in {looked}). Start one with `freehold run COMMAND…`"
     )]
     Nothing { looked: String },
+}
+
+/// Why a process that runs under Freehold has no page, and what to do.
+fn without_page(told: bool) -> &'static str {
+    if told {
+        "has no page, though it was told to observe itself: it has not allocated anything yet, or there was no room for \
+         the page in its folder (the program's stderr says so then)"
+    } else {
+        "is not observed. Start it with `freehold run`, or with FREEHOLD=observe=1 in its environment"
+    }
 }
 
 /// One of several pages that answer to a name.
@@ -392,6 +406,28 @@ fn places() -> Vec<PathBuf> {
 /// The page of a process that runs: where the library makes it, seen from the process' own root (it may live in a
 /// container); else among its mappings and open files.
 fn live_page(pid: u64) -> Option<PathBuf> {
+    // A program that has just begun may be about to make its page.
+    for _ in 0..50 {
+        let page = page_now(pid);
+        if page.is_some() || !asked_for(pid) {
+            return page;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+/// Its environment says that the process is to observe itself.
+fn asked_for(pid: u64) -> bool {
+    fs::read(process::folder(pid).join("environ")).is_ok_and(|environment| {
+        environment
+            .split(|byte| *byte == 0)
+            .filter_map(|word| word.strip_prefix(b"FREEHOLD="))
+            .any(|options| options.windows(9).any(|part| part == b"observe=1"))
+    })
+}
+
+fn page_now(pid: u64) -> Option<PathBuf> {
     let base = process::folder(pid);
     let start = process::start_ticks(pid);
     let fits = |path: &Path| {
@@ -475,8 +511,13 @@ fn why_none(pid: u64) -> FindError {
     let name = process::names(pid).into_iter().next().unwrap_or_default();
     match fs::read_to_string(base.join("maps")) {
         Err(reason) => FindError::Forbidden { pid, name, reason },
-        Ok(maps) if maps.contains("libfreehold") => FindError::NotObserved { pid, name },
-        Ok(_) if defines_freehold(&base) => FindError::NotObserved { pid, name },
+        Ok(maps) if maps.contains("libfreehold") || defines_freehold(&base) => {
+            FindError::NotObserved {
+                pid,
+                name,
+                told: asked_for(pid),
+            }
+        }
         Ok(_) => FindError::NotOurs { pid, name },
     }
 }
