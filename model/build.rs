@@ -123,6 +123,109 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "orphans_adopted_twice",
+        edits: &[
+            (
+                "cache/thread.c",
+                "if (fh_cas_acq_rel(&t->state, &state, FH_THREAD_DEAD)) dissolve(t);",
+                "(void)state;\n    dissolve(t);",
+            ),
+            (
+                "cache/thread.c",
+                "fh_swap_acq_rel(&orphans, 0)) adopt",
+                "(fh_store(&orphans, 0), true)) adopt",
+            ),
+        ],
+    },
+    Mutant {
+        name: "busy_orphan_adopted",
+        edits: &[(
+            "cache/thread.c",
+            "bool handed = life == FH_THREAD_LIVE ||",
+            "bool handed = life == FH_THREAD_LIVE || life == FH_THREAD_BUSY ||",
+        )],
+    },
+    Mutant {
+        name: "unparked_twice",
+        edits: &[(
+            "cache/thread.c",
+            "return (fh_thread *)(uintptr_t)fh_swap_acq_rel(&parked[shard], 0);",
+            "fh_thread *t = (fh_thread *)(uintptr_t)fh_load_acquire(&parked[shard]);\n    fh_store(&parked[shard], 0);\n    return t;",
+        )],
+    },
+    Mutant {
+        name: "parked_relaxed",
+        edits: &[(
+            "cache/thread.c",
+            "if (!fh_load(place) && fh_cas_acq_rel(place, &none, word)) return NULL;",
+            "if (!fh_load(place) && fh_cas_relaxed(place, &none, word)) return NULL;",
+        )],
+    },
+    Mutant {
+        name: "admitted_together",
+        edits: &[(
+            "store/limit.c",
+            "(size_t)fh_add_acq_rel(&pending, bytes) + bytes;",
+            "(size_t)fh_load(&pending) + bytes;\n    fh_add_acq_rel(&pending, bytes);",
+        )],
+    },
+    Mutant {
+        name: "limit_relaxed",
+        edits: &[(
+            "store/limit.c",
+            "fh_sub_release(&pending, bytes); /*",
+            "fh_sub_relaxed(&pending, bytes); /*",
+        )],
+    },
+    Mutant {
+        name: "two_in_the_callback",
+        edits: &[(
+            "store/limit.c",
+            "if (!fh_cas_acq_rel(&calling, &nobody, caller)) return false;",
+            "if ((nobody = fh_load_acquire(&calling)) != 0) return false;\n    fh_store(&calling, caller);",
+        )],
+    },
+    Mutant {
+        name: "lost_chunk_found_twice",
+        edits: &[(
+            "store/window.c",
+            "if (!(fh_and_acq_rel(&r->lost, ~bit) & bit)) continue;",
+            "fh_and_acq_rel(&r->lost, ~bit);",
+        )],
+    },
+    Mutant {
+        name: "pages_purged_of_blocks_in_use",
+        edits: &[(
+            "store/trim.c",
+            "if (!fh_cas_acquire(&h->slab->free[w], &bits, bits & ~wanted[w])) continue;",
+            "fh_store(&h->slab->free[w], bits & ~wanted[w]);",
+        )],
+    },
+    Mutant {
+        name: "huge_freed_twice",
+        edits: &[(
+            "store/huge.c",
+            "if (!fh_cas_acq_rel(&cache[i], &seen, 0)) continue;",
+            "fh_store(&cache[i], 0);",
+        )],
+    },
+    Mutant {
+        name: "sample_shown_too_early",
+        edits: &[(
+            "see/samples.c",
+            "fh_store_release(address, sample->address);",
+            "fh_store(address, sample->address);",
+        )],
+    },
+    Mutant {
+        name: "index_entry_lost",
+        edits: &[(
+            "see/index.c",
+            "if (fh_cas_acq_rel(place, &word, (s->hash >> 32) << 32 | made)) return made;",
+            "return fh_store_release(place, (s->hash >> 32) << 32 | made), made;",
+        )],
+    },
+    Mutant {
         name: "plain_claim",
         edits: &[(
             "store/run.c",
@@ -132,25 +235,76 @@ const MUTANTS: &[Mutant] = &[
     },
 ];
 
-/// The files of the library that are explored, as they ship: the whole store, and the tables it reads.
+/// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
+/// coroutines of one thread of the system, so what is thread-local in the library is asked for; and the accounts look into
+/// the depot. Settings are those of one exploration: several run at once, each in a thread of the test program.
+const ADAPTED: &[(&str, &str, &str)] = &[
+    (
+        "base/settings.h",
+        "extern fh_settings_values fh_settings __attribute__((visibility(\"hidden\")));",
+        "extern __thread fh_settings_values fh_settings;",
+    ),
+    (
+        "base/settings.c",
+        "fh_settings_values fh_settings = {",
+        "__thread fh_settings_values fh_settings = {",
+    ),
+    (
+        "store/depot.c",
+        "static fh_depot depot[FH_SHARDS][FH_BINS];",
+        "fh_depot depot[FH_SHARDS][FH_BINS];",
+    ),
+    (
+        "cache/cache.h",
+        "extern __thread fh_thread *fh_self_pointer __attribute__((tls_model(\"initial-exec\")));",
+        "#define fh_self_pointer (fh_model->own()[0])",
+    ),
+    (
+        "cache/observed.h",
+        "extern __thread fh_observed_state fh_observed_here __attribute__((tls_model(\"initial-exec\"))) FH_HIDDEN;",
+        "#define fh_observed_here (*(fh_observed_state *)(fh_model->own() + 1))",
+    ),
+    (
+        "cache/thread.c",
+        "__thread fh_thread *fh_self_pointer __attribute__((tls_model(\"initial-exec\"))) = (fh_thread *)&fh_thread_none;",
+        "",
+    ),
+    (
+        "cache/thread.c",
+        "__thread fh_observed_state fh_observed_here __attribute__((tls_model(\"initial-exec\")));",
+        "",
+    ),
+];
+
+/// The files of the library that are explored, as they ship: store and cache whole, the tables that they read, and of the
+/// observer the two tables that many threads write.
 fn real_files(source: &Path) -> Vec<String> {
-    let mut files = vec!["base/classes.c".to_owned(), "base/settings.c".to_owned()];
-    for entry in fs::read_dir(source.join("store")).expect("the folder of the store") {
-        let name = entry
-            .expect("an entry")
-            .file_name()
-            .into_string()
-            .expect("a plain name");
-        if name.ends_with(".c") {
-            files.push(format!("store/{name}"));
+    let mut files: Vec<String> = [
+        "base/classes.c",
+        "base/settings.c",
+        "see/index.c",
+        "see/samples.c",
+    ]
+    .map(String::from)
+    .to_vec();
+    for layer in ["store", "cache"] {
+        for entry in fs::read_dir(source.join(layer)).expect("the folder of a layer") {
+            let name = entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("a plain name");
+            if name.ends_with(".c") {
+                files.push(format!("{layer}/{name}"));
+            }
         }
     }
     files.sort();
     files
 }
 
-/// What the model adds: its operating system, its checks, the negative control.
-const OWN: &[&str] = &["system.c", "verify.c", "aba.c"];
+/// What the model adds: its operating system, its checks, calls for its scenarios, the negative control.
+const OWN: &[&str] = &["system.c", "verify.c", "aba.c", "calls.c"];
 
 fn main() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -167,47 +321,109 @@ fn main() {
     println!("cargo:rustc-env=FREEHOLD_MODEL_CORES={}", out.display());
 }
 
-/// Makes the shared object of one variant.
-fn build(here: &Path, source: &Path, out: &Path, name: &str, edits: &[(&str, &str, &str)]) {
-    let folder = out.join(name);
-    fs::create_dir_all(&folder).expect("a folder below OUT_DIR");
-    let mut files: Vec<PathBuf> = OWN
-        .iter()
-        .map(|file| here.join("source").join(file))
-        .collect();
-    for file in &real_files(source) {
-        let mut text = fs::read_to_string(source.join(file)).expect("a file of the library");
-        for (_, from, to) in edits.iter().filter(|(of, _, _)| of == file) {
-            let places = text.matches(from).count();
-            assert!(
-                places == 1,
-                "seeded bug {name}: {file} has {places} places with the text\n    {from}"
-            );
-            text = text.replace(from, to);
+/// The text of a file of the library with some places replaced, each of which must be there once.
+fn edited<'a>(
+    source: &Path,
+    file: &str,
+    what: &str,
+    edits: impl Iterator<Item = &'a (&'static str, &'static str, &'static str)>,
+) -> String {
+    let mut text = fs::read_to_string(source.join(file)).expect("a file of the library");
+    for (_, from, to) in edits.filter(|(of, _, _)| *of == file) {
+        let places = text.matches(from).count();
+        assert!(
+            places == 1,
+            "{what}: {file} has {places} places with the text\n    {from}"
+        );
+        text = text.replace(from, to);
+    }
+    text
+}
+
+/// Makes the shared object of one variant. Only what a seeded bug edits is compiled anew; the rest is the real one's.
+fn build(
+    here: &Path,
+    source: &Path,
+    out: &Path,
+    name: &str,
+    edits: &'static [(&'static str, &'static str, &'static str)],
+) {
+    let (folder, real) = (out.join(name), out.join("real"));
+    for layer in ["base", "cache"] {
+        fs::create_dir_all(folder.join(layer)).expect("a folder below OUT_DIR");
+    }
+    let (mut files, mut objects) = (vec![], vec![]);
+    for file in OWN {
+        objects.push(real.join(file.replace(".c", ".o")));
+        if edits.is_empty() {
+            files.push(here.join("source").join(file));
         }
+    }
+    for header in ["base/settings.h", "cache/cache.h", "cache/observed.h"] {
+        let text = edited(source, header, "the model", ADAPTED.iter());
+        fs::write(folder.join(header), text).expect("a file below OUT_DIR");
+    }
+    let what = format!("seeded bug {name}, or the model itself");
+    for file in &real_files(source) {
         let copy = folder.join(file.replace('/', "_"));
+        if !edits.is_empty() && edits.iter().all(|(of, _, _)| of != file) {
+            objects.push(real.join(file.replace('/', "_")).with_extension("o"));
+            continue;
+        }
+        let text = edited(source, file, &what, ADAPTED.iter().chain(edits));
         fs::write(&copy, text).expect("a file below OUT_DIR");
+        objects.push(copy.with_extension("o"));
         files.push(copy);
     }
+    compile(
+        here,
+        source,
+        &folder,
+        &files,
+        &objects,
+        &out.join(format!("{name}.so")),
+    );
+}
+
+/// Compiles the files in that folder, and links the objects.
+fn compile(
+    here: &Path,
+    source: &Path,
+    folder: &Path,
+    files: &[PathBuf],
+    objects: &[PathBuf],
+    library: &Path,
+) {
     let compiler = cc::Build::new().warnings(false).get_compiler();
     let status = compiler
         .to_command()
+        .current_dir(folder)
         .args([
+            "-c",
             "-std=gnu11",
             "-O1",
             "-g",
             "-fPIC",
-            "-shared",
             "-fexceptions",
             "-fno-strict-aliasing",
+            // Not for the thread sanitizer's library but for its calls, one at each plain read and write: the model's own
+            // functions of these names (source/system.c) tell the explorer, who finds races of plain data.
+            "-fsanitize=thread",
         ])
-        // The model's headers come first and so replace the library's of the same name.
+        // The model's headers and adapted ones come first and so replace the library's of the same name.
+        .arg(format!("-I{}", folder.display()))
         .arg(format!("-I{}", here.join("include").display()))
         .arg(format!("-I{}", source.display()))
-        .args(&files)
-        .arg("-o")
-        .arg(out.join(format!("{name}.so")))
+        .args(files)
         .status()
         .expect("a C compiler");
-    assert!(status.success(), "the variant {name} does not compile");
+    assert!(status.success(), "{} does not compile", library.display());
+    let status = compiler
+        .to_command()
+        .args(["-shared", "-o"])
+        .arg(library)
+        .args(objects)
+        .status()
+        .expect("a linker");
+    assert!(status.success(), "{} does not link", library.display());
 }

@@ -7,6 +7,7 @@
 #include "see/page_file.h"
 #include "see/samples.h"
 #include "store/depot.h"
+#include "store/window.h"
 
 void *fh_model_malloc(size_t n) {
     return fh_alloc(n);
@@ -43,10 +44,13 @@ void fh_model_be_busy(void) {
 
 /* Of the shared page only one extent of samples is there. */
 #define SAMPLES 16u
-static void *samples;
+/* Slots of a chunk that no scenario uses, as the explorer restores the memory of the first four chunks for each run. */
+#define TABLES (3 * FH_CHUNK_SLOTS)
+static __thread void *samples;
 
 void fh_model_begin_samples(void) {
-    samples = fh_model->map(SAMPLES * sizeof(fh_page_sample), 4096);
+    fh_window_start();
+    samples = fh_slot_address(TABLES);
 }
 void *fh_page_extent(fh_page_section_kind kind, unsigned k, uint64_t *entries) {
     (void)kind;
@@ -74,11 +78,11 @@ uint64_t fh_model_unsample(uint64_t address) {
 
 /* An index of numbers: the entry of key k is a cell that says k. */
 static fh_index numbers;
-static uint64_t *entry;
+static __thread uint64_t *entry;
 static fh_word used;
 
 void fh_model_begin_index(void) {
-    entry = fh_model->map(64 * sizeof *entry, 4096);
+    entry = (uint64_t *)fh_slot_address(TABLES + 1);
 }
 static bool same(uint32_t number, const void *key) {
     return entry[2 * number] == *(const uint64_t *)key;
@@ -131,6 +135,21 @@ size_t fh_model_blocks_kept(unsigned c) {
     return sum + fh_depot_blocks(c);
 }
 
+/* Caches whose owner is inside of a slow path. */
+size_t fh_model_busy_caches(void) {
+    size_t busy = 0;
+    if (!fh_load(&fh_window.origin)) return 0;
+    for (size_t slot = 0; slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
+        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+        if (fh_state_kind(state) != FH_CLASS_THREAD) continue;
+        for (unsigned i = 0; i < fh_state_bump(state); i++) {
+            fh_thread *t = (fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
+            busy += fh_load(&t->state) == FH_THREAD_BUSY;
+        }
+    }
+    return busy;
+}
+
 /* Magazines of all threads' caches. */
 size_t fh_model_magazines_kept(void) {
     size_t sum = 0;
@@ -138,12 +157,12 @@ size_t fh_model_magazines_kept(void) {
     return sum;
 }
 
-/* Magazines in the depots, full or empty. */
-size_t fh_model_depot_magazines(void) {
+/* Magazines in the depot of class c, full or empty. */
+size_t fh_model_depot_magazines(unsigned c) {
     extern fh_depot depot[FH_SHARDS][FH_BINS]; /* depot.c's own, made visible by build.rs */
     size_t sum = 0;
-    for (unsigned i = 0; i < FH_SHARDS * FH_BINS; i++) {
-        for (unsigned k = 0; k < FH_DEPOT_SLOTS; k++) sum += fh_load(&depot[i / FH_BINS][i % FH_BINS].slot[k]) != 0;
+    for (unsigned i = 0; i < FH_SHARDS; i++) {
+        for (unsigned k = 0; k < FH_DEPOT_SLOTS; k++) sum += fh_load(&depot[i][c].slot[k]) != 0;
     }
     return sum;
 }

@@ -23,11 +23,11 @@ bool fh_system_make_readable(void *p, size_t size) {
 }
 bool fh_system_enable(void *p, size_t size) {
     (void)p, (void)size;
-    return true;
+    return fh_model->allows();
 }
 int fh_system_place(void *p, size_t size) {
     (void)p, (void)size;
-    return 0;
+    return fh_model->allows() ? 0 : 12;
 }
 void *fh_system_find_place(size_t size, size_t align) {
     return fh_model->map(size, align);
@@ -49,12 +49,14 @@ bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place) {
     (void)p, (void)old_size, (void)new_size, (void)place;
     return true;
 }
+/* Gone is what was in these pages: nobody may be using them. */
 void fh_system_purge(void *p, size_t size) {
-    fh_model->note(0, (uintptr_t)p, size);
+    for (size_t at = 0; at < size; at += 1024) fh_model->plain((uintptr_t)p + at, 16, 1);
 }
 bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
-    (void)p, (void)size, (void)pages;
-    return false;
+    (void)p;
+    for (size_t i = 0; i < size / fh_system_page_size(); i++) pages[i] = 1;
+    return true;
 }
 void fh_system_wake(fh_word *word) {
     (void)word;
@@ -78,6 +80,26 @@ bool fh_system_counts_every_page(void) {
 uint64_t fh_system_nanoseconds(void) {
     return UINT64_C(1) << 40;
 }
+/* The end of a thread and the child of a fork are steps of a scenario: see calls.c. */
+void (*fh_model_at_thread_exit)(void *);
+void (*fh_model_at_fork)(void);
+
+bool fh_system_at_thread_exit(void (*exit_of_thread)(void *), void *value) {
+    (void)value;
+    fh_model_at_thread_exit = exit_of_thread;
+    return true;
+}
+void fh_system_at_fork(void (*child)(void)) {
+    fh_model_at_fork = child;
+}
+
+/* What the layers above answer. */
+fh_word fh_hook_due;
+void fh_hook_start(void) {
+}
+void fh_hook_moment(void) {
+}
+
 unsigned fh_system_near(void) {
     return fh_model->near();
 }
@@ -85,4 +107,52 @@ unsigned fh_system_near(void) {
 void fh_report_fault(fh_fault fault, const char *call, const void *p, size_t a, size_t b) {
     (void)call, (void)a, (void)b;
     fh_model->fault((int)fault, p);
+}
+
+/* What the compiler puts before each plain read and write (build.rs). */
+#define BARE __attribute__((no_sanitize("thread")))
+BARE static void access(uintptr_t address, uint64_t bytes, int writes) {
+    if (fh_model) fh_model->plain(address, bytes, writes);
+}
+#define ACCESS(name, bytes, writes)                                                                                    \
+    void __tsan_##name(void *p);                                                                                       \
+    BARE void __tsan_##name(void *p) {                                                                                 \
+        access((uintptr_t)p, bytes, writes);                                                                           \
+    }
+ACCESS(read1, 1, 0)
+ACCESS(read2, 2, 0)
+ACCESS(read4, 4, 0)
+ACCESS(read8, 8, 0)
+ACCESS(read16, 16, 0)
+ACCESS(write1, 1, 1)
+ACCESS(write2, 2, 1)
+ACCESS(write4, 4, 1)
+ACCESS(write8, 8, 1)
+ACCESS(write16, 16, 1)
+ACCESS(unaligned_read2, 2, 0)
+ACCESS(unaligned_read4, 4, 0)
+ACCESS(unaligned_read8, 8, 0)
+ACCESS(unaligned_read16, 16, 0)
+ACCESS(unaligned_write2, 2, 1)
+ACCESS(unaligned_write4, 4, 1)
+ACCESS(unaligned_write8, 8, 1)
+ACCESS(unaligned_write16, 16, 1)
+
+void __tsan_read_range(void *p, unsigned long n);
+void __tsan_write_range(void *p, unsigned long n);
+void __tsan_init(void);
+void __tsan_func_entry(void *p);
+void __tsan_func_exit(void);
+BARE void __tsan_read_range(void *p, unsigned long n) {
+    access((uintptr_t)p, n, 0);
+}
+BARE void __tsan_write_range(void *p, unsigned long n) {
+    access((uintptr_t)p, n, 1);
+}
+BARE void __tsan_init(void) {
+}
+BARE void __tsan_func_entry(void *p) {
+    (void)p;
+}
+BARE void __tsan_func_exit(void) {
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::Core;
 use crate::memory::{self, Mode};
-use crate::program::{Hand, Scenario, verify};
+use crate::program::{Hand, Scenario, Step, verify};
 
 /// What an exploration found out.
 #[derive(Debug)]
@@ -54,9 +54,19 @@ thread_local! {
 /// Runs the prologue alone. Returns each thread's hand and the class map's bytes.
 fn prologue(core: &Core, scenario: &Scenario) -> (Vec<Hand>, Vec<u8>) {
     memory::start_image();
+    // SAFETY: no arguments to get wrong.
+    memory::begin_threads(unsafe { (core.no_thread)() });
+    // SAFETY: likewise. The scenario before this one may have set a limit.
+    unsafe { (core.limit_install)(0, 0, None) };
     let mut hands = vec![Hand::default(); scenario.threads.len() + 1];
     for &(who, step) in &scenario.prologue {
-        hands[who].step(core, step);
+        memory::i_am(who);
+        if let Step::Pass(to) = step {
+            let passed = hands[who].part_with();
+            hands[to].receive(passed);
+        } else {
+            hands[who].step(core, step);
+        }
     }
     (hands, memory::seal_image())
 }
@@ -75,9 +85,11 @@ fn run(core: Core, scenario: &Scenario, hands: &[Hand], class_bytes: &[u8], mode
     // std's own lock: it is taken when a thread is over, so it never makes anybody wait.
     let after: Arc<Mutex<Vec<Hand>>> =
         Arc::new(Mutex::new(vec![hands[scenario.threads.len()].clone()]));
-    let bodies = scenario.threads.iter().zip(hands).map(|(steps, hand)| {
+    let threads = scenario.threads.iter().zip(hands).enumerate();
+    let bodies = threads.map(|(number, (steps, hand))| {
         let (steps, mut hand, after) = (steps.clone(), hand.clone(), after.clone());
         move || {
+            memory::i_am(number);
             for step in steps {
                 hand.step(&core, step);
             }
@@ -99,7 +111,8 @@ fn run(core: Core, scenario: &Scenario, hands: &[Hand], class_bytes: &[u8], mode
         panic!("{LEARNT}");
     }
     memory::set_mode(Mode::Verify);
-    verify(&core, &after.lock().expect("no thread panics with it"));
+    let after = after.lock().expect("no thread panics with it");
+    verify(&core, &after, scenario.has_caches());
     memory::set_mode(mode);
 }
 

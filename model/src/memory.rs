@@ -79,9 +79,28 @@ struct Memory {
     taken: HashMap<usize, bool>,
     switch: Option<Rc<shuttle::sync::atomic::AtomicU64>>,
     findings: Vec<String>,
+    /// The plain memory after the prologue: address and bytes of each page that it has touched.
+    pages: Vec<(usize, Vec<u8>)>,
+    /// How often the system still refuses memory: in the prologue, and in each run.
+    refusals: u32,
+    refusals_left: u32,
+    /// What is thread-local in the library, by thread: after the prologue, and now.
+    own_image: [[usize; 3]; MOST_THREADS],
+}
+
+/// Threads of a scenario, and the hand of nobody.
+pub const MOST_THREADS: usize = 6;
+
+loom::thread_local! {
+    static LOOM_THREAD: Cell<usize> = Cell::new(0);
+}
+shuttle::thread_local! {
+    static SHUTTLE_THREAD: Cell<usize> = Cell::new(0);
 }
 
 thread_local! {
+    static PROLOGUE_THREAD: Cell<usize> = const { Cell::new(0) };
+    static OWN: Cell<[[usize; 3]; MOST_THREADS]> = const { Cell::new([[0; 3]; MOST_THREADS]) };
     static MODE: Cell<Mode> = const { Cell::new(Mode::Prologue) };
     static MEMORY: RefCell<Memory> = RefCell::new(Memory::default());
     static LEARNT: Cell<bool> = const { Cell::new(false) };
@@ -107,9 +126,14 @@ unsafe extern "C" {
         offset: i64,
     ) -> *mut c_void;
     fn munmap(place: *mut c_void, size: usize) -> c_int;
+    fn madvise(place: *mut c_void, size: usize, advice: c_int) -> c_int;
+    fn mincore(place: *mut c_void, size: usize, pages: *mut u8) -> c_int;
 }
 const ARENA_SIZE: usize = 4 << 40;
 const CLASS_BYTES: usize = 4096;
+/// Chunks at the window's beginning whose plain memory is kept and restored: more than any scenario uses.
+const KEPT_BYTES: usize = 16 << 20;
+const PAGE: usize = 4096;
 
 fn value_of(memory: &Memory, address: usize) -> u64 {
     let written = memory
@@ -278,6 +302,70 @@ unsafe extern "C-unwind" fn near() -> u32 {
     0
 }
 
+/// The calling thread of the model says which one it is.
+pub fn i_am(thread: usize) {
+    match MODE.get() {
+        Mode::Loom => LOOM_THREAD.with(|number| number.set(thread)),
+        Mode::Shuttle => SHUTTLE_THREAD.with(|number| number.set(thread)),
+        Mode::Prologue | Mode::Verify => PROLOGUE_THREAD.set(thread),
+    }
+}
+
+/// What is thread-local in the library.
+unsafe extern "C-unwind" fn own() -> *mut usize {
+    let thread = match MODE.get() {
+        Mode::Loom => LOOM_THREAD.with(Cell::get),
+        Mode::Shuttle => SHUTTLE_THREAD.with(Cell::get),
+        Mode::Prologue | Mode::Verify => PROLOGUE_THREAD.get(),
+    };
+    // The array stays where it is for the life of the program's thread, and its cells are only used through this pointer
+    // and, while no thread of a model runs, by `set_own`.
+    OWN.with(|all| {
+        all.as_ptr()
+            .cast::<[usize; 3]>()
+            .wrapping_add(thread)
+            .cast()
+    })
+}
+
+/// What every thread has at its beginning.
+pub fn begin_threads(no_thread: usize) {
+    OWN.set([[no_thread, 0, 0]; MOST_THREADS]);
+}
+
+/// From now on the system refuses memory so many times.
+pub fn refuse(times: u32) {
+    MEMORY.with_borrow_mut(|memory| {
+        memory.refusals = times;
+        memory.refusals_left = times;
+    });
+}
+
+unsafe extern "C-unwind" fn allows() -> bool {
+    MEMORY.with_borrow_mut(|memory| {
+        let refused = memory.refusals_left > 0;
+        memory.refusals_left -= u32::from(refused);
+        !refused
+    })
+}
+
+/// A plain read or write of the C code. The class map is looked at byte by byte, as each slot's byte has an owner of its
+/// own; all else in pieces of 16 bytes, the least that anything is aligned to.
+unsafe extern "C-unwind" fn plain_access(address: usize, bytes: u64, writes: c_int) {
+    let arena = ARENA.get();
+    if MODE.get() != Mode::Loom || address < arena.start || address >= arena.next {
+        return;
+    }
+    let in_class_map = address < class_map() as usize + (16 << 20);
+    let piece = if in_class_map { 1 } else { 16 };
+    let end = address + bytes as usize;
+    let mut at = address / piece * piece;
+    while at < end {
+        access(at, writes != 0);
+        at += piece;
+    }
+}
+
 unsafe extern "C-unwind" fn map(size: u64, align: u64) -> usize {
     let mut arena = ARENA.get();
     let place = (arena.next + align as usize - 1) & !(align as usize - 1);
@@ -323,6 +411,9 @@ pub struct Hooks {
     cas: unsafe extern "C-unwind" fn(*mut u64, *mut u64, u64, c_int, c_int) -> bool,
     fence: unsafe extern "C-unwind" fn(),
     near: unsafe extern "C-unwind" fn() -> u32,
+    own: unsafe extern "C-unwind" fn() -> *mut usize,
+    allows: unsafe extern "C-unwind" fn() -> bool,
+    plain: unsafe extern "C-unwind" fn(usize, u64, c_int),
     map: unsafe extern "C-unwind" fn(u64, u64) -> usize,
     fault: unsafe extern "C-unwind" fn(c_int, *const c_void),
     note: unsafe extern "C-unwind" fn(c_int, u64, u64),
@@ -335,6 +426,9 @@ pub static HOOKS: Hooks = Hooks {
     cas,
     fence,
     near,
+    own,
+    allows,
+    plain: plain_access,
     map,
     fault,
     note,
@@ -353,6 +447,7 @@ pub fn start_image() {
     MEMORY.with_borrow_mut(|memory| *memory = Memory::default());
     LEARNT.set(false);
     MODE.set(Mode::Prologue);
+    PROLOGUE_THREAD.set(0);
     let old = ARENA.get();
     const READ_WRITE_PRIVATE_ANONYMOUS_NORESERVE: (c_int, c_int) = (3, 0x4022);
     let (protection, flags) = READ_WRITE_PRIVATE_ANONYMOUS_NORESERVE;
@@ -371,11 +466,28 @@ pub fn start_image() {
     });
 }
 
-/// The prologue is over. Returns the class map's first bytes, the only plain memory that a run changes and reads.
+/// The prologue is over. Returns the class map's first bytes, and keeps all other plain memory that it has touched.
 pub fn seal_image() -> Vec<u8> {
     let mut arena = ARENA.get();
     arena.image_end = arena.next;
     ARENA.set(arena);
+    let kept = kept_memory();
+    let mut resident = vec![0u8; KEPT_BYTES / PAGE];
+    // SAFETY: the range lies in the arena, and the array has a byte for each of its pages.
+    unsafe { mincore(kept as *mut c_void, KEPT_BYTES, resident.as_mut_ptr()) };
+    let pages = (0..resident.len())
+        .filter(|&i| resident[i] & 1 != 0)
+        .map(|i| {
+            let place = kept + i * PAGE;
+            // SAFETY: as above; the arena is readable.
+            let bytes = unsafe { std::slice::from_raw_parts(place as *const u8, PAGE) };
+            (place, bytes.to_vec())
+        });
+    let pages: Vec<_> = pages.collect();
+    MEMORY.with_borrow_mut(|memory| {
+        memory.pages = pages;
+        memory.own_image = OWN.get();
+    });
     // SAFETY: the arena is readable; the class map is what the library maps first.
     unsafe { std::slice::from_raw_parts(class_map(), CLASS_BYTES) }.to_vec()
 }
@@ -386,6 +498,13 @@ fn class_map() -> *mut u8 {
     ((ARENA.get().start + (16 << 20)).next_multiple_of(chunk) - (16 << 20)) as *mut u8
 }
 
+/// The first chunks of the window, which lies behind its class map.
+fn kept_memory() -> usize {
+    class_map() as usize + (16 << 20)
+}
+
+const DONTNEED: c_int = 4;
+
 /// Begins a run from the image.
 pub fn start_run(mode: Mode, class_bytes: &[u8]) {
     let mut arena = ARENA.get();
@@ -394,6 +513,15 @@ pub fn start_run(mode: Mode, class_bytes: &[u8]) {
     // SAFETY: as in seal_image; no other thread of the program uses this arena.
     unsafe { std::ptr::copy_nonoverlapping(class_bytes.as_ptr(), class_map(), CLASS_BYTES) };
     MEMORY.with_borrow_mut(|memory| {
+        // SAFETY: the range lies in the arena; it is zero afterwards, and then as the prologue left it.
+        unsafe {
+            madvise(kept_memory() as *mut c_void, KEPT_BYTES, DONTNEED);
+            for (place, bytes) in &memory.pages {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), *place as *mut u8, PAGE);
+            }
+        }
+        OWN.set(memory.own_image);
+        memory.refusals_left = memory.refusals;
         memory.run.clear();
         memory.taken.clear();
         memory.findings.clear();
@@ -452,6 +580,10 @@ pub fn let_go(address: usize) {
 }
 
 fn touch(address: usize) {
+    access(address, true);
+}
+
+fn access(address: usize, writes: bool) {
     if MODE.get() != Mode::Loom {
         return;
     }
@@ -463,8 +595,10 @@ fn touch(address: usize) {
         }
         cell
     });
-    if let Some(cell) = cell {
-        // SAFETY: that this access is exclusive is what loom is asked to find out.
-        cell.with_mut(|p| unsafe { *p += 1 });
+    match cell {
+        // SAFETY: that these accesses do not meet is what loom is asked to find out.
+        Some(cell) if writes => cell.with_mut(|p| unsafe { *p += 1 }),
+        Some(cell) => cell.with(|_| ()),
+        None => {}
     }
 }

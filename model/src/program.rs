@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::core::Core;
-use crate::memory::{finding, hold, let_go};
+use crate::memory::{finding, hold, let_go, refuse};
 
 const NONE: usize = usize::MAX;
 
@@ -36,6 +36,40 @@ pub enum Step {
     HugeFree,
     /// Marks a slot for a class, as a thread does that was held up since it looked at what the slot was before.
     StaleMark(u32, usize),
+    /// malloc of so many bytes, and free of the oldest block got that way.
+    Malloc(usize),
+    Free,
+    /// In a prologue: all blocks of malloc go to another hand.
+    Pass(usize),
+    /// The thread gives back all that its cache has; the thread ends.
+    Flush,
+    Exit,
+    /// In a prologue: the thread is the child of a fork, and of the others only the caches are left.
+    Forked,
+    /// In a prologue: the thread is inside of a slow path from now on.
+    BeBusy,
+    /// As Claim, but the answer may be no.
+    TryClaim(u32),
+    /// In a prologue: the system refuses memory so many times.
+    Refuse(u32),
+    /// A hard limit of so many slots, with a callback that two threads must not be in at once.
+    Limit(usize),
+    /// Calls the callback, as after a refusal.
+    Relieve,
+    /// Empties the depot of a class; releases its empty slabs; gives back free pages inside of a slab.
+    EmptyDepot(u32),
+    ReleaseEmpty(u32),
+    TrimSlab(usize, u32),
+    /// Gives back the address space of chunks that are all free.
+    DropChunks,
+    /// The oldest huge block gets another size, in MiB.
+    HugeResize(usize),
+    /// The observer: makes its tables; enters a sample of a size; takes one out, of one of two sizes, if there is any; asks
+    /// for a key's number.
+    Tables,
+    Sample(u64, u64),
+    Unsample(u64, [u64; 2]),
+    NumberOf(u64),
     /// Gets a node of the negative control; push and pop of it.
     AbaNode(u64),
     AbaPush,
@@ -51,6 +85,11 @@ pub struct Hand {
     empty: Vec<usize>,
     chunks: Vec<usize>,
     huge: Vec<usize>,
+    mallocs: Vec<usize>,
+    busy: bool,
+    limit: usize,
+    numbers: Vec<(u64, u32)>,
+    samples: Vec<(u64, u64)>,
     nodes: Vec<u64>,
 }
 
@@ -61,6 +100,16 @@ pub struct Scenario {
     pub threads: Vec<Vec<Step>>,
 }
 
+impl Scenario {
+    /// True if threads have caches in it.
+    pub fn has_caches(&self) -> bool {
+        let prologue = self.prologue.iter().map(|(_, step)| step);
+        prologue
+            .chain(self.threads.iter().flatten())
+            .any(|step| matches!(step, Step::Malloc(_)))
+    }
+}
+
 impl Hand {
     /// Says to the memory that this hand has what the prologue gave it.
     pub fn announce(&self) {
@@ -69,6 +118,7 @@ impl Hand {
             .chain(&self.full)
             .chain(&self.empty)
             .chain(&self.huge)
+            .chain(&self.mallocs)
         {
             hold(address);
         }
@@ -78,6 +128,15 @@ impl Hand {
         for &node in &self.nodes {
             hold(node as usize);
         }
+    }
+
+    /// All blocks of malloc, for another hand.
+    pub fn part_with(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.mallocs)
+    }
+
+    pub fn receive(&mut self, blocks: Vec<usize>) {
+        self.mallocs.extend(blocks);
     }
 
     /// Does one step.
@@ -135,6 +194,50 @@ impl Hand {
                     }
                 }
                 Step::StaleMark(c, slot) => (core.mark_set)(c, 0, slot),
+                Step::Malloc(_) | Step::Free | Step::Pass(_) => self.program_step(core, step),
+                Step::Flush => (core.thread_flush)(),
+                Step::Exit => (core.exit)(),
+                Step::Forked => (core.forked)(),
+                Step::BeBusy => {
+                    (core.be_busy)();
+                    self.busy = true;
+                }
+                Step::TryClaim(n) => {
+                    let slot = (core.run_claim)(n, 1, &mut false);
+                    if slot != NONE {
+                        hold(slot);
+                        self.runs.push((slot, n));
+                    }
+                }
+                Step::Refuse(times) => refuse(times),
+                Step::Limit(slots) => {
+                    self.limit = slots << 16;
+                    (core.limit_install)(0, self.limit, Some(callback));
+                }
+                Step::Relieve => {
+                    (core.limit_relieve)(true, 1);
+                }
+                Step::EmptyDepot(c) => (core.depot_empty)(c),
+                Step::ReleaseEmpty(c) => {
+                    (core.release_empty)(c);
+                }
+                Step::TrimSlab(slot, c) => {
+                    (core.trim_slab)(slot, c);
+                }
+                Step::DropChunks => {
+                    (core.drop_chunks)();
+                }
+                Step::HugeResize(mebibytes) => {
+                    let old = self.huge.remove(0);
+                    let_go(old);
+                    let new = (core.huge_resize)(old, mebibytes << 20);
+                    let now = if new == 0 { old } else { new };
+                    hold(now);
+                    self.huge.push(now);
+                }
+                Step::Tables | Step::Sample(..) | Step::Unsample(..) | Step::NumberOf(_) => {
+                    self.observer_step(core, step)
+                }
                 Step::AbaNode(node) => {
                     hold(node as usize);
                     self.nodes.push(node);
@@ -157,6 +260,55 @@ impl Hand {
                         self.nodes.push(node);
                     }
                 }
+            }
+        }
+    }
+
+    /// malloc and free.
+    unsafe fn program_step(&mut self, core: &Core, step: Step) {
+        // SAFETY: only blocks of this hand are freed, and not used afterwards.
+        unsafe {
+            match step {
+                Step::Malloc(n) => {
+                    let p = (core.malloc)(n);
+                    assert!(p != 0, "no memory");
+                    hold(p);
+                    self.mallocs.push(p);
+                }
+                Step::Free if !self.mallocs.is_empty() => {
+                    let p = self.mallocs.remove(0);
+                    let_go(p);
+                    (core.free)(p);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The observer's tables.
+    unsafe fn observer_step(&mut self, core: &Core, step: Step) {
+        // SAFETY: numbers only.
+        unsafe {
+            match step {
+                Step::Tables => {
+                    (core.begin_samples)();
+                    (core.begin_index)();
+                }
+                Step::Sample(address, size) => {
+                    assert!((core.sample)(address, size), "no room for a sample");
+                    self.samples.push((address, size));
+                }
+                Step::Unsample(address, sizes) => {
+                    let got = (core.unsample)(address);
+                    if got != 0 && !sizes.contains(&got) {
+                        finding(&format!("a sample of one of {sizes:?} bytes says {got}"));
+                    }
+                    if got != 0 {
+                        self.samples.push((address, 0));
+                    }
+                }
+                Step::NumberOf(key) => self.numbers.push((key, (core.number_of)(key))),
+                _ => {}
             }
         }
     }
@@ -229,6 +381,13 @@ impl Hand {
     }
 }
 
+/// What the program gave to be called at a limit: only one thread may be in it.
+unsafe extern "C-unwind" fn callback(_in_use: usize, _limit: usize) {
+    const IN_THE_CALLBACK: usize = 0xCA11;
+    hold(IN_THE_CALLBACK);
+    let_go(IN_THE_CALLBACK);
+}
+
 /// Slots that the hands hold as bare runs.
 fn slots_in(hands: &[Hand]) -> u32 {
     hands
@@ -243,7 +402,7 @@ fn slots_in(hands: &[Hand]) -> u32 {
 }
 
 /// The equations over the whole heap, and that no block was lost.
-pub fn verify(core: &Core, hands: &[Hand]) {
+pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
     // SAFETY: all threads are over; the functions only read.
     unsafe {
         (core.verify)(slots_in(hands));
@@ -263,6 +422,76 @@ pub fn verify(core: &Core, hands: &[Hand]) {
                     "{out} blocks of class {c} are out, the threads hold {held}"
                 ));
             }
+        }
+        if with_caches {
+            verify_caches(core, hands);
+        }
+        let busy = hands.iter().filter(|hand| hand.busy).count();
+        if busy != (core.busy_caches)() {
+            finding("a cache was handed in though busy");
+        }
+        let limit: usize = hands.iter().map(|hand| hand.limit).sum();
+        let used = (core.used_bytes)();
+        if limit != 0 && used > limit {
+            finding(&format!(
+                "the heap is beyond its limit: {used} bytes of {limit}"
+            ));
+        }
+    }
+    verify_tables(hands);
+}
+
+/// The classes of the blocks that scenarios get by malloc: 64 bytes and 1 KiB.
+const MALLOC_CLASSES: [u32; 2] = [4, 64];
+
+/// Every block that is out is in somebody's hands, in a thread's cache or in the depot; every magazine is in a cache or a
+/// depot.
+///
+/// # Safety
+/// All threads are over.
+unsafe fn verify_caches(core: &Core, hands: &[Hand]) {
+    const MAGAZINES: std::ops::RangeInclusive<u32> = 128..=134;
+    // SAFETY: as in verify.
+    unsafe {
+        let mut known = (core.magazines_kept)();
+        for c in MALLOC_CLASSES {
+            let mallocs = hands.iter().flat_map(|hand| &hand.mallocs);
+            let held = mallocs.filter(|&&p| (core.class_at)(p) == c).count();
+            let (kept, out) = ((core.blocks_kept)(c), (core.blocks_out)(c));
+            if out != held + kept {
+                finding(&format!(
+                    "{out} blocks of class {c} are out, the threads hold {held}, their caches {kept}"
+                ));
+            }
+            known += (core.depot_magazines)(c);
+        }
+        let out: usize = MAGAZINES.map(|c| (core.blocks_out)(c)).sum();
+        if out != known {
+            finding(&format!(
+                "{out} magazines are out, {known} are in caches and depots"
+            ));
+        }
+    }
+}
+
+/// One key has one number, and what was entered once was taken out once.
+fn verify_tables(hands: &[Hand]) {
+    let mut number_of = HashMap::new();
+    let numbers = hands.iter().flat_map(|hand| &hand.numbers);
+    for &(key, number) in numbers {
+        if *number_of.entry(key).or_insert(number) != number || number == 0 {
+            finding(&format!("key {key} has two numbers"));
+        }
+    }
+    let mut there = HashMap::new();
+    for &(address, size) in hands.iter().flat_map(|hand| &hand.samples) {
+        *there.entry(address).or_insert(0) += if size == 0 { -1 } else { 1 };
+    }
+    for (address, count) in there {
+        if count < 0 {
+            finding(&format!(
+                "samples of {address:#x} were found more often than entered"
+            ));
         }
     }
 }

@@ -131,6 +131,94 @@ fn plain_claim() {
     must_find_in("plain_claim", "two claim runs", "");
 }
 
+#[test]
+fn orphans_adopted_twice() {
+    must_find_in("orphans_adopted_twice", "two threads after a fork", "");
+}
+
+#[test]
+fn busy_orphan_adopted() {
+    must_find_in(
+        "busy_orphan_adopted",
+        "an orphan that was busy is left alone",
+        "handed in though busy",
+    );
+}
+
+#[test]
+fn unparked_twice() {
+    must_find_in("unparked_twice", "two begin where one cache waits", "");
+}
+
+#[test]
+fn parked_relaxed() {
+    must_find_in(
+        "parked_relaxed",
+        "a thread ends while another begins",
+        "Causality",
+    );
+}
+
+#[test]
+fn admitted_together() {
+    must_find_in(
+        "admitted_together",
+        "two claims where a limit has room for one",
+        "beyond its limit",
+    );
+}
+
+#[test]
+fn limit_relaxed() {
+    must_find_in(
+        "limit_relaxed",
+        "two claims where a limit has room for one",
+        "beyond its limit",
+    );
+}
+
+#[test]
+fn two_in_the_callback() {
+    must_find_in("two_in_the_callback", "two are at the limit's callback", "");
+}
+
+#[test]
+fn lost_chunk_found_twice() {
+    must_find_in(
+        "lost_chunk_found_twice",
+        "two find a chunk that was lost",
+        "",
+    );
+}
+
+#[test]
+fn pages_purged_of_blocks_in_use() {
+    must_find_in(
+        "pages_purged_of_blocks_in_use",
+        "pages of a slab are purged while its blocks are taken",
+        "",
+    );
+}
+
+#[test]
+fn huge_freed_twice() {
+    must_find_in("huge_freed_twice", "huge blocks go through their cache", "");
+}
+
+#[test]
+fn sample_shown_too_early() {
+    must_find_in(
+        "sample_shown_too_early",
+        "a sample is entered while it is looked for",
+        "Causality",
+    );
+}
+
+#[test]
+fn index_entry_lost() {
+    must_find_in("index_entry_lost", "two look for one key", "two numbers");
+}
+
 /// The linked stack with a plain compare-and-swap: what all of the five old allocators stumbled over.
 #[test]
 fn linked_stack() {

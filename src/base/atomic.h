@@ -75,6 +75,14 @@ static inline uint64_t fh_sub_relaxed(fh_word *w, uint64_t n) {
     return atomic_fetch_sub_explicit(&w->value, n, memory_order_relaxed);
 }
 
+static inline uint64_t fh_add_acq_rel(fh_word *w, uint64_t n) {
+    return atomic_fetch_add_explicit(&w->value, n, memory_order_acq_rel);
+}
+
+static inline uint64_t fh_sub_release(fh_word *w, uint64_t n) {
+    return atomic_fetch_sub_explicit(&w->value, n, memory_order_release);
+}
+
 static inline uint64_t fh_swap_acq_rel(fh_word *w, uint64_t v) {
     return atomic_exchange_explicit(&w->value, v, memory_order_acq_rel);
 }

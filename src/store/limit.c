@@ -62,7 +62,9 @@ bool fh_limit_admit(size_t bytes, bool spare) {
         fh_add_relaxed(&refusals, 1);
         return false;
     }
-    size_t claimed = (size_t)fh_add_relaxed(&pending, bytes) + bytes;
+    /* acquire: who took its bytes away before has them in the books, and these are read below. Relaxed would admit two
+     * beyond the limit on a machine that shows the second word before the first. */
+    size_t claimed = (size_t)fh_add_acq_rel(&pending, bytes) + bytes;
     for (int tries = 0; tries < 2; tries++) {
         size_t most = spare && fh_load(&reserve_is_open) ? hard : hard - reserve;
         size_t live = live_bytes(), in_use = live + claimed;
@@ -89,7 +91,7 @@ fh_limit_figures fh_limit_now(void) {
 }
 
 void fh_limit_done(size_t bytes) {
-    fh_sub_relaxed(&pending, bytes);
+    fh_sub_release(&pending, bytes); /* release: the books before it; see fh_limit_admit */
 }
 
 void fh_limit_refused(void) {

@@ -25,6 +25,10 @@ typedef struct {
     bool (*cas)(fh_word *w, uint64_t *seen, uint64_t v, int success, int failure);
     void (*fence)(void);
     unsigned (*near)(void);
+    struct fh_thread **(*own)(
+        void);            /* what is thread-local: the cache's pointer, and two words of an observed thread */
+    bool (*allows)(void); /* does the system give memory this time? */
+    void (*plain)(uintptr_t address, uint64_t bytes, int writes);
     void *(*map)(uint64_t size, uint64_t align);
     void (*fault)(int fault, const void *p);
     void (*note)(int what, uint64_t a, uint64_t b);
@@ -70,6 +74,12 @@ static inline uint64_t fh_add_relaxed(fh_word *w, uint64_t n) {
 }
 static inline uint64_t fh_sub_relaxed(fh_word *w, uint64_t n) {
     return fh_model->change(w, FH_MODEL_SUB, n, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_add_acq_rel(fh_word *w, uint64_t n) {
+    return fh_model->change(w, FH_MODEL_ADD, n, FH_MODEL_ACQ_REL);
+}
+static inline uint64_t fh_sub_release(fh_word *w, uint64_t n) {
+    return fh_model->change(w, FH_MODEL_SUB, n, FH_MODEL_RELEASE);
 }
 static inline uint64_t fh_swap_acq_rel(fh_word *w, uint64_t v) {
     return fh_model->change(w, FH_MODEL_SWAP, v, FH_MODEL_ACQ_REL);
