@@ -17,7 +17,7 @@
  *     hidden by a mark that it was about to set or clear
  *
  * A step of store/ or cache/ that no scenario reaches must be in stall_unreached.txt with its reason, and one that is there
- * must not be reached. Of the observer's steps (see/), which no allocation waits for or depends on, nine of ten must be.
+ * must not be reached. Of the observer's steps (see/), which no allocation waits for or depends on, seven of ten must be.
  *
  *     test-proof-stall LIST          all of it
  *     FREEHOLD_STALL_OPERATIONS=N    instead of 10^6        FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
@@ -374,8 +374,8 @@ static void check_unreached(const char *list, unsigned *unreached) {
             failures++;
         }
     }
-    CHECK(observers_unreached * 10 <= observers, "%u of the observer's %u steps are not reached", observers_unreached,
-          observers);
+    CHECK(observers_unreached * 10 <= observers * 3, "%u of the observer's %u steps are not reached",
+          observers_unreached, observers);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         if (*line == '#' || !*line) continue;
         unsigned matches = 0, all_reached = 1;
