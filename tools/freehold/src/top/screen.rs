@@ -223,8 +223,10 @@ fn list(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
     // The selected one is always in sight.
     let first = (model.selected + 1).saturating_sub(room);
     for (place, row) in rows.iter().enumerate().skip(first).take(room) {
-        let line = one(row, model, usize::from(inner.width), theme);
         let chosen = place == model.selected;
+        // Reversed colours of several kinds beside each other are hard to read.
+        let theme = if chosen { Theme::plain() } else { theme };
+        let line = one(row, model, usize::from(inner.width), theme);
         lines.push(if chosen {
             line.style(theme.selected())
         } else {

@@ -76,7 +76,8 @@ int main(int argc, char **argv) {
         }
         if (number % 8 == 0) {
             leak_session();
-            for (int i = 0; i < 6; i++) {
+            /* Volatile, so that the compiler does not make six call sites of it. */
+            for (volatile int i = 0; i < 6; i++) {
                 leak_name();
             }
         }
