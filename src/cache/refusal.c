@@ -18,7 +18,7 @@
  * their own by fh_limit_set know it: both are left in peace. And a line comes once, as whoever goes on after a refusal
  * mostly meets the next. on_oom=report takes the two exceptions away, silent says nothing at all. */
 
-#define OWN_LIMIT FH_REFUSED_UNKNOWN + 1u /* a bit of `said` beyond those of fh_refusal */
+#define OWN_LIMIT (FH_REFUSED_UNKNOWN + 1u) /* a bit of `said` beyond those of fh_refusal */
 
 /* Bit i: limit i was reported. Set by whoever reports it first; relaxed, as it guards nothing. */
 static fh_word said;

@@ -4,11 +4,11 @@
 
 #define AT(name) offsetof(fh_page_figures, name)
 #define BYTES(group, name, metric, help)                                                                               \
-    { group, #name, metric, "bytes", false, AT(name), help }
+    { group, false, AT(name), #name, metric, "bytes", help }
 #define NUMBER(group, name, help)                                                                                      \
-    { group, #name, #name, NULL, false, AT(name), help }
+    { group, false, AT(name), #name, #name, NULL, help }
 #define COUNTER(name, metric, unit, help)                                                                              \
-    { FH_FIELD_COUNTERS, #name, metric, unit, true, AT(name), help }
+    { FH_FIELD_COUNTERS, true, AT(name), #name, metric, unit, help }
 
 const fh_field fh_fields[] = {
     BYTES(FH_FIELD_HEAP, live_bytes, "live_bytes", "Blocks of up to 2 MiB that the program holds."),
@@ -55,7 +55,7 @@ const fh_field fh_fields[] = {
 const size_t fh_fields_count = sizeof fh_fields / sizeof fh_fields[0];
 
 #define ROW(name, help)                                                                                                \
-    { FH_FIELD_HEAP, #name, "class_" #name, NULL, false, offsetof(fh_page_row, name), help }
+    { FH_FIELD_HEAP, false, offsetof(fh_page_row, name), #name, "class_" #name, NULL, help }
 
 const fh_field fh_row_fields[] = {
     ROW(slabs, "Slabs of the size class in use, or runs of that length."),

@@ -13,11 +13,11 @@ typedef enum { FH_FIELD_HEAP, FH_FIELD_LIMITS, FH_FIELD_COUNTERS, FH_FIELD_GROUP
  * whatever its unit is. */
 typedef struct {
     fh_field_group group;
+    bool counter;
+    uint16_t offset; /* in fh_page_figures, of a uint64_t */
     const char *key; /* in JSON: the name in fh_page_figures */
     const char *metric;
     const char *unit; /* NULL: a bare number */
-    bool counter;
-    size_t offset;    /* in fh_page_figures, of a uint64_t */
     const char *help; /* one sentence */
 } fh_field;
 
