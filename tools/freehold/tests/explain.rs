@@ -185,8 +185,10 @@ fn what_was_trimmed_is_gone() {
     let (run, held) = start(folder.path(), "trimmed");
     let it = Explained::of("trimmed", run.pid());
     it.holds("trimmed", "live", held);
+    // What was counted before the trim may still be among it, but then its error says so.
+    let kept = it.part("dirty") + it.part("cached");
     assert!(
-        it.part("dirty") + it.part("cached") < 8 * MIB,
+        kept < 8 * MIB + it.error("dirty") + it.error("cached"),
         "{:#}",
         it.json
     );

@@ -62,6 +62,8 @@ impl Counted {
         }
         let change = now - self.live as f64;
         if change.abs() <= 4.0 * variance.sqrt() || change.abs() < self.live as f64 / 50.0 {
+            // They agree; how far they are apart is what either may be off by.
+            self.live_error = change.abs().round() as u64;
             return 0;
         }
         for class in &mut self.classes {
