@@ -25,6 +25,9 @@ bool fh_system_enable(void *p, size_t size) {
     (void)p, (void)size;
     return fh_model->allows();
 }
+void fh_system_disable(void *p, size_t size) {
+    (void)p, (void)size;
+}
 int fh_system_place(void *p, size_t size) {
     (void)p, (void)size;
     return fh_model->allows() ? 0 : 12;

@@ -355,7 +355,7 @@ fn edges() -> Vec<Entry> {
         ),
         entry(
             "a chunk is refused once",
-            Some(0),
+            Some(1),
             two(
                 &[(rest, Claim(56, 1)), (rest, Refuse(1))],
                 &[TryClaim(16)],
@@ -364,7 +364,7 @@ fn edges() -> Vec<Entry> {
         ),
         entry(
             "two find a chunk that was lost",
-            Some(2),
+            Some(1),
             two(
                 &[
                     (rest, Claim(56, 1)),
