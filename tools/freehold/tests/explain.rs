@@ -19,6 +19,7 @@ const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static size_t held;
 static void *take(size_t n) { char *p = malloc(n); memset(p, 1, n); held += n; return p; }
@@ -73,6 +74,9 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "trimmed")) malloc_trim(0);
     if (!strcmp(what, "huge")) huge();
     if (!strcmp(what, "threads")) threads();
+    /* Into the slow paths once more, where the heap is counted when the last time is a while ago. */
+    usleep(400000);
+    for (size_t n = 70000; n < 2000000; n += 70000) free(malloc(n));
     printf("%zu\n", held);
     fflush(stdout);
     return getchar() == 0;
