@@ -288,7 +288,7 @@ fn caches() -> Vec<Entry> {
             two(
                 &[
                     &[begun][..],
-                    &vec![(0, Malloc(SIZE)); 5],
+                    &[(0, Malloc(SIZE)); 5],
                     &[(0, Pass(1)), (0, Malloc(SIZE)), (0, Free)],
                 ]
                 .concat(),
