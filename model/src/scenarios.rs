@@ -363,20 +363,6 @@ fn edges() -> Vec<Entry> {
             ),
         ),
         entry(
-            "two find a chunk that was lost",
-            Some(1),
-            two(
-                &[
-                    (rest, Claim(56, 1)),
-                    (rest, Refuse(1)),
-                    (rest, TryClaim(16)),
-                    (rest, Refuse(0)),
-                ],
-                &[TryClaim(16)],
-                &[TryClaim(16)],
-            ),
-        ),
-        entry(
             "chunks are dropped while slots are claimed",
             Some(2),
             two(
@@ -458,18 +444,36 @@ fn long_ones() -> Vec<Entry> {
     )]
 }
 
-/// What the model says of these is not understood yet (docs/concurrency.md), so they are explored by hand only.
+/// What the model says of the first is not understood yet, and the second has more steps than it can follow to the end
+/// (docs/concurrency.md), so both are explored by hand only.
 pub fn open_questions() -> Vec<Entry> {
     let begun = (REST(2), Tables);
-    vec![entry(
-        "two keys want one place",
-        Some(2),
-        two(
-            &[begun],
-            &[NumberOf(7), NumberOf(9)],
-            &[NumberOf(9), NumberOf(7)],
+    let rest = REST(2);
+    vec![
+        entry(
+            "two keys want one place",
+            Some(2),
+            two(
+                &[begun],
+                &[NumberOf(7), NumberOf(9)],
+                &[NumberOf(9), NumberOf(7)],
+            ),
         ),
-    )]
+        entry(
+            "two find a chunk that was lost",
+            Some(1),
+            two(
+                &[
+                    (rest, Claim(56, 1)),
+                    (rest, Refuse(1)),
+                    (rest, TryClaim(16)),
+                    (rest, Refuse(0)),
+                ],
+                &[TryClaim(16)],
+                &[TryClaim(16)],
+            ),
+        ),
+    ]
 }
 
 /// The observer's tables.
