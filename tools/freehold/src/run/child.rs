@@ -159,7 +159,7 @@ impl GroupWatch {
             while stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let now = Kills::of(pid);
                 if now.knows_group() && now.group != seen.group {
-                    seen = now;
+                    seen = now.joined_since(&seen);
                 }
                 pause = (pause * 2).min(Duration::from_secs(2));
             }

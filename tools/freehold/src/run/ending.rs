@@ -115,6 +115,17 @@ impl Kills {
         }
     }
 
+    /// These counters as they stood when the process came into its group, which was after `start`: a program may be killed
+    /// in the few milliseconds between two looks, so what the machine has counted since is taken off.
+    pub fn joined_since(self, start: &Self) -> Self {
+        let meanwhile = self.in_machine.saturating_sub(start.in_machine);
+        Self {
+            in_group: self.in_group.saturating_sub(meanwhile),
+            in_machine: start.in_machine,
+            group: self.group,
+        }
+    }
+
     /// The same counters, now.
     pub fn again(&self) -> Self {
         let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
@@ -335,6 +346,22 @@ mod tests {
         let machine = Machine::new(2);
         machine.write("groups/app/memory.events", "oom_kill 1\n");
         assert!(machine.kills().explain(&Kills::default()).is_some());
+    }
+
+    #[test]
+    fn a_kill_before_the_group_was_first_seen_counts() {
+        let machine = Machine::new(2);
+        let start = Kills {
+            group: None,
+            ..machine.kills()
+        };
+        machine.write("groups/app/memory.events", "oom_kill 7\n");
+        machine.write("vmstat", "oom_kill 5\n");
+        let seen = machine.kills().joined_since(&start);
+        assert!(matches!(
+            machine.kills().explain(&seen),
+            Some(Ending::OutOfMemoryInGroup { .. })
+        ));
     }
 
     #[test]
