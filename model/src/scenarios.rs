@@ -444,12 +444,17 @@ fn long_ones() -> Vec<Entry> {
     )]
 }
 
-/// What the model says of the first is not understood yet, and the second has more steps than it can follow to the end
-/// (docs/concurrency.md), so both are explored by hand only.
+/// What the model says of the first two is not understood yet, and the last has more steps than it can follow to the end
+/// (docs/concurrency.md), so they are explored by hand only.
 pub fn open_questions() -> Vec<Entry> {
     let begun = (REST(2), Tables);
     let rest = REST(2);
     vec![
+        entry(
+            "two look for one key",
+            None,
+            two(&[begun], &[NumberOf(7)], &[NumberOf(7)]),
+        ),
         entry(
             "two keys want one place",
             Some(2),
@@ -480,22 +485,15 @@ pub fn open_questions() -> Vec<Entry> {
 fn tables() -> Vec<Entry> {
     let rest = REST(2);
     let begun = (rest, Tables);
-    vec![
-        entry(
-            "two look for one key",
-            None,
-            two(&[begun], &[NumberOf(7)], &[NumberOf(7)]),
+    vec![entry(
+        "a sample is entered while it is looked for",
+        Some(3),
+        two(
+            &[begun, (rest, Sample(64, 5))],
+            &[Unsample(64, [5, 5]), Sample(64, 9)],
+            &[Unsample(64, [5, 9])],
         ),
-        entry(
-            "a sample is entered while it is looked for",
-            Some(3),
-            two(
-                &[begun, (rest, Sample(64, 5))],
-                &[Unsample(64, [5, 5]), Sample(64, 9)],
-                &[Unsample(64, [5, 9])],
-            ),
-        ),
-    ]
+    )]
 }
 
 fn threesomes() -> Vec<Entry> {
