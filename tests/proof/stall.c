@@ -6,7 +6,7 @@
  * scenarios, at its first time and at one in the middle: the victim comes there and never goes on. Two other threads
  *
  *   - allocate and free blocks of all kinds once, with fresh slabs, chunks and mappings on the way,
- *   - then allocate and free 10^6 blocks of the size that the victim was dealing with (10^5 when it has been stopped at this
+ *   - then allocate and free N blocks of the size that the victim was dealing with (N/10 when it has been stopped at this
  *     step before, at another time; a hundredth of mappings, which are calls of the system), giving everything back now
  *     and then, so that fresh slabs are needed again,
  *
@@ -20,7 +20,7 @@
  * must not be reached. Of the observer's steps (see/), which no allocation waits for or depends on, seven of ten must be.
  *
  *     test-proof-stall LIST          all of it
- *     FREEHOLD_STALL_OPERATIONS=N    instead of 10^6        FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
+ *     FREEHOLD_STALL_OPERATIONS=N    else 200,000, soak 10^6 FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
  *     FREEHOLD_STALL_SECONDS=N       for one stop           FREEHOLD_STALL_SCENARIO=TEXT   only scenarios of that name
  *     FREEHOLD_SOAK                  every scenario and four times of each step
  *
@@ -72,7 +72,7 @@ static const stall_scenario *scenario;
 static sem_t come_in, was_there;
 
 static unsigned seconds_allowed;                   /* for one stop, until it is said that somebody waits */
-static unsigned long wanted = 1000000, wanted_now; /* blocks for the others to allocate; in this run */
+static unsigned long wanted, wanted_now; /* blocks for the others to allocate; in this run */
 
 static void *drive(void *none);
 
@@ -396,7 +396,7 @@ int main(int count, char **argument) {
     CHECK(count == 2, "usage: %s LIST-OF-UNREACHED-STEPS", argument[0]);
     int soak = getenv("FREEHOLD_SOAK") != NULL;
     const char *only = getenv("FREEHOLD_STALL_SITES");
-    wanted = env_number("FREEHOLD_STALL_OPERATIONS", wanted);
+    wanted = env_number("FREEHOLD_STALL_OPERATIONS", soak ? 1000000 : 200000);
     seconds_allowed = (unsigned)env_number("FREEHOLD_STALL_SECONDS", 30 + wanted / 5000);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED, "no memory for the test itself");
