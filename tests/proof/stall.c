@@ -71,7 +71,7 @@ static unsigned long interfere_at = NEVER; /* before which of the victim's steps
 static const stall_scenario *scenario;
 static sem_t come_in, was_there;
 
-static unsigned seconds_allowed;                   /* for one stop, until it is said that somebody waits */
+static unsigned seconds_allowed;         /* for one stop, until it is said that somebody waits */
 static unsigned long wanted, wanted_now; /* blocks for the others to allocate; in this run */
 
 static void *drive(void *none);
