@@ -30,13 +30,16 @@ tidy() {
 
 format() { files '*.c' '*.h' '*.cc' '*.hpp' | xargs -r clang-format --dry-run -Werror; }
 
-# The rules that need no tool but grep: no work left in the text, no file of more than 600 lines.
+# The rules that need no tool but grep: no work left in the text, no file of more than 600 lines (700 of Rust).
 text() {
-    local bad=0 file lines
+    local bad=0 file lines most
     if git grep -nE '\b(T''ODO|F''IXME|X''XX|H''ACK)\b' -- . ':!*.lock'; then bad=1; fi
     while read -r file; do
         lines=$(wc -l <"$file")
-        if [ "$lines" -gt 600 ]; then printf '%s has %s lines\n' "$file" "$lines"; bad=1; fi
+        # Rust, whose tests stand in the file that they test, gets a little more.
+        most=600
+        [[ $file == *.rs ]] && most=700
+        if [ "$lines" -gt "$most" ]; then printf '%s has %s lines\n' "$file" "$lines"; bad=1; fi
     done < <(files '*.c' '*.h' '*.cc' '*.hpp' '*.rs')
     return "$bad"
 }
