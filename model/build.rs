@@ -226,6 +226,30 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "index_read_relaxed",
+        edits: &[(
+            "see/index.c",
+            "uint64_t word = fh_load_acquire(place);",
+            "uint64_t word = fh_load(place);",
+        )],
+    },
+    Mutant {
+        name: "index_loser_takes_what_is_there",
+        edits: &[(
+            "see/index.c",
+            "if (fh_cas_acq_rel(place, &word, (s->hash >> 32) << 32 | made)) return made;",
+            "return fh_cas_acq_rel(place, &word, (s->hash >> 32) << 32 | made) ? made : (uint32_t)word;",
+        )],
+    },
+    Mutant {
+        name: "marked_below_is_enough",
+        edits: &[(
+            "store/marks.c",
+            "if (fh_load(word) & bit) continue;",
+            "if (fh_load(word) & bit) return;",
+        )],
+    },
+    Mutant {
         name: "plain_claim",
         edits: &[(
             "store/run.c",
@@ -237,7 +261,8 @@ const MUTANTS: &[Mutant] = &[
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
 /// coroutines of one thread of the system, so what is thread-local in the library is asked for; and the accounts look into
-/// the depot. Settings are those of one exploration: several run at once, each in a thread of the test program.
+/// the depot. Settings are those of one exploration: several run at once, each in a thread of the test program. What a
+/// refusal empties can be left out of a scenario (source/calls.c).
 const ADAPTED: &[(&str, &str, &str)] = &[
     (
         "base/settings.h",
@@ -248,6 +273,16 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "base/settings.c",
         "fh_settings_values fh_settings = {",
         "__thread fh_settings_values fh_settings = {",
+    ),
+    (
+        "store/limit.c",
+        "#include \"store/huge.h\"",
+        "#include \"store/huge.h\"\nextern void fh_model_trim_caches(void);",
+    ),
+    (
+        "store/limit.c",
+        "if (tries == 0) fh_trim_caches();",
+        "if (tries == 0) fh_model_trim_caches();",
     ),
     (
         "store/depot.c",

@@ -7,6 +7,9 @@
 #include "see/page_file.h"
 #include "see/samples.h"
 #include "store/depot.h"
+#include "store/limit.h"
+#include "store/purge.h"
+#include "store/trim.h"
 #include "store/window.h"
 
 void *fh_model_malloc(size_t n) {
@@ -38,6 +41,27 @@ void fh_model_forked(void) {
 /* The calling thread was inside of a slow path when the fork came. */
 void fh_model_be_busy(void) {
     fh_store(&fh_own()->state, FH_THREAD_BUSY);
+}
+
+/* ── The books of a limit ────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A refusal empties depots and slabs and tries again: thousands of steps, each with old values to choose from, behind the
+ * one look that decides. A scenario about the books alone does without them (build.rs has limit.c call this). */
+static __thread bool only_books;
+
+void fh_model_only_books(bool only) {
+    only_books = only;
+}
+void fh_model_trim_caches(void) {
+    if (!only_books) fh_trim_caches();
+}
+
+/* What a claim of slots does with the books, without the slots. */
+bool fh_model_book(unsigned slots) {
+    if (!fh_limit_admit(slots * FH_SLOT_SIZE, false)) return false;
+    fh_purge_claimed(slots, 0, 0);
+    fh_limit_done(slots * FH_SLOT_SIZE);
+    return true;
 }
 
 /* ── The observer's tables ───────────────────────────────────────────────────────────────────────────────────────── */

@@ -27,7 +27,12 @@ pub struct Bounds {
     pub preemptions: Option<usize>,
     /// Where to stop without an answer.
     pub seconds: u64,
+    /// Beyond so many steps a run is taken for one that does not end: a finding.
+    pub steps: usize,
 }
+
+/// More steps than any scenario has whose threads end; it is the memory of the machine that asks for a bound.
+pub const MOST_STEPS: usize = 100_000;
 
 const LEARNT: &str = "an address was learnt";
 
@@ -57,7 +62,10 @@ fn prologue(core: &Core, scenario: &Scenario) -> (Vec<Hand>, Vec<u8>) {
     // SAFETY: no arguments to get wrong.
     memory::begin_threads(unsafe { (core.no_thread)() });
     // SAFETY: likewise. The scenario before this one may have set a limit.
-    unsafe { (core.limit_install)(0, 0, None) };
+    unsafe {
+        (core.limit_install)(0, 0, None);
+        (core.only_books)(false);
+    }
     let mut hands = vec![Hand::default(); scenario.threads.len() + 1];
     for &(who, step) in &scenario.prologue {
         memory::i_am(who);
@@ -146,7 +154,7 @@ fn explore_with_loom(variant: &str, scenario: &Scenario, bounds: Bounds) -> Outc
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = bounds.preemptions;
         builder.max_threads = scenario.threads.len() + 1;
-        builder.max_branches = 100_000;
+        builder.max_branches = bounds.steps;
         builder.max_duration = Some(left);
         let (scenario, hands, class_bytes, counter) = (
             scenario.clone(),

@@ -54,6 +54,9 @@ pub enum Step {
     Refuse(u32),
     /// A hard limit of so many slots, with a callback that two threads must not be in at once.
     Limit(usize),
+    /// In a prologue: nothing is there but the books of a limit. Enters so many slots in them, if the limit admits it.
+    OnlyBooks,
+    Book(u32),
     /// Calls the callback, as after a refusal.
     Relieve,
     /// Empties the depot of a class; releases its empty slabs; gives back free pages inside of a slab.
@@ -213,6 +216,10 @@ impl Hand {
                 Step::Limit(slots) => {
                     self.limit = slots << 16;
                     (core.limit_install)(0, self.limit, Some(callback));
+                }
+                Step::OnlyBooks => (core.only_books)(true),
+                Step::Book(slots) => {
+                    (core.book)(slots);
                 }
                 Step::Relieve => {
                     (core.limit_relieve)(true, 1);
@@ -474,13 +481,16 @@ unsafe fn verify_caches(core: &Core, hands: &[Hand]) {
     }
 }
 
-/// One key has one number, and what was entered once was taken out once.
+/// One key has one number and one number one key, and what was entered once was taken out once.
 fn verify_tables(hands: &[Hand]) {
-    let mut number_of = HashMap::new();
+    let (mut number_of, mut key_of) = (HashMap::new(), HashMap::new());
     let numbers = hands.iter().flat_map(|hand| &hand.numbers);
     for &(key, number) in numbers {
         if *number_of.entry(key).or_insert(number) != number || number == 0 {
             finding(&format!("key {key} has two numbers"));
+        }
+        if *key_of.entry(number).or_insert(key) != key {
+            finding(&format!("number {number} has two keys"));
         }
     }
     let mut there = HashMap::new();

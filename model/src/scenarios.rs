@@ -363,6 +363,30 @@ fn edges() -> Vec<Entry> {
             ),
         ),
         entry(
+            "two find a chunk that was lost",
+            Some(1),
+            two(
+                &[
+                    (rest, Claim(56, 1)),
+                    (rest, Refuse(1)),
+                    (rest, TryClaim(16)),
+                    (rest, Refuse(0)),
+                ],
+                &[TryClaim(16)],
+                &[TryClaim(16)],
+            ),
+        ),
+        entry(
+            "two are admitted where a limit has room for one",
+            Some(3),
+            // Hard limit: 40 slots. Its reserve is two of them; 28 are used.
+            two(
+                &[(rest, OnlyBooks), (rest, Limit(40)), (rest, Book(28))],
+                &[Book(8)],
+                &[Book(8)],
+            ),
+        ),
+        entry(
             "chunks are dropped while slots are claimed",
             Some(2),
             two(
@@ -444,56 +468,35 @@ fn long_ones() -> Vec<Entry> {
     )]
 }
 
-/// What the model says of the first two is not understood yet, and the last has more steps than it can follow to the end
-/// (docs/concurrency.md), so they are explored by hand only.
-pub fn open_questions() -> Vec<Entry> {
-    let begun = (REST(2), Tables);
+/// The observer's tables.
+fn tables() -> Vec<Entry> {
     let rest = REST(2);
+    let begun = (rest, Tables);
     vec![
         entry(
+            "a sample is entered while it is looked for",
+            Some(3),
+            two(
+                &[begun, (rest, Sample(64, 5))],
+                &[Unsample(64, [5, 5]), Sample(64, 9)],
+                &[Unsample(64, [5, 9])],
+            ),
+        ),
+        entry(
             "two look for one key",
-            None,
+            Some(5),
             two(&[begun], &[NumberOf(7)], &[NumberOf(7)]),
         ),
         entry(
             "two keys want one place",
-            Some(2),
+            Some(3),
             two(
                 &[begun],
                 &[NumberOf(7), NumberOf(9)],
                 &[NumberOf(9), NumberOf(7)],
             ),
         ),
-        entry(
-            "two find a chunk that was lost",
-            Some(1),
-            two(
-                &[
-                    (rest, Claim(56, 1)),
-                    (rest, Refuse(1)),
-                    (rest, TryClaim(16)),
-                    (rest, Refuse(0)),
-                ],
-                &[TryClaim(16)],
-                &[TryClaim(16)],
-            ),
-        ),
     ]
-}
-
-/// The observer's tables.
-fn tables() -> Vec<Entry> {
-    let rest = REST(2);
-    let begun = (rest, Tables);
-    vec![entry(
-        "a sample is entered while it is looked for",
-        Some(3),
-        two(
-            &[begun, (rest, Sample(64, 5))],
-            &[Unsample(64, [5, 5]), Sample(64, 9)],
-            &[Unsample(64, [5, 9])],
-        ),
-    )]
 }
 
 fn threesomes() -> Vec<Entry> {
@@ -563,7 +566,6 @@ pub fn named(name: &str) -> Entry {
     all()
         .into_iter()
         .chain(long_ones())
-        .chain(open_questions())
         .find(|entry| entry.name == name)
         .unwrap_or_else(|| panic!("there is no scenario {name:?}"))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use freehold_model::explore::{Bounds, every_interleaving, random_interleavings};
+use freehold_model::explore::{Bounds, MOST_STEPS, every_interleaving, random_interleavings};
 use freehold_model::scenarios;
 
 /// Seconds that one scenario may take in the long form.
@@ -21,10 +21,12 @@ fn explore(part: usize, parts: usize) {
             Some(seconds) => Bounds {
                 preemptions: entry.preemptions.map(|n| n + 1),
                 seconds,
+                steps: MOST_STEPS,
             },
             None => Bounds {
                 preemptions: entry.preemptions,
                 seconds: 300,
+                steps: MOST_STEPS,
             },
         };
         let begun = Instant::now();

@@ -21,8 +21,12 @@ void fh_mark_set(unsigned mark, unsigned level, size_t child) {
     for (; level <= TOP_LEVEL; level++, child >>= 6) {
         fh_word *word = node(mark, level, child >> 6);
         uint64_t bit = UINT64_C(1) << (child & 63);
-        /* Relaxed is enough for the look: the full barrier before it (in the caller, or below) orders it. */
-        if (fh_load(word) & bit) return;
+        /* Relaxed is enough for the look: the full barrier before it (in the caller, or below) orders it.
+         *
+         * A bit that is set says nothing of those above it: a thread that took one of them away may have been stopped
+         * before its second look. So the look goes on to the top, else all that lies below would be found by nobody until
+         * that thread runs again: others then brought chunk after chunk, up to a region of them. */
+        if (fh_load(word) & bit) continue;
         /* release: what the mark announces happened before; the acquire half keeps the levels in order. */
         fh_or_acq_rel(word, bit);
         fh_fence_after_rmw();
