@@ -1,7 +1,7 @@
 /* Many threads: more than processors, a thousand that do nothing, ten thousand one after another.
  *
- *     - the same work by 8 × processors threads takes at most a quarter more processor time than by one each (the aim is a
- *       ninth; the rest is room for a machine that is busy with other things; the best of five is taken)
+ *     - 8 × processors threads get at least 0.9 of the work done that one each does in the same processor time (the
+ *       median of nine pairs, measured a second time if the first was not enough)
  *     - 1,000 idle threads that have each allocated a little keep at most 40 KiB each, stacks not counted
  *     - 10,000 threads one after another, the blocks of each freed by the next, leave at most 1.2 × the memory of one
  *       thread that does the same alone, and 1 MiB for the C library's own stacks */
@@ -47,17 +47,36 @@ static double work_by(unsigned threads, unsigned long all) {
     return processor_seconds() - begun;
 }
 
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+#define PAIRS 9
+
+/* The processor time of 8 × few threads over that of few, for the same work: the median of pairs that are measured side by
+ * side, each second one the other way round, so that what else the machine does meets both alike. */
+static double price_of_many(unsigned few, unsigned long all) {
+    double ratio[PAIRS];
+    for (int i = 0; i < PAIRS; i++) {
+        double with_many = i % 2 ? work_by(8 * few, all) : 0, with_few = work_by(few, all);
+        if (i % 2 == 0) with_many = work_by(8 * few, all);
+        ratio[i] = with_many / with_few;
+    }
+    qsort(ratio, PAIRS, sizeof ratio[0], by_size);
+    printf("%u threads need %.3f of the processor time of %u (median of %d; %.3f to %.3f)\n", 8 * few, ratio[PAIRS / 2],
+           few, PAIRS, ratio[0], ratio[PAIRS - 1]);
+    return ratio[PAIRS / 2];
+}
+
 static void more_threads_than_processors(void) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned few = processors > 100 ? 100 : (unsigned)processors;
-    unsigned long all = getenv("FREEHOLD_SOAK") ? 100000000 : 10000000;
-    double best = 1e9;
-    for (int i = 0; i < 5; i++) {
-        double with_few = work_by(few, all), ratio = work_by(8 * few, all) / with_few;
-        if (ratio < best) best = ratio;
-    }
-    printf("%u threads need %.3f of the processor time of %u\n", 8 * few, best, few);
-    CHECK(best <= 1.25, "%u threads need %.3f of the processor time of %u", 8 * few, best, few);
+    unsigned long all = getenv("FREEHOLD_SOAK") ? 100000000 : 8000000;
+    double price = price_of_many(few, all);
+    /* Once more, for a machine that was busy with other things in more than half of the pairs. */
+    if (price > 1 / 0.9) price = price_of_many(few, all);
+    CHECK(price <= 1 / 0.9, "%u threads need %.3f of the processor time of %u", 8 * few, price, few);
 }
 
 static pthread_barrier_t ready, over;
