@@ -164,7 +164,8 @@ typedef struct {
     fh_word dirty; /* 1 = written since it came from the system */
     fh_word used;  /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
     fh_word mark[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
-    fh_word split;            /* bit 0, bit 1: pages of that half were given back one by one: no huge page any more */
+    fh_word split;            /* bit 0, bit 1: pages of that half may go back one by one: no huge page any more;
+                               * bit 2, bit 3: and the kernel was told to make none of it again. See purge.c */
     uint64_t pad[1];          /* to an odd number of lines: see the assertion */
 } fh_chunk;
 

@@ -87,7 +87,56 @@ bool fh_purge_may_split(size_t index, unsigned half, size_t free) {
     return true;
 }
 
+/* ── Huge pages that stay split ──────────────────────────────────────────────────────────────────────────────────── */
+
+/* The kernel gathers small pages into huge ones where these were asked for, from a single page in 2 MiB on and while the
+ * program sleeps: of 2.2 MiB that were left after a burst it made 28. So a half of which pages went back one by one is
+ * excepted before the first of them goes, and asked for again when all of it has gone.
+ *
+ *     not told ──▶ told        by fetch_or, by whoever gives pages of the half back and therefore holds a part of it
+ *     told ──▶ not told        by fetch_and, by whoever purges the half whole and therefore holds all of it; or with a
+ *                              chunk that is started anew
+ *
+ * The two never meet, so the kernel hears the advice in the order of the bits. A second one that gives pages back at the
+ * same moment may be ahead of the advice; the kernel takes seconds to get there. */
+#define TOLD_SHIFT 2
+#define TOLD (UINT64_C(3) << TOLD_SHIFT)
+
+/* A part with other advice is a mapping of its own, and there may be 65,530. So many chunks may have such parts, which are
+ * two more mappings each at most, as neighbours with the same advice are one. */
+#define MOST_TOLD_CHUNKS 1024u
+static fh_word told_chunks;
+
+static void tell(size_t index, unsigned half, bool wanted) {
+    fh_system_huge_pages(fh_slot_address(index * FH_CHUNK_SLOTS + half * FH_CHUNK_SLOTS / 2), FH_HUGE_PAGE, wanted);
+}
+
+static void stay_split(size_t index, unsigned half) {
+    fh_chunk *chunk = fh_chunk_at(index);
+    uint64_t bit = UINT64_C(1) << (TOLD_SHIFT + half), seen = fh_load(&chunk->split);
+    if (seen & bit || !fh_purge_is_huge(index)) return;
+    if (!(seen & TOLD) && fh_load(&told_chunks) >= MOST_TOLD_CHUNKS) return;
+    uint64_t before = fh_or_acq_rel(&chunk->split, bit);
+    if (before & bit) return;
+    if (!(before & TOLD)) fh_add_relaxed(&told_chunks, 1);
+    tell(index, half, false);
+}
+
+void fh_purge_splits(size_t first_slot, size_t last_slot) {
+    for (size_t half = first_slot / (FH_CHUNK_SLOTS / 2); half <= last_slot / (FH_CHUNK_SLOTS / 2); half++)
+        stay_split(half / 2, half % 2);
+}
+
+/* These halves, as bits 0 and 1, are whole again. Returns those of which the kernel was told. */
+static uint64_t forget_split(size_t index, uint64_t halves) {
+    fh_chunk *chunk = fh_chunk_at(index);
+    uint64_t bits = halves | halves << TOLD_SHIFT, before = fh_and_acq_rel(&chunk->split, ~bits);
+    if (before & TOLD && !(before & TOLD & ~bits)) fh_sub_relaxed(&told_chunks, 1);
+    return before >> TOLD_SHIFT & halves;
+}
+
 void fh_purge_new_chunk(size_t chunk) {
+    if (FH_UNLIKELY(fh_load(&fh_chunk_at(chunk)->split))) forget_split(chunk, 3);
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     bool grown = chunk >= YOUNG_CHUNKS && fh_purge_huge_pages_fit(fh_settings.limit);
     bool wanted = fh_settings.thp == FH_THP_ALWAYS || (fh_settings.thp == FH_THP_AUTO && grown);
@@ -157,6 +206,11 @@ static unsigned purge_chunk(size_t index, extent most) {
         if (!take) return 0;
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in run.c's claim */
     fh_run_changed(index, free);
+    uint64_t whole = whole_halves(take), low = fh_low_mask(32);
+    for (unsigned half = 0; half < 2 && huge; half++) {
+        uint64_t mask = low << 32 * half;
+        if (take & ~whole & mask) stay_split(index, half);
+    }
     for (uint64_t rest = take; rest;) {
         unsigned place = fh_lowest_bit(rest);
         uint64_t above = ~(rest >> place);
@@ -166,10 +220,12 @@ static unsigned purge_chunk(size_t index, extent most) {
         rest &= ~fh_run_mask(place, n);
     }
     /* A half that is gone whole comes back as a huge page. */
-    if (FH_UNLIKELY(fh_load(&chunk->split))) {
-        uint64_t low = fh_low_mask(32), whole_ones = (take & low) == low ? 1 : 0;
-        if ((take & ~low) == ~low) whole_ones |= 2;
-        fh_and_acq_rel(&chunk->split, ~whole_ones);
+    uint64_t whole_ones = (whole & low ? 1 : 0) | (whole & ~low ? 2 : 0);
+    if (FH_UNLIKELY(fh_load(&chunk->split)) && whole_ones) {
+        uint64_t told = forget_split(index, whole_ones);
+        for (unsigned half = 0; half < 2; half++) {
+            if (told >> half & 1) tell(index, half, true);
+        }
     }
     /* Some of them may have been purged by another thread since `dirty` was read, and be free again: of each slot only
      * who clears its bit counts it. */

@@ -25,7 +25,11 @@ bool fh_purge_is_huge(size_t chunk);
  * counts as split from now on, until all of it goes. */
 bool fh_purge_may_split(size_t chunk, unsigned half, size_t free);
 
-/* The same for what the background thread finds unused: no huge page is split where it does not pay. */
+/* Pages of these slots are about to go back while neighbours on their huge pages stay: tells the kernel to leave it so. The
+ * caller holds slots, or blocks of a slab, on each huge page that they touch. */
+void fh_purge_splits(size_t first_slot, size_t last_slot);
+
+/* fh_purge_to for what the background thread finds unused: no huge page is split where it does not pay. */
 size_t fh_purge_aged(size_t keep);
 
 /* For the background thread, and counted only while the option purge is background: the least that

@@ -120,6 +120,7 @@ static unsigned purge_held(const holding *h, unsigned pages, const unsigned char
         if (whole) {
             run++;
         } else if (run) {
+            fh_purge_splits(h->slot + (page - run) * bytes / FH_SLOT_SIZE, h->slot + (page * bytes - 1) / FH_SLOT_SIZE);
             fh_system_purge(start + (page - run) * bytes, run * bytes);
             given += run;
             run = 0;
