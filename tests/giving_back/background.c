@@ -90,10 +90,10 @@ static void free_rest(void) {
     for (size_t i = 0; i < BLOCKS; i++) t_free(blocks[i]);
 }
 
-/* Waits until no more than so much is resident; for ten seconds, as this machine may have other things to do. */
+/* Waits until no more than so much is resident; for two minutes, as this machine may have other things to do. */
 static size_t wait_for(size_t most) {
     size_t now = 0;
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 1200; i++) {
         now = held_bytes();
         if (now <= most) break;
         usleep(100000);
@@ -102,7 +102,13 @@ static size_t wait_for(size_t most) {
 }
 
 static void memory_comes_back(size_t before) {
-    size_t most = burst(), at_once = held_bytes(), now = wait_for(before + (3 << 20));
+    size_t most = burst(), at_once = held_bytes();
+    /* On a busy machine this thread may have waited for so long after the last free that the other had done its work. */
+    for (int i = 0; i < 20 && at_once <= before + LEFT_AT_ONCE; i++) {
+        free_rest();
+        most = burst(), at_once = held_bytes();
+    }
+    size_t now = wait_for(before + (3 << 20));
     printf("%.1f MiB more at most, %.1f at once after freeing, %.1f when asleep\n", (double)(most - before) / 1048576,
            (double)(at_once - before) / 1048576, ((double)now - (double)before) / 1048576);
     CHECK(at_once > before + LEFT_AT_ONCE, "nothing is left for the thread to do: this test would show nothing");

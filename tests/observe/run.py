@@ -18,6 +18,7 @@ import time
 import page
 
 SIGMAS = 5
+PATIENCE = 900  # seconds until a program counts as one that hangs; no test measures time
 # Not LD_PRELOAD=... of a shell: what reads the pages must not be observed itself.
 
 
@@ -32,6 +33,22 @@ class Skipped(Exception):
 def must(true, what):
     if not true:
         raise Failed(what)
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        must(time.monotonic() < end, f"{what} did not come")
+        time.sleep(0.01)
+
+
+class OffBySigmas(Failed):
+    """A figure that is further from the truth than chance has it, but for once in two million."""
+
+
+def must_be_near(true, what):
+    if not true:
+        raise OffBySigmas(what)
 
 
 class Bench:
@@ -53,7 +70,7 @@ class Bench:
     def run(self, arguments, options=""):
         """Its page, and what it said: {address: (blocks, bytes, live blocks, live bytes)}."""
         program = self.start(arguments, options)
-        said, _ = program.communicate(timeout=300)
+        said, _ = program.communicate(timeout=PATIENCE)
         must(program.returncode == 0, f"{arguments} ended with {program.returncode}")
         truth = {}
         for line in said.splitlines():
@@ -95,6 +112,19 @@ def per_site(found, addresses):
     return sums
 
 
+def trial(bench, name, count, options):
+    """One comparison; there are some hundreds of figures in each of six builds, and with as few as fifty samples the tails are
+    heavier than the normal ones. So what is off by chance has a second trial, in which what is wrong is off again."""
+    for last in (False, True):
+        found, truth = bench.run([name, count], options)
+        try:
+            return compare(name, found, truth)
+        except OffBySigmas as why:
+            if last:
+                raise
+            print(f"  once more: {why}")
+
+
 def compare(name, found, truth):
     """Absolute bytes, live bytes and shares of each site within 5 sigma of the truth."""
     must(found.control["lost_samples"] == 0, f"{name}: {found.control['lost_samples']} samples lost")
@@ -117,11 +147,11 @@ def compare(name, found, truth):
         print(f"  {name:12} {s['samples']:7} samples: bytes {s['bytes']:12} of {size:12} ({off:+.1f} sigma), "
               f"share {100 * share:5.2f} of {100 * true_share:5.2f} % ({off_share:+.1f}), "
               f"live {s['live_bytes']:.0f} of {live} ({off_live:+.1f})")
-        must(abs(off) <= SIGMAS, f"{name}: {s['bytes']} bytes of {size}: {off:+.1f} sigma")
-        must(abs(off_share) <= SIGMAS, f"{name}: a share of {share:.4f}, not {true_share:.4f}: {off_share:+.1f} sigma")
-        must(name == "entries" or abs(off_blocks) <= SIGMAS, f"{name}: {s['blocks']:.0f} blocks of {blocks}")
+        must_be_near(abs(off) <= SIGMAS, f"{name}: {s['bytes']} bytes of {size}: {off:+.1f} sigma")
+        must_be_near(abs(off_share) <= SIGMAS, f"{name}: a share of {share:.4f}, not {true_share:.4f}: {off_share:+.1f} sigma")
+        must_be_near(name == "entries" or abs(off_blocks) <= SIGMAS, f"{name}: {s['blocks']:.0f} blocks of {blocks}")
         # With few live samples the error is not normal, and not known from the samples themselves.
-        must(live < 20000 * 50 or abs(off_live) <= SIGMAS, f"{name}: {s['live_bytes']:.0f} live bytes of {live}")
+        must_be_near(live < 20000 * 50 or abs(off_live) <= SIGMAS, f"{name}: {s['live_bytes']:.0f} live bytes of {live}")
         must(live > 0 or s["live_bytes"] == 0, f"{name}: samples of freed blocks are left")
 
 
@@ -130,23 +160,19 @@ def test_unbiased(bench):
     trials = [("rotation", 1000000), ("sizes", 30000), ("at_once", 400000), ("threads", 1000000)]
     for interval in ("2k", "20000"):
         for name, count in trials:
-            found, truth = bench.run([name, count], f"sample={interval}")
-            compare(name, found, truth)
-    found, truth = bench.run(["first_blocks", 4000], "sample=2k")
-    compare("first_blocks", found, truth)
+            trial(bench, name, count, f"sample={interval}")
+    trial(bench, "first_blocks", 4000, "sample=2k")
 
 
 def test_entries(bench):
     """The same for each way in: malloc, calloc, aligned_alloc, realloc; small, large and huge."""
     for interval in ("2k", "100000"):
-        found, truth = bench.run(["entries", 20000], f"sample={interval}")
-        compare("entries", found, truth)
+        trial(bench, "entries", 20000, f"sample={interval}")
 
 
 def test_impossible(bench):
     """Requests that cannot be met do not disturb the counting."""
-    found, truth = bench.run(["impossible", 400000], "sample=4k")
-    compare("impossible", found, truth)
+    trial(bench, "impossible", 400000, "sample=4k")
 
 
 def test_children(bench):
@@ -184,7 +210,10 @@ def test_killed(bench):
     for trial in range(12):
         program = bench.start(["forever"], "sample=" + random.choice(["1", "512", "16k"]))
         must(program.stdout.readline() == "running\n", "the act does not run")
-        time.sleep(0.02 + random.random() * 0.3)
+        # On a busy machine it may not have come to anything in any given time.
+        path = os.path.join(bench.folder, f"freehold-{program.pid}")
+        wait_for(lambda: page.read(path).control["taken"] >= 100, "samples")
+        time.sleep(random.random() * 0.3)
         program.kill()
         program.wait()
         found = bench.page_of(program.pid, slack=8)
@@ -238,7 +267,7 @@ def test_control(bench):
     must(asked.control["refreshed"] == 1, "figures were asked for, and not given")
     must(asked.figures()["sequence"] % 2 == 0 and asked.figures()["sequence"] > 0, "figures half written")
     program.stdin.close()
-    program.wait(timeout=60)
+    program.wait(timeout=PATIENCE)
     last = bench.page_of(program.pid)
     must(last.state == 2, f"state {last.state} at the end")
     must(len(list(last.moments())) > 1, "no timeline")
@@ -288,7 +317,7 @@ def test_folders(bench):
 
     def grows_too_much():
         program = bench.start(["at_once", 100000], "sample=512", small)
-        program.communicate(timeout=120)
+        program.communicate(timeout=PATIENCE)
         must(program.returncode == 0, f"a page that cannot grow: the program ended with {program.returncode}")
         found = page.read(os.path.join(small, f"freehold-{program.pid}"))
         bad = found.check()
@@ -302,7 +331,7 @@ def test_folders(bench):
 def test_filtered(bench, filtered):
     """fallocate forbidden by a filter of system calls, as some containers have it."""
     program = subprocess.run([filtered, bench.acts, "rotation", "20000"], env=bench.environment("sample=1k"),
-                             capture_output=True, text=True, timeout=120)
+                             capture_output=True, text=True, timeout=PATIENCE)
     if program.returncode == 77:
         raise Skipped("no filter can be set here")
     must(program.returncode == 0, f"ended with {program.returncode}: {program.stderr}")
@@ -332,7 +361,7 @@ def test_closed(bench):
     """A program that closes all descriptors, as daemons do: the page goes on to grow."""
     code = "import os; os.closerange(3, 4096); x = [bytearray(3000) for i in range(20000)]; print(len(x))"
     program = subprocess.run([sys.executable, "-c", code], env=bench.environment("sample=1k"), capture_output=True,
-                             text=True, timeout=120)
+                             text=True, timeout=PATIENCE)
     must(program.returncode == 0, f"ended with {program.returncode}: {program.stderr}")
     found = page.read(os.path.join(bench.folder, bench.pages()[0]))
     must(not found.check(), "; ".join(found.check()[:3]))

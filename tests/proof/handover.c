@@ -35,9 +35,21 @@ static ring rings[3];
 static unsigned long blocks_each;
 static atomic_ulong sum;
 
+/* What was resident when a maker had made half of its blocks, at most. The main thread, which looks every few milliseconds,
+ * may have slept through the whole first half where there are more threads than processors. */
+static atomic_size_t at_half;
+
+static void note_half(unsigned long made) {
+    if (made != blocks_each / 2) return;
+    size_t now = resident_bytes(), most = atomic_load(&at_half);
+    while (now > most && !atomic_compare_exchange_weak(&at_half, &most, now)) {
+    }
+}
+
 static void *produce(void *argument) {
     ring *r = argument;
     for (unsigned long i = 0; i < blocks_each; i++) {
+        note_half(i);
         while (i - atomic_load_explicit(&r->tail, memory_order_acquire) >= RING) sched_yield();
         uint64_t *p = fh_malloc(SIZE);
         CHECK(p && p[0] != STAMP, "a block is handed out twice, or none");
@@ -82,6 +94,7 @@ static void *consume(void *argument) {
 static void *produce_for_all(void *argument) {
     (void)argument;
     for (unsigned long i = 0; i < blocks_each; i++) {
+        note_half(i);
         for (int n = 0; n < 3; n++) {
             ring *r = &rings[n];
             while (i - atomic_load_explicit(&r->tail, memory_order_acquire) >= RING) sched_yield();
@@ -102,6 +115,7 @@ static void run(const char *name, int used_rings, int producers, int consumers, 
     blocks_each = total / (unsigned long)used_rings;
     atomic_store(&locked, 0);
     atomic_store(&sum, 0);
+    atomic_store(&at_half, 0);
     size_t before = resident_bytes(), peak = before, early = before; /* early: the peak of the first half */
     pthread_t maker[3], eater[3];
     range share[3];
@@ -123,6 +137,7 @@ static void run(const char *name, int used_rings, int producers, int consumers, 
     }
     for (int i = 0; i < producers; i++) pthread_join(maker[i], NULL);
     for (int i = 0; i < consumers; i++) pthread_join(eater[i], NULL);
+    if (atomic_load(&at_half) > early) early = atomic_load(&at_half);
     unsigned long expected = (unsigned long)used_rings * (blocks_each * (blocks_each - 1) / 2);
     double rate = (double)atomic_load(&locked) / (double)all;
     size_t live = (size_t)used_rings * RING * SIZE, allowed = live + live * 3 / 10 + (8 << 20);

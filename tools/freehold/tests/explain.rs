@@ -450,13 +450,13 @@ fn a_leak_is_growth() {
 #[test]
 fn a_cache_that_is_full_is_none() {
     grow("cache", |pid| {
-        // It fills within a second; what counts is the later half of the time, and two seconds of that.
+        // It fills within a second, or later on a busy machine; what counts is the later half of the time, and two
+        // seconds of that. What grows for good is called growth however long one waits.
         let begin = std::time::Instant::now();
-        wait_for("time enough for a verdict", || {
-            (begin.elapsed() > std::time::Duration::from_secs(6)).then_some(())
+        wait_for("that a full cache is fine", || {
+            let late = begin.elapsed() > std::time::Duration::from_secs(6);
+            (late && finding_of(pid).0 == "fine").then_some(())
         });
-        let (finding, sentence) = finding_of(pid);
-        assert_eq!(finding, "fine", "{sentence}");
     });
 }
 

@@ -72,6 +72,23 @@ impl Planted {
             .path()
     }
 
+    /// Waits until it has gone round so many times more: it sleeps once a round, which the kernel counts. On a busy machine
+    /// no time says how far it has come.
+    fn goes_on_for(&self, rounds: u64) {
+        let sleeps = || -> u64 {
+            let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse().unwrap()
+        };
+        let (begin, end) = (sleeps(), Instant::now() + Duration::from_secs(120));
+        while sleeps() < begin + rounds {
+            assert!(Instant::now() < end, "the program stands still");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The program ends by itself, and leaves its page.
     fn end(&mut self) {
         drop(self.child.stdin.take());
@@ -250,7 +267,7 @@ fn marks_tell_what_outlives_two_of_them() {
             "{}",
             text(&said)
         );
-        thread::sleep(Duration::from_millis(400));
+        program.goes_on_for(3000);
     }
     let found = freehold(&["leaks", page, "--for", "0", "--json"]);
     let answer: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();

@@ -429,7 +429,7 @@ fn a_program_that_goes_into_the_background_is_named() {
     );
     let fifo_path = fifo.display();
     let script = format!(
-        "{program} < {fifo_path} > /dev/null 2>&1 & exec 3> {fifo_path}; sleep 1; exec sleep 60 > /dev/null 2>&1 3>&3 &"
+        "{program} < {fifo_path} > /dev/null 2>&1 & exec 3> {fifo_path}; sleep 5; exec sleep 60 > /dev/null 2>&1 3>&3 &"
     );
     let mut run = Observed::start_with(&["--json"], &["sh", "-c", &script], |command| {
         command.stdin(Stdio::null());
