@@ -1,12 +1,13 @@
 # The front door. `make demo` and `make test` are the two commands to know; both install what is missing.
 #
 #   make           build the libraries and the command, in release mode, into build/
+#   make libs      everything that CMake builds: the libraries, the tests, the workloads;   make tool   the command
 #   make demo      a real program under the system allocator and under Freehold, side by side
 #   make test      lint, then every test
 #   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
 #   make soak      the long forms of the stress tests
 #   make lint      formatting and static analysis only;   make format   mend the formatting
-#   make install   into PREFIX (default /usr/local), DESTDIR is honoured
+#   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
 #   make deps      install what is missing, and nothing else
 SHELL := /bin/bash
 BUILD ?= build
@@ -22,16 +23,22 @@ export CARGO_TARGET_DIR := $(abspath $(BUILD))/cargo
 CARGO := cargo
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: all libs tool demo test bench bench-memory soak lint format clean install deps
+.PHONY: all libraries libs tool demo test bench bench-memory soak lint format clean install uninstall deps
 
-all: libs tool
+all: libraries tool
 
 # Written last by a configure step that went well, so nothing half done is taken for it.
 $(BUILD)/build.ninja:
 	@command -v cmake >/dev/null || { echo "cmake is missing: run 'make deps' first" >&2; exit 1; }
 	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
+# What is installed. Tests and workloads, several hundred files, are built by those who run them.
+libraries: $(BUILD)/build.ninja
+	cmake --build $(BUILD) -j $(JOBS) --target freehold freehold_static embed embed_static
+
+# Configured again, because what was missing then, and left tests out, may be here now.
 libs: $(BUILD)/build.ninja
+	cmake $(BUILD) --log-level=WARNING
 	cmake --build $(BUILD) -j $(JOBS)
 
 tool:
@@ -49,26 +56,26 @@ demo:
 
 test:
 	scripts/install-deps.sh build test
-	$(MAKE) all
+	$(MAKE) libs tool
 	scripts/test.sh $(BUILD)
 
 bench:
 	scripts/install-deps.sh build bench
-	$(MAKE) all
+	$(MAKE) libs tool
 	@# Exit code 1 says that some allocator failed some workload; the table names both, and it is no error of ours.
 	$(BUILD)/freehold bench $(BENCH_ARGS) || [ $$? -eq 1 ]
 
 # The table and the picture of docs/memory.md.
 bench-memory:
 	scripts/install-deps.sh build bench
-	$(MAKE) all
+	$(MAKE) libs tool
 	$(BUILD)/freehold bench $(MEMORY_WORKLOADS) --full --repeats 3 --no-real --out $(BUILD)/bench-memory || [ $$? -eq 1 ]
 	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
 	    --picture $(BUILD)/bench-memory/memory.svg --of spike,phases
 
 soak:
 	scripts/install-deps.sh build test
-	$(MAKE) all
+	$(MAKE) libs tool
 	scripts/soak.sh $(BUILD)
 
 lint: $(BUILD)/build.ninja
@@ -78,15 +85,25 @@ format:
 	git ls-files -z -- '*.c' '*.h' '*.cc' '*.hpp' | xargs -0r clang-format -i
 	$(CARGO) fmt --all --manifest-path tools/Cargo.toml
 
-# Where manual pages and completion scripts go.
-install: SHARE = $(DESTDIR)$(PREFIX)/share
+# Where manual pages and completion scripts go. What was put where is in one list, CMake's and ours, for `make uninstall`.
+install uninstall: SHARE = $(DESTDIR)$(PREFIX)/share
 install: all
-	cmake --install $(BUILD) --prefix $(PREFIX)
+	cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
 	$(BUILD)/freehold manual --into $(SHARE)/man/man1
 	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
 	$(BUILD)/freehold completions bash >$(SHARE)/bash-completion/completions/freehold
 	$(BUILD)/freehold completions zsh >$(SHARE)/zsh/site-functions/_freehold
 	$(BUILD)/freehold completions fish >$(SHARE)/fish/vendor_completions.d/freehold.fish
+	{ echo; find $(SHARE) -name 'freehold*.1' -o -name _freehold -o -name freehold.fish \
+	    -o -path '*/completions/freehold' | sed 's|^$(DESTDIR)||'; } >>$(BUILD)/install_manifest.txt
+
+# With the DESTDIR of the installation. Folders go only if they are the project's own.
+uninstall: LIST = $(BUILD)/install_manifest.txt
+uninstall:
+	@test -e $(LIST) || { echo "$(BUILD) does not know of an installation: 'make install' writes $(LIST)" >&2; exit 1; }
+	sed '/^$$/d; s|^|$(DESTDIR)|' $(LIST) | xargs -d '\n' rm -fv
+	sed -n 's|/[^/]*$$||; \|/[Ff]reehold$$| s|^|$(DESTDIR)|p' $(LIST) | sort -u | xargs -d '\n' rmdir --ignore-fail-on-non-empty
+	rm -f $(LIST)
 
 clean:
 	rm -rf $(BUILD)

@@ -49,6 +49,8 @@ test  gs                   ghostscript
 test  redis-server         redis-server
 test  redis-benchmark      redis-tools
 test  node                 nodejs
+test  tmux                 tmux
+test  pkg:python3-prometheus-client python3-prometheus-client
 bench redis-server         redis-server
 bench redis-benchmark      redis-tools
 bench python3              python3
