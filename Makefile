@@ -94,16 +94,16 @@ install: all
 	$(BUILD)/freehold completions bash >$(SHARE)/bash-completion/completions/freehold
 	$(BUILD)/freehold completions zsh >$(SHARE)/zsh/site-functions/_freehold
 	$(BUILD)/freehold completions fish >$(SHARE)/fish/vendor_completions.d/freehold.fish
-	{ echo; find $(SHARE) -name 'freehold*.1' -o -name _freehold -o -name freehold.fish \
+	@{ echo; find $(SHARE) -name 'freehold*.1' -o -name _freehold -o -name freehold.fish \
 	    -o -path '*/completions/freehold' | sed 's|^$(DESTDIR)||'; } >>$(BUILD)/install_manifest.txt
 
 # With the DESTDIR of the installation. Folders go only if they are the project's own.
 uninstall: LIST = $(BUILD)/install_manifest.txt
 uninstall:
 	@test -e $(LIST) || { echo "$(BUILD) does not know of an installation: 'make install' writes $(LIST)" >&2; exit 1; }
-	sed '/^$$/d; s|^|$(DESTDIR)|' $(LIST) | xargs -d '\n' rm -fv
-	sed -n 's|/[^/]*$$||; \|/[Ff]reehold$$| s|^|$(DESTDIR)|p' $(LIST) | sort -u | xargs -d '\n' rmdir --ignore-fail-on-non-empty
-	rm -f $(LIST)
+	@sed '/^$$/d; s|^|$(DESTDIR)|' $(LIST) | xargs -d '\n' rm -fv
+	@sed -n 's|/[^/]*$$||; \|/[Ff]reehold$$| s|^|$(DESTDIR)|p' $(LIST) | sort -u | xargs -d '\n' rmdir --ignore-fail-on-non-empty
+	@rm -f $(LIST)
 
 clean:
 	rm -rf $(BUILD)

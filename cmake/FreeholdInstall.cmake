@@ -17,14 +17,16 @@ install(FILES ${PROJECT_BINARY_DIR}/FreeholdConfig.cmake ${PROJECT_BINARY_DIR}/F
         DESTINATION ${package_dir})
 
 # One pkg-config file for each library; they differ in the name and in what they say about themselves.
+# What is linked statically must be asked for by name, as in FreeholdLibraries.cmake.
 function(freehold_pkgconfig name description)
     set(PC_NAME ${name})
     file(RELATIVE_PATH PC_UP /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
     set(PC_DESCRIPTION "${description}")
+    set(PC_LIBS_PRIVATE "${ARGN}")
     configure_file(cmake/freehold.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
-freehold_pkgconfig(freehold "Memory allocator that takes over malloc and operator new")
+freehold_pkgconfig(freehold "Memory allocator that takes over malloc and operator new" "-Wl,-u,malloc ")
 freehold_pkgconfig(freehold-embed "Memory allocator with its own names, overriding nothing")
 
 # The command is built by Cargo; it is installed when it is there.

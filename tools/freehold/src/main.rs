@@ -12,6 +12,7 @@ mod explain;
 mod leaks;
 mod library;
 mod metrics;
+mod output;
 mod profile;
 mod report;
 mod run;

@@ -4,14 +4,14 @@
 //! the two), so that a board made for one shows the other. On top come the samples, which only the page has.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use freehold_page::layout::{Figures, Row};
-use freehold_page::{Control, Snapshot, Target, View};
+use freehold_page::{Control, Snapshot, Target, View, output_file};
 
 /// Prints the figures of an observed program as OpenMetrics text.
 #[derive(clap::Args)]
@@ -43,22 +43,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let text = render(&target.read()?)?;
     match &args.output {
-        None => print!("{text}"),
-        Some(file) => replace(file, &text)?,
+        None => crate::output::print(&text)?,
+        Some(file) => output_file::replace(file, |into| into.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display()))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes beside the file, then renames.
-fn replace(file: &Path, text: &str) -> Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = PathBuf::from(beside);
-    fs::write(&beside, text).with_context(|| format!("cannot write {}", beside.display()))?;
-    fs::rename(&beside, file).with_context(|| {
-        let _ = fs::remove_file(&beside);
-        format!("cannot replace {}", file.display())
-    })
 }
 
 /// A family of one figure.
@@ -588,7 +577,7 @@ mod tests {
     #[test]
     fn names_and_sentences_are_those_of_the_library() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/see/fields.c");
-        let table = fs::read_to_string(path).unwrap();
+        let table = std::fs::read_to_string(path).unwrap();
         let mut expected = 0;
         for (begin, end) in [
             ("fh_field fh_fields[]", "fh_fields_count"),
@@ -644,20 +633,5 @@ mod tests {
     #[test]
     fn labels_are_escaped() {
         assert_eq!(escape("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
-    }
-
-    #[test]
-    fn the_file_is_replaced_as_a_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("app.prom");
-        replace(&file, "one").unwrap();
-        replace(&file, "two").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
-        assert_eq!(
-            fs::read_dir(dir.path()).unwrap().count(),
-            1,
-            "nothing is left beside it"
-        );
-        assert!(replace(&dir.path().join("no/file"), "x").is_err());
     }
 }

@@ -1,13 +1,14 @@
 //! What a shell and `man` know of this command: both are made from the definition of its arguments, so that they
 //! cannot say anything else than `--help` does.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Command;
 use clap_complete::Shell;
+
+use crate::output;
 
 /// Prints the completion script of a shell.
 #[derive(clap::Args)]
@@ -59,15 +60,7 @@ fn write_pages(folder: &Path, command: Command) -> Result<()> {
         .with_context(|| format!("cannot write manual pages into {}", folder.display()))
 }
 
-/// A reader that has seen enough, as `head` has, is no error.
 fn write_out(bytes: &[u8]) -> Result<ExitCode> {
-    match io::stdout()
-        .write_all(bytes)
-        .and_then(|()| io::stdout().flush())
-    {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to the standard output")
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    output::write(bytes)?;
+    Ok(ExitCode::SUCCESS)
 }

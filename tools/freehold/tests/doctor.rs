@@ -351,7 +351,10 @@ fn a_question_that_cannot_be_answered_is_neither_yes_nor_no() {
     // Above the largest number that the kernel gives to a process.
     let (code, said) = bench.doctor(&["4194999"]);
     assert_eq!(code, 2);
-    assert_eq!(said, "freehold: there is no process 4194999\n");
+    assert!(
+        said.starts_with("freehold: there is no process 4194999"),
+        "{said}"
+    );
     let (code, _) = bench.doctor(&[]);
     assert_eq!(code, 2, "without a subject there is only the usage");
 }

@@ -379,7 +379,7 @@ fn a_static_program_runs_and_is_not_observed() {
         "{said}"
     );
     assert!(
-        said.contains("Freehold was not active: the program is statically linked"),
+        said.contains("nothing was observed: the program is statically linked"),
         "{said}"
     );
     assert!(

@@ -43,6 +43,7 @@ pub mod control;
 pub mod error;
 pub mod human;
 pub mod layout;
+pub mod output_file;
 pub mod page;
 pub mod process;
 pub mod saved;

@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::SavedError;
+use crate::output_file;
 use crate::page::Page;
 use crate::snapshot::Snapshot;
 
@@ -48,20 +49,10 @@ pub fn save(snapshot: &Snapshot, path: &Path) -> Result<(), SavedError> {
         path: path.to_owned(),
         reason,
     };
-    // Written beside and renamed, so that a full disk does not leave half a file under the name.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = Path::new(&beside);
-    let result = write(snapshot, beside).and_then(|()| std::fs::rename(beside, path));
-    if result.is_err() {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(beside);
-    }
-    result.map_err(failed)
+    output_file::replace(path, |file| write(snapshot, file)).map_err(failed)
 }
 
-fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
-    let mut file = File::create(path)?;
+fn write(snapshot: &Snapshot, mut file: &File) -> io::Result<()> {
     file.write_all(MAGIC)?;
     file.write_all(&FORMAT.to_le_bytes())?;
     file.write_all(&0u32.to_le_bytes())?;
@@ -71,7 +62,12 @@ fn write(snapshot: &Snapshot, path: &Path) -> io::Result<()> {
     json(&mut packed, "warnings", &snapshot.warnings)?;
     json(&mut packed, "symbols", &snapshot.symbols)?;
     json(&mut packed, "process", &snapshot.process)?;
-    packed.finish()?.sync_all()
+    packed.finish()?;
+    match file.sync_all() {
+        // A pipe or a device cannot be synchronised, and needs not.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
+    }
 }
 
 fn part(into: &mut impl Write, name: &str, data: &[u8]) -> io::Result<()> {

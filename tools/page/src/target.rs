@@ -63,6 +63,10 @@ pub enum FindError {
     )]
     NotOurs { pid: u64, name: String },
     #[error(
+        "process {pid} ({name}) has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
+    )]
+    NoMemory { pid: u64, name: String },
+    #[error(
         "process {pid} ({name}) belongs to somebody else: its memory may not be looked at ({reason})"
     )]
     Forbidden {
@@ -511,6 +515,7 @@ fn why_none(pid: u64) -> FindError {
     let name = process::names(pid).into_iter().next().unwrap_or_default();
     match fs::read_to_string(base.join("maps")) {
         Err(reason) => FindError::Forbidden { pid, name, reason },
+        Ok(maps) if maps.is_empty() => FindError::NoMemory { pid, name },
         Ok(maps) if maps.contains("libfreehold") || defines_freehold(&base) => {
             FindError::NotObserved {
                 pid,

@@ -9,11 +9,12 @@ use clap::Args as ClapArgs;
 use freehold_page::{Snapshot, Target, View, human};
 use serde::Serialize;
 
+use crate::output::print;
+use crate::profile::ViewArgs;
 use crate::profile::group::{By, Key};
 use crate::profile::json::{About, Figures, Note, notes};
 use crate::profile::stacks::Stacks;
 use crate::profile::text::{Table, describe, heading};
-use crate::profile::{ViewArgs, print};
 use compare::{Change, Side, Verdict, compare, same_process, sigmas};
 
 /// What grew between two snapshots, with error bars.

@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use freehold_page::{FindError, Target};
 
+use crate::output::print;
 use elf::Linkage;
 use program::Resolved;
 use report::{Finding, Report};
@@ -30,16 +32,17 @@ use report::{Finding, Report};
 #[command(after_help = "Examples:\n  \
     freehold doctor -- python3 app.py     would it run under Freehold?\n  \
     freehold doctor --try -- ./server     start it for a moment and see\n  \
-    freehold doctor 4711                  does this process run under it?\n\n\
+    freehold doctor 4711                  does this process run under it?\n  \
+    freehold doctor redis-server          and this one?\n\n\
     Exit code: 0 yes, 1 no, 2 the question could not be answered.")]
 pub struct Args {
-    /// The process to look at.
+    /// The process to look at, by number or name; or what one left: a page or a saved snapshot.
     #[arg(
-        value_name = "PID",
+        value_name = "PID|NAME|FILE",
         conflicts_with = "command",
         required_unless_present = "command"
     )]
-    pid: Option<u32>,
+    subject: Option<String>,
 
     /// The command to look at, after `--`.
     #[arg(value_name = "CMD", last = true)]
@@ -59,22 +62,32 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let report = match args.pid {
-        Some(pid) => {
-            let mut report = process::examine(pid)?;
-            if report.verdict() {
-                report.add(observing::of_process(pid));
-            }
-            report
-        }
+    let report = match &args.subject {
+        Some(word) => examine_subject(word)?,
         None => examine_command(args)?,
     };
     if args.json {
-        println!("{}", report.to_json()?);
+        print(&(report.to_json()? + "\n"))?;
     } else {
-        print!("{}", report.to_text());
+        print(&report.to_text())?;
     }
     Ok(ExitCode::from(u8::from(!report.verdict())))
+}
+
+/// A process that runs, or what one left behind.
+fn examine_subject(word: &str) -> Result<Report> {
+    let pid = match Target::find(word) {
+        Ok(Target::Live { pid, .. })
+        | Err(FindError::NotObserved { pid, .. } | FindError::NotOurs { pid, .. }) => pid,
+        Ok(left) => return observing::of_what_is_left(&left),
+        Err(error) => return Err(error.into()),
+    };
+    let pid = u32::try_from(pid)?;
+    let mut report = process::examine(pid)?;
+    if report.verdict() {
+        report.add(observing::of_process(pid));
+    }
+    Ok(report)
 }
 
 /// In words, the first allocator other than Freehold that is in a running process; none if there is none, or if one may

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use freehold_page::{FindError, Target, target};
+use anyhow::Result;
+use freehold_page::{FindError, Snapshot, Target, target};
 
-use super::report::Finding;
+use super::report::{Finding, Report};
 use crate::amounts;
 
 /// A page begins with less than this, and grows by extents; with less room there is soon none for samples.
@@ -14,31 +15,45 @@ const ROOM: u64 = 4 << 20;
 pub fn of_process(pid: u32) -> Finding {
     match Target::find(&pid.to_string()) {
         Ok(target) => match target.read() {
-            Ok(snapshot) => {
-                let control = &snapshot.page.control;
-                let place = target.path().display();
-                let text = match control.interval {
-                    0 => format!("its page is {place}; it takes no samples"),
-                    every => format!(
-                        "observed: one sample in {}, {} taken; its page is {place}",
-                        amounts::bytes(every),
-                        control.taken
-                    ),
-                };
-                match control.lost_samples {
-                    0 => Finding::ok("observe", text),
-                    lost => Finding::note(
-                        "observe",
-                        format!("{text}; there was no room for {lost} samples"),
-                    )
-                    .advise(format!("make room in {}", folder_of(target.path()))),
-                }
-            }
+            Ok(snapshot) => of_snapshot(&target, &snapshot),
             Err(error) => Finding::note("observe", format!("its page cannot be read: {error}")),
         },
         Err(FindError::NotObserved { .. }) => Finding::note("observe", "it is not observed")
             .advise("start it with `freehold run`, or with FREEHOLD=observe=1"),
         Err(error) => Finding::note("observe", error.to_string()),
+    }
+}
+
+/// What can be said of a process that is gone: only one that ran under Freehold leaves a page.
+pub fn of_what_is_left(target: &Target) -> Result<Report> {
+    let snapshot = target.read()?;
+    let mut report = Report::for_page(snapshot.pid(), snapshot.program());
+    report.add(Finding::ok(
+        "version",
+        format!("it ran under Freehold {}", snapshot.version()),
+    ));
+    report.add(of_snapshot(target, &snapshot));
+    Ok(report)
+}
+
+fn of_snapshot(target: &Target, snapshot: &Snapshot) -> Finding {
+    let control = &snapshot.page.control;
+    let place = target.path().display();
+    let text = match control.interval {
+        0 => format!("its page is {place}; it takes no samples"),
+        every => format!(
+            "observed: one sample in {}, {} taken; its page is {place}",
+            amounts::bytes(every),
+            control.taken
+        ),
+    };
+    match control.lost_samples {
+        0 => Finding::ok("observe", text),
+        lost => Finding::note(
+            "observe",
+            format!("{text}; there was no room for {lost} samples"),
+        )
+        .advise(format!("make room in {}", folder_of(target.path()))),
     }
 }
 

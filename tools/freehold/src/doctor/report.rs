@@ -64,6 +64,11 @@ impl Finding {
 pub enum Subject {
     Command(Vec<String>),
     Process(u32),
+    /// What a process left behind.
+    Page {
+        pid: u64,
+        program: String,
+    },
 }
 
 #[derive(Debug, Serialize)]
@@ -108,6 +113,10 @@ impl Report {
 
     pub fn for_process(pid: u32) -> Self {
         Self::new(Subject::Process(pid))
+    }
+
+    pub fn for_page(pid: u64, program: String) -> Self {
+        Self::new(Subject::Page { pid, program })
     }
 
     pub fn add(&mut self, finding: Finding) {
@@ -176,6 +185,10 @@ impl Report {
             (Subject::Process(pid), true) => format!("Yes: process {pid} runs under Freehold.\n"),
             (Subject::Process(pid), false) => {
                 format!("No: process {pid} does not run under Freehold.\n")
+            }
+            // Only a program under Freehold has a page, so there is no other answer.
+            (Subject::Page { pid, program }, _) => {
+                format!("Yes: {program} ({pid}) ran under Freehold.\n")
             }
             (Subject::Command(words), false) => {
                 format!("No: {} would not run under Freehold.\n", words[0])

@@ -26,6 +26,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::output::print;
+
 /// Says where a program's memory is, and why.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -49,9 +51,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let sources = sources::fetch(word).map_err(|error| sources::explain_failure(error, word))?;
     let explanation = explanation::explain(&sources);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&explanation)?);
+        print(&(serde_json::to_string_pretty(&explanation)? + "\n"))?;
     } else {
-        print!("{}", screen::render(&explanation));
+        print(&screen::render(&explanation))?;
     }
     Ok(ExitCode::SUCCESS)
 }

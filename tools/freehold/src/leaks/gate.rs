@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use freehold_page::Snapshot;
 use serde::Serialize;
 
 use super::finding::Finding;
@@ -43,7 +44,7 @@ pub fn parse_bytes(word: &str) -> Option<u64> {
 }
 
 /// What was held against the program.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     pub failed: bool,
     /// Sites and bytes that count under the rule, without suppressed ones.
@@ -51,6 +52,40 @@ pub struct Outcome {
     pub bytes: f64,
     pub suppressed_sites: usize,
     pub suppressed_bytes: f64,
+    /// Why nothing that was found means nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<String>,
+}
+
+impl Outcome {
+    /// The exit code. What was found stands, however short one looked.
+    pub fn code(&self) -> u8 {
+        match (self.failed, &self.unanswered) {
+            (true, _) => 1,
+            (false, Some(_)) => 2,
+            (false, None) => 0,
+        }
+    }
+}
+
+/// Growth is not told in less.
+pub const SHORTEST_SECONDS: f64 = 1.0;
+
+/// Why a check that finds nothing must not pass: a pipeline would be green for ever without anybody having looked.
+pub fn unanswered(snapshot: &Snapshot, at_exit: bool, reachability: bool) -> Option<String> {
+    // With every byte counted, no samples are an answer: nothing was allocated.
+    let counted_all = snapshot.interval() == 1 && snapshot.page.control.lost_samples == 0;
+    if let Some(reason) = snapshot.why_empty().filter(|_| !counted_all) {
+        return Some(format!(
+            "{reason}; run it with --sample 1 to count every block"
+        ));
+    }
+    let seconds = snapshot.running_ns() as f64 / 1e9;
+    (!at_exit && !reachability && seconds < SHORTEST_SECONDS).then(|| {
+        "it was observed for less than a second, in which no growth can be told; with --exit the question is what was \
+         live at the end"
+            .to_owned()
+    })
 }
 
 /// Applies the rule. `at_exit`: the question is what is live at the end, whatever it looks like.
@@ -71,6 +106,7 @@ pub fn check(findings: &[Finding], fail_on: Option<FailOn>, at_exit: bool) -> Ou
         bytes: 0.0,
         suppressed_sites: 0,
         suppressed_bytes: 0.0,
+        unanswered: None,
     };
     for finding in findings.iter().filter(|finding| counts(finding)) {
         if finding.suppressed_by.is_some() {
@@ -92,6 +128,28 @@ pub fn check(findings: &[Finding], fail_on: Option<FailOn>, at_exit: bool) -> Ou
 #[cfg(test)]
 mod tests {
     use super::*;
+    use freehold_page::testing::PageBuilder;
+
+    #[test]
+    fn nothing_found_where_nothing_was_seen_is_no_answer() {
+        let code = |snapshot: &Snapshot, at_exit| {
+            let mut outcome = check(&[], Some(FailOn::Any), at_exit);
+            outcome.unanswered = unanswered(snapshot, at_exit, false);
+            outcome.code()
+        };
+        let empty = PageBuilder::new(4096).snapshot();
+        assert_eq!(code(&empty, true), 2);
+        assert_eq!(code(&PageBuilder::new(1).snapshot(), true), 0);
+        let mut page = PageBuilder::new(4096);
+        let site = page.site(&[0x100]);
+        let block = page.allocate(site, 4096, 0);
+        page.free(block, 10);
+        assert_eq!(code(&page.snapshot(), true), 0);
+        let mut failed = check(&[], Some(FailOn::Any), true);
+        failed.unanswered = unanswered(&empty, true, false);
+        failed.failed = true;
+        assert_eq!(failed.code(), 1, "what was found stands");
+    }
 
     #[test]
     fn words_and_sizes_are_understood() {

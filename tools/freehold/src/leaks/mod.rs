@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use freehold_page::{Control, Snapshot, Target};
 use serde::Serialize;
 
+use crate::output::print;
 use finding::{Finding, Limit};
 use gate::{FailOn, Outcome};
 use reachability::Scan;
@@ -39,7 +40,8 @@ use watch::Watch;
     freehold leaks page --exit --fail-on any --suppressions known.txt    a check for CI\n\n\
     A likely leak grows by more than 4 sigma, goes on growing, and what is old is nearly all alive. A cache that\n\
     grows and stops is none.\n\n\
-    Exit code: 0, 1 if --fail-on found what it looks for, 2 the question could not be answered.")]
+    Exit code: 0, 1 if --fail-on found what it looks for, 2 the question could not be answered; with --fail-on also if too\n\
+    little was sampled or seen to say that there is none.")]
 pub struct Args {
     /// The process, by number or name; or a page or snapshot file. Without it: the one observed program.
     #[arg(value_name = "PID|NAME|FILE")]
@@ -137,11 +139,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let (snapshot, watch) = look(args, &target, running)?;
     let answer = answer(args, &target, &snapshot, watch.as_ref(), &suppressions);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
     } else {
-        print!("{}", text::render(&answer));
+        print(&text::render(&answer))?;
     }
-    Ok(ExitCode::from(u8::from(answer.outcome.failed)))
+    Ok(ExitCode::from(answer.outcome.code()))
 }
 
 /// The snapshot to judge. A live program is watched for a while.
@@ -165,19 +167,21 @@ fn set_mark(target: &Target) -> Result<ExitCode> {
         .page_path()
         .context("a mark can only be set in a program that runs")?;
     let mark = Control::open(path)?.set_mark();
-    println!("Mark {mark} is set: what is born from now on carries it.");
-    match mark {
-        1 | 2 => println!(
+    let next = match mark {
+        1 | 2 => format!(
             "Set {} more after another request, level or cycle each; then: freehold leaks {}",
             3 - mark,
             target.word()
         ),
-        _ => println!(
+        _ => format!(
             "What was born between mark 1 and mark {} should be gone by now: freehold leaks {}",
             mark - 1,
             target.word()
         ),
-    }
+    };
+    print(&format!(
+        "Mark {mark} is set: what is born from now on carries it.\n{next}\n"
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -196,6 +200,10 @@ fn answer(
         suppressions,
         &Rules::default(),
     );
+    let mut outcome = gate::check(&sites, args.fail_on, args.exit);
+    if args.fail_on.is_some() {
+        outcome.unanswered = gate::unanswered(snapshot, args.exit, args.reachability);
+    }
     let used = |text: &str| {
         sites
             .iter()
@@ -213,7 +221,7 @@ fn answer(
         at_exit: args.exit,
         limit: Limit::tightest(snapshot),
         scan,
-        outcome: gate::check(&sites, args.fail_on, args.exit),
+        outcome,
         nothing_because: snapshot.why_empty(),
         warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
         unused_suppressions: suppressions

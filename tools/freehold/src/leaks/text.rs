@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::Answer;
 use super::finding::Finding;
+use super::gate::SHORTEST_SECONDS;
 use super::verdict::{Doubt, Verdict};
 use crate::wording::{self, bytes, count, duration, estimate, plural};
 
@@ -132,7 +133,7 @@ fn scanned(out: &mut String, answer: &Answer) {
 
 /// "None" needs a reason too.
 fn why_none(answer: &Answer, open: &[&Finding]) -> String {
-    if answer.observed_seconds < 1.0 {
+    if answer.observed_seconds < SHORTEST_SECONDS {
         return format!(
             "{} is too short an observation: growth needs a second at least",
             duration(answer.observed_seconds)
@@ -426,10 +427,17 @@ fn check(out: &mut String, answer: &Answer) {
     let _ = writeln!(
         out,
         "\nCheck {}: {}, {}.",
-        if outcome.failed { "FAILED" } else { "passed" },
+        match outcome.code() {
+            0 => "passed",
+            1 => "FAILED",
+            _ => "without an answer",
+        },
         plural(outcome.sites, "site counts", "sites count"),
         bytes(outcome.bytes)
     );
+    if let (2, Some(reason)) = (outcome.code(), &outcome.unanswered) {
+        let _ = writeln!(out, "  {reason}.");
+    }
 }
 
 fn next(out: &mut String, answer: &Answer) {

@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use freehold_page::{Snapshot, Target, View};
 
+use crate::output::print;
 use group::By;
 use stacks::Stacks;
 
@@ -153,14 +154,6 @@ pub fn write_file(
     fill(&mut file)
         .and_then(|()| file.flush())
         .with_context(named)
-}
-
-/// Prints; a reader who has seen enough (`| head`) is no error.
-pub fn print(text: &str) -> Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot print the answer"),
-    }
 }
 
 /// What was odd, what was written, and what to do next.

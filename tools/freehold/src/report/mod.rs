@@ -13,6 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use freehold_page::{Control, ProcessFacts, Target};
 
+use crate::output::print;
+
 const FRAME: &str = include_str!("page/frame.html");
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/script.js");
@@ -55,23 +57,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let page = data::Page::of(&snapshot);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&page)?);
+        print(&(serde_json::to_string_pretty(&page)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let html = render(&page)?;
     fs::write(&args.output, &html)
         .with_context(|| format!("cannot write {}", args.output.display()))?;
-    println!(
-        "{}: {} of {}, {} KiB",
+    print(&format!(
+        "{}: {} of {}, {} KiB\nNext: open it in a browser; or freehold leaks {}\n",
         args.output.display(),
         crate::wording::plural(page.sites.len(), "site", "sites"),
         page.name,
-        html.len().div_ceil(1024)
-    );
-    println!(
-        "Next: open it in a browser; or freehold leaks {}",
+        html.len().div_ceil(1024),
         target.word()
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

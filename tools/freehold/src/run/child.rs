@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -106,10 +107,11 @@ fn environment(
     preload: Option<&OsStr>,
     options: Option<&OsStr>,
 ) -> Result<[(&'static str, OsString); 2]> {
-    let folder = how.folder.display().to_string();
-    if folder.contains([',', '\n']) {
+    let folder = how.folder.as_os_str();
+    if folder.as_bytes().iter().any(|byte| b",\n".contains(byte)) {
         bail!(
-            "the folder {folder} has a comma in its name, which separates options; choose another one with --keep"
+            "the folder {} has a comma in its name, which separates options; choose another one with --keep",
+            how.folder.display()
         );
     }
     let mut libraries = how.library.as_os_str().to_owned();
@@ -121,7 +123,9 @@ fn environment(
     if !list.is_empty() {
         list.push(",");
     }
-    list.push(format!("observe=1,page={folder},sample={}", how.interval));
+    list.push("observe=1,page=");
+    list.push(folder);
+    list.push(format!(",sample={}", how.interval));
     Ok([("LD_PRELOAD", libraries), ("FREEHOLD", list)])
 }
 

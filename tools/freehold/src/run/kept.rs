@@ -88,8 +88,12 @@ pub fn private_folder(path: &Path) -> Result<()> {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => {
-            return Err(error)
-                .with_context(|| format!("cannot make the folder {}", path.display()));
+            return Err(error).with_context(|| {
+                format!(
+                    "cannot make the folder {} (choose another one with --keep)",
+                    path.display()
+                )
+            });
         }
     }
     // Its parent may be writable for all: somebody else may have put something in its place.

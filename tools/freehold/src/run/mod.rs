@@ -21,9 +21,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use freehold_page::{Target, process, target};
+use freehold_page::{Target, output_file, process, target};
 
 use crate::amounts;
+use crate::output::print;
+use crate::wording::plural;
 use crate::{doctor, library};
 use child::{GroupWatch, Observation};
 use ending::Kills;
@@ -35,7 +37,7 @@ use summary::{Run, Summary};
 #[command(after_help = "Examples:\n  \
     freehold run ./server --port 80              then, elsewhere: freehold top server\n  \
     freehold run --sample 64k -- python3 app.py  more samples: sees smaller things, costs more\n  \
-    freehold run --save build.freehold make      one file to take along, for profile, leaks, diff, explain\n  \
+    freehold run --save build.freehold make      one file to take along, for every other command\n  \
     freehold run --list                          what is kept of earlier runs;  --clean removes it\n\n\
     Exit code: that of the command; 128 and the signal if a signal ended it; 126 or 127 if it did not start.")]
 pub struct Args {
@@ -85,6 +87,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
     let library = library::locate(args.library.as_deref())?;
+    if let Some(file) = &args.save {
+        // Found out now, and not when the command has run for hours.
+        output_file::may_replace(file)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
     let command: Vec<String> = args
         .command
         .iter()
@@ -251,14 +258,18 @@ fn list(base: &Path, json: bool) -> Result<ExitCode> {
                 })
             })
             .collect();
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        print(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if kept.is_empty() {
-        println!("No data of earlier runs is kept in {}.", base.display());
+        print(&format!(
+            "No data of earlier runs is kept in {}.\n",
+            base.display()
+        ))?;
         return Ok(ExitCode::SUCCESS);
     }
     let now = process::unix_ns();
+    let mut text = String::new();
     for kept in &kept {
         let (age, how) = match &kept.record {
             Some(record) => {
@@ -277,26 +288,27 @@ fn list(base: &Path, json: bool) -> Result<ExitCode> {
         } else {
             format!("{} processes", kept.pages)
         };
-        println!(
-            "{:<28} {:>10}  {pages}, {age}, {how}",
+        text += &format!(
+            "{:<28} {:>10}  {pages}, {age}, {how}\n",
             kept.name(),
             amounts::bytes(kept.bytes)
         );
     }
-    println!(
-        "In {}; `freehold run --clean` removes what has ended.",
+    text += &format!(
+        "In {}; `freehold run --clean` removes what has ended.\n",
         base.display()
     );
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn clean(base: &Path, wanted: &[String]) -> Result<ExitCode> {
     let gone = kept::clean(base, wanted)?;
     let bytes = gone.iter().map(|kept| kept.bytes).sum();
-    println!(
-        "{} runs removed, {} freed.",
-        gone.len(),
+    print(&format!(
+        "{} removed, {} freed.\n",
+        plural(gone.len(), "run", "runs"),
         amounts::bytes(bytes)
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

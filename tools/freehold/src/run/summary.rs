@@ -11,6 +11,10 @@ use super::kept;
 use crate::amounts::{bytes, duration};
 use crate::explain::sites;
 
+/// What is said when nothing is known to be in the way. A program that ends by itself may never have called malloc.
+const NO_PAGE: &str = "it left no page: it allocated nothing, or there was no room for one (then it said so; give --keep \
+                       another folder), or Freehold was not active, which `freehold doctor` tells";
+
 #[derive(Debug, Serialize)]
 pub struct Summary {
     pub command: Vec<String>,
@@ -115,11 +119,7 @@ impl Summary {
             exit_code: run.outcome.ending.code(),
             seconds: run.seconds,
             active,
-            reason: (!active).then(|| {
-                run.obstacle
-                    .clone()
-                    .unwrap_or_else(|| "it left no page: `freehold doctor` may know why".to_owned())
-            }),
+            reason: (!active).then(|| run.obstacle.clone().unwrap_or_else(|| NO_PAGE.to_owned())),
             peak_resident_bytes: run.outcome.peak_resident.or_else(|| peak_seen(&pages)),
             heap,
             processes: pages.len() + run.thinned,
@@ -181,7 +181,7 @@ impl Summary {
             None => "a few MiB resident at most".to_owned(),
         };
         if let Some(reason) = &self.reason {
-            return format!("{line}; Freehold was not active: {reason}");
+            return format!("{line}; nothing was observed: {reason}");
         }
         let Some(heap) = &self.heap else { return line };
         if u64::from(self.pid) != heap.pid {
@@ -368,7 +368,7 @@ mod tests {
         });
         insta::assert_snapshot!(text, @r"
         freehold: server (4194801) ended by itself with exit code 0 after 12 s
-        freehold: at most 100.0 MiB resident; Freehold was not active: the program is statically linked
+        freehold: at most 100.0 MiB resident; nothing was observed: the program is statically linked
         freehold: next: freehold doctor -- /bin/server
         ");
     }

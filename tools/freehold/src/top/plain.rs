@@ -13,6 +13,7 @@ use super::screen::{Theme, draw};
 use super::{Args, Feed};
 use crate::call_site::FrameData;
 use crate::leaks::verdict::Judgement;
+use crate::output;
 
 /// Columns of a plain screen.
 const WIDTH: u16 = 110;
@@ -24,13 +25,14 @@ pub fn print(feed: &mut Feed, args: &Args) -> Result<()> {
         feed.look();
     }
     loop {
-        if args.json {
-            println!("{}", serde_json::to_string(&data(&feed.model, args.sites))?);
+        let look = if args.json {
+            serde_json::to_string(&data(&feed.model, args.sites))?
         } else {
-            println!("{}", text(&feed.model, WIDTH, args.sites)?);
-        }
+            text(&feed.model, WIDTH, args.sites)?
+        };
+        let read = output::write((look + "\n").as_bytes())?;
         let goes_on = (args.batch || args.json) && !args.once;
-        if !goes_on || feed.model.gone {
+        if !goes_on || !read || feed.model.gone {
             return Ok(());
         }
         thread::sleep(feed.every);

@@ -1,0 +1,181 @@
+//! Where an answer goes: to a reader who has seen enough, to a full disk, to something that is no file. And to whom: a
+//! question is asked by number, name or file alike.
+
+#[allow(
+    dead_code,
+    reason = "pages are made in other tests from more of its parts"
+)]
+mod made_up;
+mod observed;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use observed::*;
+
+/// The page of a made-up program.
+fn saved(folder: &Path) -> String {
+    let program = made_up::Program::build(folder);
+    let page = folder.join("page");
+    let mut made = program.table(4096);
+    made.figures(|figures| figures.resident_bytes = 8 << 20);
+    fs::write(&page, made.bytes()).unwrap();
+    page.display().to_string()
+}
+
+/// Every form of an answer about a page.
+fn questions(page: &str) -> Vec<Vec<&str>> {
+    let mut questions = vec![
+        vec!["profile", page, "--collapsed"],
+        vec!["report", page, "--json"],
+        vec!["top", page, "--once"],
+        vec!["top", page, "--once", "--json"],
+        vec!["diff", page, page, "--all"],
+        vec!["diff", page, page, "--json"],
+        vec!["metrics", page],
+        vec!["run", "--list"],
+        vec!["run", "--list", "--json"],
+        vec!["completions", "bash"],
+        vec!["manual"],
+        vec!["doctor", "--", "cat"],
+    ];
+    for command in ["explain", "profile", "leaks", "doctor"] {
+        questions.push(vec![command, page]);
+        questions.push(vec![command, page, "--json"]);
+    }
+    questions
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = saved(folder.path());
+    for question in questions(&page) {
+        let mut child = Command::new(command())
+            .args(&question)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Gone before the first word.
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert!(
+            !said.contains("panicked") && !said.contains("standard output"),
+            "freehold {question:?}: {said}"
+        );
+        assert!(
+            output.status.code().is_some_and(|code| code <= 1),
+            "freehold {question:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = saved(folder.path());
+    for question in questions(&page) {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(command())
+            .args(&question)
+            .stdin(Stdio::null())
+            .stdout(full)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(
+            (said.as_str(), output.status.code()),
+            (
+                "freehold: cannot write to the standard output: No space left on device (os error 28)\n",
+                Some(2)
+            ),
+            "freehold {question:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_file_is_written_to_and_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = saved(folder.path());
+    let pipe = folder.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let _both_ends = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .unwrap();
+    let into = pipe.display().to_string();
+    answer(&["profile", &page, "--save", &into]);
+    answer(&["metrics", &page, "--output", &into]);
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    let told = complaint(&["profile", &page, "--save", "/no/such/folder/file"], 2);
+    assert!(told.contains("/no/such/folder/file"), "{told}");
+}
+
+#[test]
+fn a_place_for_the_snapshot_that_cannot_be_is_told_before_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("it-ran").display().to_string();
+    for place in ["/no/such/folder/file", folder.path().to_str().unwrap()] {
+        let told = complaint(&["run", "--save", place, "touch", &mark], 2);
+        assert!(
+            told.starts_with(&format!("freehold: cannot write {place}: ")),
+            "{told}"
+        );
+        assert!(!Path::new(&mark).exists());
+    }
+}
+
+#[test]
+fn doctor_answers_for_a_name_and_for_what_a_program_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = saved(folder.path());
+    let said = answer(&["doctor", &page]);
+    assert!(said.contains("it ran under Freehold"), "{said}");
+    assert!(said.contains("one sample in 4,096 B"), "{said}");
+    assert!(said.contains("Yes: "), "{said}");
+    let told = complaint(&["doctor", "no-such-program-runs"], 2);
+    assert!(told.contains("no program called"), "{told}");
+    let program = compile(
+        folder.path(),
+        "plain-waiter",
+        "#include <unistd.h>\nint main(void) { char c; return (int)read(0, &c, 1); }\n",
+        &[],
+    );
+    let mut child = Command::new(program)
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let named = freehold(&["doctor", "plain-waiter"]);
+    let numbered = freehold(&["doctor", &child.id().to_string()]);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(named.status.code(), Some(1), "{}", text(&named.stderr));
+    assert_eq!(text(&named.stdout), text(&numbered.stdout));
+}
+
+#[test]
+fn a_thread_of_the_kernel_is_told_from_a_program() {
+    let is_kernels = fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
+    if !is_kernels {
+        eprintln!("skipped: in this container the kernel's threads are not to be seen");
+        return;
+    }
+    for command in ["profile", "explain", "leaks", "top", "doctor", "metrics"] {
+        let told = complaint(&[command, "2"], 2);
+        assert!(told.contains("it is a kernel thread"), "{command}: {told}");
+    }
+}
