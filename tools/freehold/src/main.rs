@@ -9,6 +9,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod explain;
+mod families;
 mod leaks;
 mod library;
 mod metrics;
@@ -28,7 +29,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "freehold", version, about, propagate_version = true)]
 #[command(after_help = "Begin with:\n  \
-    freehold doctor -- CMD    would it run under Freehold?\n\n\
+    freehold doctor -- CMD    would it run under Freehold?\n  \
+    freehold run CMD          run it observed; then profile, leaks, explain, report\n  \
+    freehold explain PID      where is the memory of this process?\n\n\
     `freehold COMMAND --help` shows an example of each.")]
 struct Cli {
     #[command(subcommand)]

@@ -28,6 +28,10 @@ pub struct Args {
     /// Write into this file.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// The same families as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// How long a program may take to answer with fresh figures.
@@ -41,7 +45,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             control.refresh(PATIENCE);
         }
     }
-    let text = render(&target.read()?)?;
+    let mut text = render(&target.read()?)?;
+    if args.json {
+        text = serde_json::to_string_pretty(&crate::families::to_json(&text))? + "\n";
+    }
     match &args.output {
         None => crate::output::print(&text)?,
         Some(file) => output_file::replace(file, |into| into.write_all(text.as_bytes()))

@@ -35,6 +35,7 @@ fn questions(page: &str) -> Vec<Vec<&str>> {
         vec!["diff", page, page, "--all"],
         vec!["diff", page, page, "--json"],
         vec!["metrics", page],
+        vec!["metrics", page, "--json"],
         vec!["run", "--list"],
         vec!["run", "--list", "--json"],
         vec!["completions", "bash"],

@@ -340,7 +340,7 @@ fn a_run_without_keep_is_listed_and_can_be_removed() {
     // By its number it is found although it is gone.
     answer(&["profile", &it["pid"].to_string()]);
 
-    assert!(answer(&["run", "--clean", &name]).starts_with("1 runs removed"));
+    assert!(answer(&["run", "--clean", &name]).starts_with("1 run removed"));
     assert!(!folder.exists());
     let said = complaint(&["run", "--clean", &name], 2);
     assert!(said.contains("no data of a run called"), "{said}");
@@ -448,4 +448,41 @@ fn a_program_that_goes_into_the_background_is_named() {
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
     }
     assert!(!still.is_empty(), "{it:#}");
+}
+
+#[test]
+fn a_daemon_that_goes_on_keeps_its_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(
+        folder.path(),
+        "made-daemon",
+        "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+         int main(void) {\n\
+             if (daemon(1, 0)) return 1;\n\
+             usleep(100000);\n\
+             for (int i = 0; i < 400; i++) { memset(malloc(100000), 1, 100000); usleep(10000); }\n\
+             return 0;\n\
+         }\n",
+        &["-D_GNU_SOURCE"],
+    );
+    let output = freehold(&["run", program.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("still run"), "{said}");
+    let page = wait_for("a sample of the daemon", || {
+        let output = freehold(&["profile", "made-daemon", "--json"]);
+        output.status.success().then(|| text(&output.stdout))
+    });
+    assert!(page.contains("made-daemon"), "{page}");
+    let left = wait_for("the daemon's end", || {
+        let said = text(&freehold(&["profile", "made-daemon"]).stdout);
+        said.contains("ended after").then_some(said)
+    });
+    assert!(left.contains("main"), "{left}");
+    for line in answer(&["run", "--list"]).lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        if name.starts_with("made-daemon.") {
+            answer(&["run", "--clean", name]);
+        }
+    }
 }

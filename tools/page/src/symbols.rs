@@ -290,13 +290,28 @@ impl Symbols {
     }
 }
 
+/// A name as it was written, if it is one of C++ or Rust. All of these begin with `_Z` or `_R`; a C function `w` is no
+/// `wchar_t`, which this letter stands for inside of such names.
+fn demangled(name: &str) -> String {
+    let whole = if name.starts_with("_Z") || name.starts_with("_R") {
+        let rust = rustc_demangle::try_demangle(name).ok();
+        rust.map(|name| format!("{name:#}")).or_else(|| {
+            let symbol = cpp_demangle::Symbol::new(name).ok()?;
+            symbol.demangle().ok()
+        })
+    } else {
+        None
+    };
+    whole.unwrap_or_else(|| name.to_owned())
+}
+
 /// Frames out of what was found; none: there is no symbol.
 fn named(found: &Symbolized, module: &Module, offset: u64) -> Option<Vec<Frame>> {
     let Symbolized::Sym(symbol) = found else {
         return None;
     };
     let frame = |function: &str, code: Option<&blazesym::symbolize::CodeInfo>, inlined| Frame {
-        function: function.to_owned(),
+        function: demangled(function),
         module: module.path.clone(),
         offset,
         file: code.map(|code| code.to_path().to_string_lossy().into_owned()),
@@ -313,4 +328,25 @@ fn named(found: &Symbolized, module: &Module, offset: u64) -> Option<Vec<Frame>>
         .collect();
     frames.push(frame(&symbol.name, symbol.code_info.as_deref(), false));
     Some(frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_c_stay_as_they_are() {
+        for name in ["w", "i", "main", "St", "_Zap", "_Retry"] {
+            assert_eq!(demangled(name), name);
+        }
+        assert_eq!(demangled("_Z9copy_linePKc"), "copy_line(char const*)");
+        assert_eq!(
+            demangled("_ZN4core3fmt5write17h0123456789abcdefE"),
+            "core::fmt::write"
+        );
+        assert_eq!(
+            demangled("_RNvCskwGfYPst2Cb_3foo16example_function"),
+            "foo::example_function"
+        );
+    }
 }

@@ -243,7 +243,9 @@ impl Target {
         let me = u64::from(std::process::id());
         for pid in process::all().unwrap_or_default() {
             // Nobody looks for the command that looks.
-            if pid == me || !process::names(pid).iter().any(|known| known == name) {
+            // A zombie cannot be asked either; the page that it left can.
+            let named = || process::names(pid).iter().any(|known| known == name);
+            if pid == me || !process::runs(pid) || !named() {
                 continue;
             }
             match live_page(pid) {
@@ -383,6 +385,11 @@ fn pages_in(folder: &Path) -> Vec<Choice> {
         .collect();
     found.sort_by(|a, b| a.target.path().cmp(b.target.path()));
     found
+}
+
+/// There is a page in this folder.
+pub fn has_pages(folder: &Path) -> bool {
+    !pages_in(folder).is_empty()
 }
 
 /// Every page in the usual places, of this user or of those whom this one may read.
@@ -528,8 +535,14 @@ fn why_none(pid: u64) -> FindError {
 }
 
 /// The program has the allocator linked in: its name is among its symbols. A search for the bytes is enough to choose
-/// between two messages.
+/// between two messages. A table of symbols has zeroes around each name; so may this command have around a word in it,
+/// which therefore stands among others there.
 fn defines_freehold(base: &Path) -> bool {
-    fs::read(base.join("exe"))
-        .is_ok_and(|bytes| bytes.windows(11).any(|part| part == b"\0fh_version"))
+    const AMONG_OTHERS: &[u8] = b"[fh_version]";
+    let name = &AMONG_OTHERS[1..AMONG_OTHERS.len() - 1];
+    fs::read(base.join("exe")).is_ok_and(|bytes| {
+        bytes.windows(name.len() + 2).any(|part| {
+            part.first() == Some(&0) && part.last() == Some(&0) && &part[1..=name.len()] == name
+        })
+    })
 }

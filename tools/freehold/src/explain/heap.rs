@@ -185,10 +185,14 @@ fn shares(samples: &[Sample], classes: &[Class]) -> Option<Shares> {
 
 /// What live blocks (`firm`), and what is free or cached (`loose`), are multiplied with to be `whole` together. If less is
 /// there than was counted, memory was given back since, and that was free; the live blocks are what the samples say now.
-/// If more is there, nobody knows of what.
-fn scales(whole: f64, firm: f64, loose: f64) -> (f64, f64) {
+/// If more is there, and samples of now say how much lives, within an `error`, the live blocks are no more than that: what
+/// is beyond was counted before threads filled their caches and slabs. Without samples nobody knows of what it is.
+fn scales(whole: f64, firm: f64, loose: f64, error: f64) -> (f64, f64) {
     if whole >= firm && whole < firm + loose {
         (1.0, (whole - firm) / loose)
+    } else if whole > firm && error > 0.0 && loose > 0.0 {
+        let firm_now = (whole - loose).min(firm + error);
+        (firm_now / firm, (whole - firm_now) / loose)
     } else if firm + loose > 0.0 {
         (whole / (firm + loose), whole / (firm + loose))
     } else {
@@ -215,7 +219,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     let loose = counted.cached as f64 + free + counted.dirty as f64 + counted.own as f64;
     // What is there beyond the blocks that were ever used are mostly pages that used and unused blocks share.
     let fresh = (resident as f64 - firm - loose).clamp(0.0, counted.fresh as f64);
-    let (scale, scale_of_free) = scales(resident as f64 - fresh, firm, loose);
+    let (scale, scale_of_free) = scales(resident as f64 - fresh, firm, loose, live_error);
 
     let part = |key, label, bytes: f64, error: f64| {
         let factor = if matches!(key, "live" | "rounding") {
@@ -454,6 +458,22 @@ mod tests {
         let more = split(3000, &counted, &[sample(16, 3.0)]);
         assert_eq!((bytes(&more, "live"), bytes(&more, "cached")), (1500, 1500));
         assert_eq!(sum(&more), 3000);
+    }
+
+    #[test]
+    fn what_samples_say_of_live_blocks_is_not_bent_by_what_old_figures_do_not_know() {
+        let counted = Counted {
+            live: 600_000,
+            live_error: 20_000,
+            cached: 10_000,
+            own: 1000,
+            classes: classes(),
+            ..Counted::default()
+        };
+        let split = split(761_000, &counted, &[sample(16, 40_000.0)]);
+        assert_eq!(sum(&split), 761_000);
+        assert_eq!(bytes(&split, "live"), 620_000);
+        assert_eq!(bytes(&split, "cached") + bytes(&split, "own"), 141_000);
     }
 
     #[test]

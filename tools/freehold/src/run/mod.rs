@@ -13,6 +13,7 @@ mod kept;
 mod summary;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,6 +138,7 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
     let janitor = Janitor::start(folder.clone(), pid);
     let outcome = child::wait(&mut child, GroupWatch::start(pid, before))?;
     let seconds = begun.elapsed().as_secs_f64();
+    wait_for_pages(&folder);
     let thinned = janitor.end();
 
     record.ended_unix_ns = Some(process::unix_ns());
@@ -171,7 +173,7 @@ fn finish(args: &Args, run: &Run, mut summary: Summary) -> Result<ExitCode> {
             Err(error) => eprintln!("freehold: nothing was saved: {error:#}"),
         }
     }
-    if summary.processes == 0 && args.keep.is_none() {
+    if summary.processes == 0 && args.keep.is_none() && observed_by(run.folder).is_empty() {
         // Nothing is in it but our own record.
         let _ = std::fs::remove_dir_all(run.folder);
     }
@@ -191,6 +193,29 @@ fn save(summary: &Summary, file: &Path) -> Result<()> {
     let target = Target::find(&heap.page.display().to_string())?;
     target.read()?.save(file)?;
     Ok(())
+}
+
+/// Processes that were told to make their pages in this folder: what a daemon leaves running when its first process ends.
+fn observed_by(folder: &Path) -> Vec<u64> {
+    let told = [b"page=", folder.as_os_str().as_bytes()].concat();
+    let all = process::all().unwrap_or_default();
+    all.into_iter()
+        .filter(|pid| {
+            std::fs::read(process::folder(*pid).join("environ"))
+                .is_ok_and(|text| text.windows(told.len()).any(|part| part == told))
+        })
+        .collect()
+}
+
+/// A program that goes on in the background may not have allocated yet, and so have no page to be found by: it is given a
+/// moment, unless there are pages, or nobody to make them.
+fn wait_for_pages(folder: &Path) {
+    for _ in 0..20 {
+        if target::has_pages(folder) || observed_by(folder).is_empty() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(25));
+    }
 }
 
 /// A folder that the user chose; it is theirs, so its rights are left as they are.

@@ -26,8 +26,12 @@ pub fn details(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
     frame.render_widget(block, area);
     let [facts, below] = Layout::vertical([Constraint::Length(4), Constraint::Min(1)]).areas(inner);
     frame.render_widget(Paragraph::new(summary(row, theme)), facts);
-    let [stack_area, ages] =
-        Layout::horizontal([Constraint::Fill(3), Constraint::Length(34)]).areas(below);
+    // Side by side if there is room; else below each other, the stack first.
+    let [stack_area, ages] = if below.width >= 70 {
+        Layout::horizontal([Constraint::Fill(3), Constraint::Length(34)]).areas(below)
+    } else {
+        Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(below)
+    };
     frame.render_widget(Paragraph::new(stack(row, stack_area, theme)), stack_area);
     frame.render_widget(Paragraph::new(lifetimes(row, ages, theme)), ages);
 }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use freehold_page::{Amount, Snapshot, View, human};
+use freehold_page::{Amount, Frame, Snapshot, View, human};
 use serde::Serialize;
 
 use super::stacks::Stacks;
@@ -73,8 +73,21 @@ struct Node {
 const NO_STACK: i64 = -1;
 const CUT: i64 = -2;
 
-/// The tree of all stacks, outermost frame first. A parent comes before its children.
-fn tree(stacks: &Stacks) -> Vec<Node> {
+/// For each frame the first of the same function: calls from its several lines are one box, as wide as all of them.
+fn functions(frames: &[Frame]) -> Vec<usize> {
+    let mut first: HashMap<(&str, Option<&str>, &str), usize> = HashMap::new();
+    frames
+        .iter()
+        .enumerate()
+        .map(|(place, frame)| {
+            let key = (&*frame.function, frame.file.as_deref(), &*frame.module);
+            *first.entry(key).or_insert(place)
+        })
+        .collect()
+}
+
+/// The tree of all stacks, outermost frame first, by `functions`. A parent comes before its children.
+fn tree(stacks: &Stacks, functions: &[usize]) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut places: HashMap<(i64, i64), i64> = HashMap::new();
     for entry in &stacks.entries {
@@ -82,7 +95,7 @@ fn tree(stacks: &Stacks) -> Vec<Node> {
             .frames
             .iter()
             .rev()
-            .map(|&place| place as i64)
+            .map(|&place| functions[place] as i64)
             .collect();
         if path.is_empty() {
             path.push(NO_STACK);
@@ -122,19 +135,28 @@ fn out(amount: &Amount) -> Option<[f64; 4]> {
 fn data(snapshot: &Snapshot, stacks: &Stacks, view: View) -> PageData {
     let mut texts = Texts::default();
     texts.number("");
+    let functions = functions(&stacks.frames);
+    // One line for a function that has several would be a wrong one.
+    let mut lines: Vec<Option<u32>> = stacks.frames.iter().map(|frame| frame.line).collect();
+    for (frame, &function) in stacks.frames.iter().zip(&functions) {
+        if frame.line != lines[function] {
+            lines[function] = None;
+        }
+    }
     let frames = stacks
         .frames
         .iter()
-        .map(|frame| {
+        .zip(&lines)
+        .map(|(frame, line)| {
             FrameOut(
                 texts.number(&frame.function),
                 texts.number(frame.file.as_deref().unwrap_or("")),
-                frame.line.unwrap_or(0),
+                line.unwrap_or(0),
                 texts.number(&frame.module),
             )
         })
         .collect();
-    let nodes = tree(stacks)
+    let nodes = tree(stacks, &functions)
         .iter()
         .map(|node| NodeOut(node.frame, node.parent, node.own.iter().map(out).collect()))
         .collect();
@@ -197,4 +219,16 @@ pub fn page(snapshot: &Snapshot, stacks: &Stacks, view: View) -> String {
         heading = escape(&data.heading),
         totals = escape(&totals.join(", ")),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call_site::tests::frame;
+
+    #[test]
+    fn a_function_is_one_box_however_many_of_its_lines_call() {
+        let frames = [frame("main", 17), frame("main", 22), frame("grow", 3)];
+        assert_eq!(functions(&frames), [0, 0, 2]);
+    }
 }
