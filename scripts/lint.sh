@@ -44,6 +44,23 @@ text() {
     return "$bad"
 }
 
+# What is not text is a picture of the documents: anything else was added by mistake.
+binaries() {
+    local found
+    found=$(comm -23 <(git ls-files -- . ':!docs/pictures/*' | sort) <(git grep --cached -Il '' | sort) |
+        while read -r file; do [ ! -s "$file" ] || echo "$file"; done)
+    [ -z "$found" ] || { printf 'not text: %s\n' "$found"; return 1; }
+}
+
+# `make test` installs all that the tests want: each package of tests/packages.txt is in the table of install-deps.sh.
+packages() {
+    local bad=0 package
+    while read -r package _; do
+        grep -qE "^(build|test) .* $package\$" scripts/install-deps.sh || { echo "install-deps.sh lacks $package"; bad=1; }
+    done < <(grep -v '^#' tests/packages.txt)
+    return "$bad"
+}
+
 # The library and the command are one product and carry one number.
 version() {
     local header tool
@@ -55,6 +72,8 @@ version() {
 check "clang-format" format
 check "clang-tidy" tidy
 check "text" text
+check "binaries" binaries
+check "packages" packages
 check "version" version
 check "cargo fmt" cargo fmt --all --manifest-path tools/Cargo.toml --check
 check "cargo clippy" cargo clippy --quiet --all-targets --locked --manifest-path tools/Cargo.toml -- -D warnings
