@@ -584,10 +584,12 @@ fn touch(address: usize) {
 }
 
 fn access(address: usize, writes: bool) {
-    // A run that has met a new word did not order by it what it should have: what follows in it is no race.
-    if MODE.get() != Mode::Loom || LEARNT.get() {
+    if MODE.get() != Mode::Loom {
         return;
     }
+    // A run that has met a new word did not order by it what it should have. What seems a race in it is none, so the rest of
+    // it only serves to learn.
+    let only_learn = LEARNT.get();
     let cell = MEMORY.with_borrow_mut(|memory| {
         let cell = memory.cells.get(&address).cloned();
         if cell.is_none() {
@@ -597,6 +599,7 @@ fn access(address: usize, writes: bool) {
         cell
     });
     match cell {
+        Some(_) if only_learn => {}
         // SAFETY: that these accesses do not meet is what loom is asked to find out.
         Some(cell) if writes => cell.with_mut(|p| unsafe { *p += 1 }),
         Some(cell) => cell.with(|_| ()),

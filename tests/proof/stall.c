@@ -6,9 +6,9 @@
  * scenarios, at its first time and at one in the middle: the victim comes there and never goes on. Two other threads
  *
  *   - allocate and free blocks of all kinds once, with fresh slabs, chunks and mappings on the way,
- *   - then allocate and free N blocks of the size that the victim was dealing with (N/10 when it has been stopped at this
- *     step before, at another time; a hundredth of mappings, which are calls of the system), giving everything back now
- *     and then, so that fresh slabs are needed again,
+ *   - then allocate and free N blocks of the size that the victim was dealing with (N/50 when it has been stopped at this
+ *     step before, at another time; a hundredth of mappings, which are calls of the system), giving everything back eight
+ *     times meanwhile, so that fresh slabs are needed again,
  *
  * and free everything. What is then not back must be no more than the blocks that the scenario's threads have and BOUND:
  *
@@ -20,9 +20,9 @@
  * must not be reached. Of the observer's steps (see/), which no allocation waits for or depends on, seven of ten must be.
  *
  *     test-proof-stall LIST          all of it
- *     FREEHOLD_STALL_OPERATIONS=N    else 200,000, soak 10^6 FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
+ *     FREEHOLD_STALL_OPERATIONS=N    else 10^6               FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
  *     FREEHOLD_STALL_SECONDS=N       for one stop           FREEHOLD_STALL_SCENARIO=TEXT   only scenarios of that name
- *     FREEHOLD_SOAK                  every scenario and four times of each step
+ *     FREEHOLD_SOAK                  every scenario and four times of each step, N blocks at each
  *
  * Two broken twins of the library must fail in it: one with a lock, one that keeps its memory (CMakeLists.txt). */
 #include "stall.h"
@@ -44,6 +44,7 @@
 #define MOST_SITES 1024
 #define MOST_PLANS 12
 #define NEVER ~0ul
+#define AT_ANOTHER_TIME 50 /* by this are the blocks fewer at the second and later stops at one step */
 
 extern fh_proof_site __start_fh_proof_sites[], __stop_fh_proof_sites[];
 
@@ -109,34 +110,55 @@ static const kind kinds[] = {{16, 20000},   {64, 20000},  {1024, 6000}, {40000, 
 
 static void *pool[OTHERS][MOST_LIVE];
 
-/* Allocates so many of a kind, writes to each, and frees them in another order. Returns how many. */
-static unsigned long round_of(kind k, void **block, uint64_t *seed) {
-    for (unsigned i = 0; i < k.live; i++) {
-        block[i] = fh_malloc(k.size);
-        CHECK(block[i] != NULL, "no block of %zu bytes", k.size);
-        memset(block[i], 0x5A, k.size < 64 ? k.size : 64);
+/* An order in which blocks are freed that is not the one in which they were allocated: drawn once for a number of blocks,
+ * as the drawing cost more than the allocating. */
+typedef struct {
+    unsigned live;
+    uint16_t place[MOST_LIVE];
+} order;
+
+static void draw_order(order *o, unsigned live, uint64_t *seed) {
+    o->live = live;
+    for (unsigned i = 0; i < live; i++) {
+        unsigned j = (unsigned)random_below(seed, i + 1);
+        o->place[i] = o->place[j];
+        o->place[j] = (uint16_t)i;
     }
-    for (unsigned i = k.live; i > 1; i--) {
-        unsigned j = (unsigned)random_below(seed, i);
-        void *swap = block[i - 1];
-        block[i - 1] = block[j];
-        block[j] = swap;
-    }
-    for (unsigned i = 0; i < k.live; i++) fh_free(block[i]);
-    return k.live;
 }
 
+/* Allocates so many of a kind, writes to each, and frees them in that order. Returns how many. */
+static unsigned long round_of(size_t size, const order *o, void **block) {
+    for (unsigned i = 0; i < o->live; i++) {
+        block[i] = fh_malloc(size);
+        CHECK(block[i] != NULL, "no block of %zu bytes", size);
+        memset(block[i], 0x5A, size < 64 ? size : 64);
+    }
+    for (unsigned i = 0; i < o->live; i++) fh_free(block[o->place[i]]);
+    return o->live;
+}
+
+/* So often each of the others gives everything back, and needs fresh slabs again. */
+#define TIMES_GIVEN_BACK 8
+
 static void *other(void *number) {
+    static order orders[OTHERS];
+    order *o = &orders[(uintptr_t)number];
     void **mine = pool[(uintptr_t)number];
     uint64_t seed = 2;
-    for (unsigned k = 0; k < KINDS; k++) round_of(kinds[k], mine, &seed);
+    for (unsigned k = 0; k < KINDS; k++) {
+        draw_order(o, kinds[k].live, &seed);
+        round_of(kinds[k].size, o, mine);
+    }
     size_t size = stall_size;
-    kind of_victim = {size, size > (4 << 20) / MOST_LIVE ? (unsigned)((4 << 20) / size) + 1 : MOST_LIVE};
+    draw_order(o, size > (4 << 20) / MOST_LIVE ? (unsigned)((4 << 20) / size) + 1 : MOST_LIVE, &seed);
     /* What is no run and no slab block is a mapping of its own: a call of the system each, whoever is parked. */
-    unsigned long count = size > (2 << 20) ? wanted_now / 100 : wanted_now, done = 0, round = 0;
-    while (done < count / OTHERS) {
-        done += round_of(of_victim, mine, &seed);
-        if (++round % 16 == 0) fh_thread_flush(), fh_malloc_trim(0);
+    unsigned long count = (size > (2 << 20) ? wanted_now / 100 : wanted_now) / OTHERS, done = 0, next = 0;
+    while (done < count) {
+        done += round_of(size, o, mine);
+        if (done < next) continue;
+        fh_thread_flush();
+        fh_malloc_trim(0);
+        next += count / TIMES_GIVEN_BACK + 1;
     }
     return NULL;
 }
@@ -339,7 +361,7 @@ static unsigned long stop_at_site(unsigned site, int soak, size_t *worst) {
         for (unsigned t = 0; t < (soak ? 4 : n ? 1 : 2); t++) {
             if (times[t] == before) continue;
             before = times[t];
-            wanted_now = soak || !stops ? wanted : wanted / 10;
+            wanted_now = soak || !stops ? wanted : wanted / AT_ANOTHER_TIME;
             stops += (unsigned long)stop_there(site, p, times[t], worst);
         }
     }
@@ -396,7 +418,7 @@ int main(int count, char **argument) {
     CHECK(count == 2, "usage: %s LIST-OF-UNREACHED-STEPS", argument[0]);
     int soak = getenv("FREEHOLD_SOAK") != NULL;
     const char *only = getenv("FREEHOLD_STALL_SITES");
-    wanted = env_number("FREEHOLD_STALL_OPERATIONS", soak ? 1000000 : 200000);
+    wanted = env_number("FREEHOLD_STALL_OPERATIONS", 1000000);
     seconds_allowed = (unsigned)env_number("FREEHOLD_STALL_SECONDS", 30 + wanted / 5000);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED, "no memory for the test itself");
