@@ -1,8 +1,9 @@
 /* Many threads: more than processors, a thousand that do nothing, ten thousand one after another.
  *
  *     - 8 × processors threads get at least 0.9 of the work done that one each does in the same processor time (the
- *       median of nine pairs, measured a second time if the first was not enough)
- *     - 1,000 idle threads that have each allocated a little keep at most 40 KiB each, stacks not counted
+ *       median of nine pairs, measured again up to four times if the first was not enough)
+ *     - 1,000 idle threads that have each allocated a little keep at most 40 KiB each, stacks not counted (the median
+ *       of seven processes)
  *     - 10,000 threads one after another, the blocks of each freed by the next, leave at most 1.2 × the memory of one
  *       thread that does the same alone, and 1 MiB for the C library's own stacks */
 #include "freehold/freehold.h"
@@ -10,6 +11,7 @@
 #include "../support/memory.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 
 #define IDLE 1000
 #define LIVE 200
@@ -113,10 +115,48 @@ static size_t with_idle(void *(*what)(void *)) {
     return resident;
 }
 
+static size_t each_keeps(void) {
+    size_t bare = with_idle(nothing), full = with_idle(idle);
+    return full > bare ? (full - bare) / IDLE : 0;
+}
+
+/* The same in a process of its own, whose heap is new. */
+static size_t each_keeps_apart(void) {
+    int ends[2], status;
+    size_t each = 0;
+    CHECK(pipe(ends) == 0, "pipe");
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0, "fork");
+    if (child == 0) {
+        each = each_keeps();
+        _exit(write(ends[1], &each, sizeof each) != sizeof each);
+    }
+    close(ends[1]);
+    CHECK(read(ends[0], &each, sizeof each) == sizeof each, "a process with idle threads died");
+    close(ends[0]);
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "status %x", status);
+    return each;
+}
+
+static int by_bytes(const void *a, const void *b) {
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+#define TRIALS 7
+
+/* The median, because it is chance how many threads are interrupted between finding no room and bringing some: each of these
+ * may touch a huge page more, and when others want the processors too, one process in some dozens has a dozen of them. */
 static void idle_threads(void) {
-    size_t bare = with_idle(nothing), full = with_idle(idle), each = full > bare ? (full - bare) / IDLE : 0;
-    printf("an idle thread keeps %zu bytes\n", each);
-    CHECK(each <= 40 << 10, "an idle thread keeps %zu bytes", each);
+    size_t each[TRIALS];
+    for (int i = 0; i < TRIALS; i++) each[i] = each_keeps_apart();
+    qsort(each, TRIALS, sizeof each[0], by_bytes);
+    printf("an idle thread keeps %zu bytes (median of %d; %zu to %zu)\n", each[TRIALS / 2], TRIALS, each[0],
+           each[TRIALS - 1]);
+    CHECK(each[TRIALS / 2] <= 40 << 10, "an idle thread keeps %zu bytes", each[TRIALS / 2]);
+    /* Here too: what follows is about a heap that a crowd has been in. */
+    with_idle(idle);
 }
 
 #define PASSED 300
