@@ -180,3 +180,30 @@ fn a_thread_of_the_kernel_is_told_from_a_program() {
         assert!(told.contains("it is a kernel thread"), "{command}: {told}");
     }
 }
+
+#[test]
+fn top_knows_what_is_resident_also_of_a_program_that_counts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(
+        folder.path(),
+        "toucher",
+        "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+         int main(void) {\n\
+             char c, *block = malloc(64 << 20);\n\
+             if (!block || write(1, \"held\\n\", 5) != 5 || read(0, &c, 1) != 1) return 1;\n\
+             memset(block, 1, 64 << 20);\n\
+             if (write(1, \"full\\n\", 5) != 5) return 1;\n\
+             /* The block is given to the kernel, or nobody would have to fill it. */\n\
+             return (int)read(0, block, 1) < 0;\n\
+         }\n",
+        &[],
+    );
+    let mut run = Observed::start(&[], &[program.to_str().unwrap()]);
+    assert_eq!(run.line(), "held");
+    run.say("x");
+    assert_eq!(run.line(), "full");
+    let said = answer(&["top", &run.pid().to_string(), "--once", "--json"]);
+    let top: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(top["resident_bytes"].as_u64() > Some(64 << 20), "{said}");
+    run.end();
+}

@@ -41,6 +41,13 @@ pub fn start_ticks(pid: u64) -> Option<u64> {
     stat_words(pid)?.get(22 - 3)?.parse().ok()
 }
 
+/// Its resident memory in bytes, as the kernel counts it now.
+pub fn resident(pid: u64) -> Option<u64> {
+    let text = fs::read_to_string(folder(pid).join("statm")).ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
 /// It is there and is not a zombie.
 pub fn runs(pid: u64) -> bool {
     stat_words(pid).is_some_and(|words| !matches!(words[0].as_str(), "Z" | "X"))

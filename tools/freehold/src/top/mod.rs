@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use freehold_page::{Control, Target};
+use freehold_page::{Control, Snapshot, Target, process};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -94,6 +94,15 @@ pub struct Feed {
     pub model: Model,
 }
 
+/// What is resident needs no answer of the program: the kernel knows it, also of one that sleeps and counts nothing.
+fn with_resident_now(mut snapshot: Snapshot) -> Snapshot {
+    let now = process::resident(snapshot.pid()).filter(|_| snapshot.is_alive());
+    if let (Some(figures), Some(bytes)) = (&mut snapshot.page.figures, now) {
+        figures.resident_bytes = bytes;
+    }
+    snapshot
+}
+
 impl Feed {
     fn open(target: Target, every: Duration) -> Result<Feed> {
         // Without the right to write one can look, but not ask for fresh figures.
@@ -101,7 +110,7 @@ impl Feed {
         if let Some(control) = &control {
             control.refresh(Duration::from_millis(30));
         }
-        let mut model = Model::new(target.read()?, target.word());
+        let mut model = Model::new(with_resident_now(target.read()?), target.word());
         model.gone = !model.snapshot.is_alive();
         Ok(Feed {
             control,
@@ -121,7 +130,7 @@ impl Feed {
         match self.target.read() {
             Ok(snapshot) => {
                 self.model.gone = !snapshot.is_alive();
-                self.model.take(snapshot);
+                self.model.take(with_resident_now(snapshot));
             }
             Err(_) => self.model.gone = true,
         }
