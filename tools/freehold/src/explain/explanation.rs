@@ -200,7 +200,7 @@ impl<'a> Work<'a> {
         if snapshot.page.figures.is_none() || fresh {
             return;
         }
-        let change = self.counted.catch_up(&self.samples);
+        let change = self.counted.catch_up(&self.samples, snapshot.interval());
         if change != 0 {
             let verb = if change < 0 { "freed" } else { "taken" };
             self.notes.push(format!(

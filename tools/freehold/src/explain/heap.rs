@@ -48,7 +48,7 @@ impl Counted {
     /// Brings figures that were counted some time ago up to date with the samples, which are of this moment: what the
     /// program frees or takes in between is free space or not any more. Within four standard deviations the samples may
     /// differ by chance, and then nothing is changed. Returns what the live bytes changed by.
-    pub fn catch_up(&mut self, samples: &[Sample]) -> i64 {
+    pub fn catch_up(&mut self, samples: &[Sample], interval: u64) -> i64 {
         let mut now = 0.0;
         let mut variance = 0.0;
         let mut blocks: BTreeMap<u64, f64> = BTreeMap::new();
@@ -60,8 +60,11 @@ impl Counted {
             // A sample stands for 1/P blocks, so (1 − P)/P² is blocks · (blocks − 1).
             variance += class * class * sample.blocks * (sample.blocks - 1.0).max(0.0);
         }
+        // No samples have no variance, and yet may be chance: what was counted would be off by this much at most, if it
+        // were still there.
+        let by_chance = variance.max(self.live as f64 * interval as f64).sqrt();
         let change = now - self.live as f64;
-        if change.abs() <= 4.0 * variance.sqrt() || change.abs() < self.live as f64 / 50.0 {
+        if change.abs() <= 4.0 * by_chance || change.abs() < self.live as f64 / 50.0 {
             // They agree; how far they are apart is what either may be off by.
             self.live_error = change.abs().round() as u64;
             return 0;
@@ -477,6 +480,21 @@ mod tests {
     }
 
     #[test]
+    fn no_sample_of_a_small_heap_is_no_sign_that_it_is_gone() {
+        let counted = Counted {
+            live: 1_400_000,
+            classes: classes(),
+            ..Counted::default()
+        };
+        let mut small = counted.clone();
+        assert_eq!(small.catch_up(&[], 512 << 10), 0);
+        assert_eq!(small.live, counted.live);
+        // With every block sampled there is no chance.
+        let mut all = counted.clone();
+        assert_eq!(all.catch_up(&[], 1), -1_400_000);
+    }
+
+    #[test]
     fn figures_catch_up_with_the_samples() {
         let mut old = Counted {
             live: 4_800_000,
@@ -494,10 +512,10 @@ mod tests {
         let mut counted = old.clone();
         // A hundred samples of a thousand blocks each: 4.8 MB, give or take a tenth.
         let many = vec![sample(48, 1000.0); 100];
-        assert_eq!(counted.catch_up(&many), 0);
+        assert_eq!(counted.catch_up(&many, 48_000), 0);
         assert_eq!(counted, old);
         // Ten of them: most has been freed since.
-        assert_eq!(counted.catch_up(&many[..10]), -4_320_000);
+        assert_eq!(counted.catch_up(&many[..10], 48_000), -4_320_000);
         assert_eq!((counted.live, counted.free), (480_000, 4_321_000));
         // Ten samples are off by about a third.
         assert!(
@@ -509,7 +527,7 @@ mod tests {
             (10_000, 90_010)
         );
         // And taken again.
-        assert_eq!(counted.catch_up(&many), 4_320_000);
+        assert_eq!(counted.catch_up(&many, 48_000), 4_320_000);
         assert_eq!((counted.live, counted.free), (4_800_000, 1000));
         assert_eq!(
             (counted.classes[2].live, counted.classes[2].free),
