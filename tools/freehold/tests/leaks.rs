@@ -281,6 +281,53 @@ fn marks_tell_what_outlives_two_of_them() {
 }
 
 #[test]
+fn what_the_program_cannot_find_any_more_is_told_from_what_it_holds() {
+    let Some(program) = Planted::run_for(1) else {
+        return;
+    };
+    let page = program.page();
+    let page = page.to_str().unwrap();
+    // What is younger than a tenth of a second is not judged.
+    thread::sleep(Duration::from_millis(200));
+    let arguments = [
+        "leaks",
+        page,
+        "--reachability",
+        "--patience",
+        "60s",
+        "--for",
+        "0",
+    ];
+    let found = freehold(&[&arguments[..], &["--json"]].concat());
+    let answer: serde_json::Value =
+        serde_json::from_slice(&found.stdout).unwrap_or_else(|_| panic!("{}", text(&found)));
+    let unreachable = |function: &str| {
+        let sites = answer["sites"].as_array().unwrap();
+        let site = sites.iter().find(|site| site["function"] == function);
+        let site = site.unwrap_or_else(|| panic!("no {function}: {}", text(&found)));
+        site["reach"]["unreachable_bytes"].as_f64()
+    };
+    // Every block but the last few has been dropped; the cache and the queue are in variables.
+    for leak in ["leak_session", "handle_request"] {
+        assert!(unreachable(leak).unwrap() > 0.0, "{}", text(&found));
+    }
+    for held in ["fill_cache", "turn_queue"] {
+        assert_eq!(unreachable(held).unwrap_or(0.0), 0.0, "{}", text(&found));
+    }
+    assert!(
+        answer["scan"]["unreachable_blocks"].as_u64().unwrap() > 0,
+        "{}",
+        text(&found)
+    );
+    let said = freehold(&arguments);
+    assert!(
+        text(&said).contains("cannot be reached from the program's variables"),
+        "{}",
+        text(&said)
+    );
+}
+
+#[test]
 fn a_report_of_a_program_that_runs_is_one_page() {
     let Some(program) = Planted::run_for(2) else {
         return;

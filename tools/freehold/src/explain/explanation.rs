@@ -1,9 +1,10 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
-use freehold_page::{LiveSample, Snapshot, Symbols, layout};
+use freehold_page::{LiveSample, Snapshot, Symbols};
 use serde::Serialize;
 
-use super::heap::{self, Certainty, Class, Counted, Sample};
+use super::counts::{counted, everything, moments};
+use super::heap::{self, Certainty, Counted, Sample};
 use super::kinds::{self, Kind};
 use super::mappings::{Mapping, Name};
 use super::sites;
@@ -95,8 +96,6 @@ pub struct Explanation {
 
 /// A block above this has a mapping of its own.
 const HUGE: u64 = 2 << 20;
-/// Rows of the figures that are the allocator's own blocks: magazines and thread caches.
-const OWN_ROWS: std::ops::Range<usize> = 128..136;
 
 /// Puts the sources together.
 pub fn explain(sources: &Sources) -> Explanation {
@@ -551,67 +550,6 @@ impl<'a> Work<'a> {
                 && self.sources.presence != Presence::Absent,
         }
     }
-}
-
-/// All that the counted parts would be, were all of it resident.
-fn everything(counted: &Counted) -> u64 {
-    counted.live
-        + counted.cached
-        + counted.free.saturating_sub(counted.free_given_back)
-        + counted.dirty
-        + counted.own
-}
-
-fn counted(snapshot: &Snapshot) -> Counted {
-    let Some(figures) = &snapshot.page.figures else {
-        return Counted::default();
-    };
-    let rows = snapshot.rows();
-    let own = rows
-        .get(OWN_ROWS.start..OWN_ROWS.end.min(rows.len()))
-        .unwrap_or(&[]);
-    Counted {
-        live: figures.live_bytes,
-        live_error: 0,
-        cached: figures.cached_bytes,
-        free: figures.free_bytes,
-        free_given_back: figures.purged_in_slabs_bytes,
-        fresh: figures.fresh_bytes,
-        dirty: figures.dirty_bytes,
-        own: own
-            .iter()
-            .map(|row| row.made.saturating_mul(row.size))
-            .sum(),
-        classes: rows
-            .iter()
-            .take(OWN_ROWS.start)
-            .skip(1)
-            .map(class)
-            .collect(),
-    }
-}
-
-fn class(row: &layout::Row) -> Class {
-    Class {
-        size: row.size,
-        slabs: row.slabs,
-        room: row.room,
-        live: row.live,
-        free: row.free,
-    }
-}
-
-fn moments(snapshot: &Snapshot) -> Vec<trend::Moment> {
-    snapshot
-        .page
-        .timeline
-        .iter()
-        .map(|moment| trend::Moment {
-            ns: moment.ns,
-            live: moment.live_bytes + moment.huge_bytes,
-            resident: moment.resident_bytes,
-        })
-        .collect()
 }
 
 /// The three largest mappings of a kind, by name, and how many there are.

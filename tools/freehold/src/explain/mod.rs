@@ -8,10 +8,12 @@
 //! | `mappings` | reads what the kernel says about a process's memory |
 //! | `kinds` | whose memory a mapping is |
 //! | `heap` | splits Freehold's part into what it is good for |
+//! | `counts` | what the library has counted, as the split wants it |
 //! | `trend` | does it grow? |
 //! | `verdict` | one sentence, and what would change it |
 //! | `sources`, `explanation`, `screen` | fetch, put together, show |
 
+mod counts;
 mod explanation;
 mod heap;
 mod kinds;
