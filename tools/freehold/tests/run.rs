@@ -130,6 +130,10 @@ fn a_signal_that_is_sent_to_us_reaches_the_program() {
     kill("-USR1", run.runner.id());
     assert_eq!(run.line(), "told");
     kill("-TERM", run.runner.id());
+    // Its input stays open until it has ended: the end of that would end it, too.
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut run.output, &mut rest).unwrap();
+    assert_eq!(rest, "");
     let (code, said, _pages) = run.end();
     assert_eq!(code, 128 + 15, "{said}");
     assert!(said.contains("was ended by SIGTERM"), "{said}");
