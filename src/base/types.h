@@ -232,6 +232,7 @@ typedef struct fh_thread {
     fh_bin bin[FH_BINS];
     fh_rack rack[FH_BINS];
     size_t budget_used; /* Σ limit · size over the bins, bytes */
+    int64_t given_back; /* bytes flushed less refilled that the others do not know of yet (cache/ebb.h) */
     fh_word generation; /* forks that lay behind the process when it was made: an older one belongs to nobody */
     uint32_t number;    /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
     fh_word state;      /* FH_THREAD_… */

@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/hooks.h"
+#include "cache/ebb.h"
 #include "store/depot.h"
 #include "store/run.h"
 #include "store/slab.h"
@@ -109,37 +110,13 @@ static void grow(fh_thread *t, unsigned c) {
     rack->limit = (uint16_t)wanted;
 }
 
-/* ── Ebb: a class that the program gives back and does not want ──────────────────────────────────────────────────── */
-
-/* Bytes of the class that went past a full depot since somebody wanted a block of it last. When a program drops a large
- * structure, what magazines and depots keep of it is strewn over all of its slabs: 40,000 blocks of a few dozen bytes held
- * 50 MiB in a server that had forgotten everything. So from EBB_BYTES on the class has no depot, and its bins shrink as
- * they are flushed. The next refill ends it.
- *
- * Relaxed: a figure to steer by. It changes once a flush that finds the depot full. */
-#define EBB_BYTES (4 * FH_MIB)
-#define EBB_BLOCKS 30u
-static fh_word ebb[FH_BINS];
-
-static bool ebbing(unsigned c) {
-    return fh_load(&ebb[c]) >= EBB_BYTES;
-}
-
-static void wanted_again(unsigned c) {
-    if (fh_load(&ebb[c])) fh_store(&ebb[c], 0);
-}
-
-/* So many blocks found the depot full. Whoever makes it an ebb empties the depot. */
-static void not_wanted(unsigned c, unsigned blocks) {
-    uint64_t bytes = blocks * fh_class_size(c), before = fh_add_relaxed(&ebb[c], bytes);
-    if (before < EBB_BYTES && before + bytes >= EBB_BYTES) fh_depot_empty(c);
-}
-
+/* The class ebbs (ebb.h). */
 static void shrink(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
-    if (rack->limit <= EBB_BLOCKS) return;
-    t->budget_used -= 2 * (size_t)(rack->limit - EBB_BLOCKS) * fh_class_size(c);
-    rack->limit = EBB_BLOCKS;
+    unsigned blocks = fh_ebb_bin_blocks();
+    if (rack->limit <= blocks) return;
+    t->budget_used -= 2 * (size_t)(rack->limit - blocks) * fh_class_size(c);
+    rack->limit = (uint16_t)blocks;
 }
 
 /* An empty magazine as large as the limit asks for: m if it will do. NULL when there is no memory. */
@@ -157,6 +134,7 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
     rack->previous = NULL;
     for (int i = 0; i < 2; i++) {
         if (!both[i]) continue;
+        fh_gave_back(t, (int64_t)(both[i]->count * fh_class_size(c)));
         if (both[i]->count) give(c, both[i]->count, both[i]->block);
         fh_magazine_delete(both[i]);
     }
@@ -181,6 +159,13 @@ static void tick(fh_thread *t) {
         }
         return;
     }
+}
+
+/* In a retreat each flush looks at one other bin too, so that what the thread does not flush any more comes home as well. */
+static void retreat(fh_thread *t, unsigned c) {
+    unsigned other = t->next_idle = (t->next_idle + 1) % FH_BINS;
+    if (other == 0 || other == c || !fh_ebb_pass(other)) return;
+    if (t->rack[other].limit > fh_ebb_bin_blocks()) fh_bin_empty(t, other);
 }
 
 /* ── Refill and flush ────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -212,7 +197,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
         empty = m;
     }
     grow(t, c);
-    wanted_again(c);
+    fh_ebb_wanted(c);
     m = fh_depot_get(c, fh_system_near(), empty);
     if (m) {
         t->from_depot++;
@@ -222,6 +207,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
         fill(c, rack->limit < m->capacity ? rack->limit : m->capacity, m);
     }
     load(t, c, m);
+    fh_gave_back(t, -(int64_t)(m->count * fh_class_size(c)));
     return m->count ? *--t->bin[c].top : NULL;
 }
 
@@ -230,17 +216,21 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     rack->used = 1;
     t->flushes++;
     tick(t);
-    bool ebbs = ebbing(c);
+    bool falling = fh_is_retreat(), ebbs = fh_is_ebbing(c);
+    if (FH_UNLIKELY(falling)) retreat(t, c);
     /* A bin that has no limit yet gets its first one in any case. */
     (ebbs && rack->limit ? shrink : grow)(t, c);
     fh_magazine *full = unload(t, c), *empty = rack->previous;
     if (empty && empty->count) {
         /* The oldest half goes as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
+        size_t bytes = oldest->count * fh_class_size(c);
+        fh_gave_back(t, (int64_t)bytes);
+        if (FH_UNLIKELY(falling) && !ebbs) ebbs = fh_ebb_count(c, bytes);
         if (!ebbs && fh_depot_put(c, fh_system_near(), oldest, &empty)) {
             t->to_depot++;
         } else {
-            not_wanted(c, oldest->count);
+            if (!ebbs) fh_ebb_count(c, bytes);
             give(c, oldest->count, oldest->block);
             oldest->count = 0;
             empty = oldest;

@@ -4,6 +4,7 @@
 #include "base/hooks.h"
 #include "cache/background_thread.h"
 #include "cache/cache.h"
+#include "cache/ebb.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "store/limit.h"
@@ -71,6 +72,7 @@ static void hand_in(fh_thread *t) {
 static void dissolve(fh_thread *t) {
     hand_in(t);
     keep_counts(t);
+    fh_retreat_note(t->given_back);
     void *p = t;
     fh_slab_give(FH_CLASS_THREAD, 1, &p);
 }
@@ -118,6 +120,7 @@ static fh_thread *make_empty(void) {
         t->rack[c] = (fh_rack){0};
     }
     t->budget_used = 0;
+    t->given_back = 0;
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     return t;
 }

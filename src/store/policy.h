@@ -149,6 +149,40 @@ static inline bool fh_background_is_worth(size_t bytes) {
     return bytes >= FH_BACKGROUND_SMALL;
 }
 
+/* ── What the caches keep ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Bytes of a class that nobody has wanted since, from which on it ebbs (cache/ebb.h): what found its depot full, or in a
+ * retreat of the whole heap whatever was flushed. */
+static inline size_t fh_ebb_limit(bool retreat) {
+    return retreat ? 64 * FH_KIB : 4 * FH_MIB;
+}
+
+/* Blocks that each magazine of an ebbing class may hold, if it is that class alone. */
+#define FH_EBB_BLOCKS 30u
+
+/* Half of what threads had in hand when it was most was given back, and so much that it is worth the trouble: 64 MiB, as
+ * many a program drops as much in order to make it anew at once; 16 MiB once it has not grown for some seconds. */
+#define FH_RETREAT_LEAST (64 * FH_MIB)
+#define FH_RETREAT_LEAST_SETTLED (16 * FH_MIB)
+#define FH_RETREAT_SETTLED_SECONDS 3u
+static inline bool fh_retreat_begins(size_t given, size_t peak, size_t regret, uint64_t seconds_since_growth) {
+    size_t share = peak / 2;
+    size_t least = seconds_since_growth < FH_RETREAT_SETTLED_SECONDS ? FH_RETREAT_LEAST : FH_RETREAT_LEAST_SETTLED;
+    return given >= (share > least ? share : least) + regret + regret / 4;
+}
+
+/* A sixteenth of what was given back has been taken again: the program grows. */
+static inline bool fh_retreat_ends(size_t given, size_t deepest) {
+    return given + 4 * FH_MIB + deepest / 16 <= deepest;
+}
+
+/* In a retreat each block that a bin holds may hold a slab: of some hundred classes, one block for every thousand slabs
+ * keeps a tenth of the heap at most. */
+static inline unsigned fh_retreat_blocks(size_t used) {
+    size_t blocks = used / FH_SLOT_SIZE / 1024;
+    return blocks < 1 ? 1 : blocks > FH_EBB_BLOCKS ? FH_EBB_BLOCKS : (unsigned)blocks;
+}
+
 /* ── Freed huge blocks that are kept ─────────────────────────────────────────────────────────────────────────────── */
 
 #define FH_HUGE_CACHE_FLOOR (16 * FH_MIB)

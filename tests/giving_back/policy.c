@@ -177,7 +177,34 @@ static void refusals(void) {
     CHECK(fh_refusal_judge(&l, 1) == FH_REFUSED_UNKNOWN, "room for two mappings");
 }
 
+/* When caches become thin: for a class by what nobody wanted, for the heap by what was given back. */
+static void ebbs(void) {
+    CHECK(fh_ebb_limit(true) < fh_ebb_limit(false), "a retreat is not quicker to see that a class is not wanted");
+    size_t old = FH_RETREAT_SETTLED_SECONDS, large = FH_GIB;
+    for (size_t peak = FH_MIB; peak <= 64 * FH_GIB; peak *= 3) {
+        CHECK(!fh_retreat_begins(peak / 2 - 1, peak, 0, old), "a retreat before half of %zu was given back", peak);
+        CHECK(!fh_retreat_begins(FH_RETREAT_LEAST_SETTLED - 1, peak, 0, old), "a retreat for next to nothing");
+        CHECK(!fh_retreat_begins(FH_RETREAT_LEAST - 1, peak, 0, 0), "a heap that has just grown retreats early");
+        bool worth = peak >= FH_RETREAT_LEAST_SETTLED;
+        CHECK(fh_retreat_begins(peak, peak, 0, old) == worth, "all of %zu was given back", peak);
+    }
+    /* What was dropped and wanted again at once is not dropped a second time. */
+    for (size_t peak = FH_RETREAT_LEAST; peak <= 64 * FH_GIB; peak *= 3)
+        CHECK(!fh_retreat_begins(peak, peak, peak / 2, 0), "%zu: the regret changes nothing", peak);
+    CHECK(!fh_retreat_ends(large, large), "nothing was wanted, yet the retreat ends");
+    CHECK(!fh_retreat_ends(large - large / 16, large), "a sixteenth is within the to and fro");
+    CHECK(fh_retreat_ends(large - large / 8, large), "an eighth is wanted again, and the retreat goes on");
+    CHECK(!fh_retreat_ends(0, 4 * FH_MIB - 1), "a small retreat ends for nothing");
+    for (size_t used = 0; used <= 64 * FH_GIB; used = used * 2 + FH_MIB) {
+        unsigned blocks = fh_retreat_blocks(used);
+        CHECK(blocks >= 1 && blocks <= FH_EBB_BLOCKS, "%zu used: %u blocks a bin", used, blocks);
+        CHECK(blocks == 1 || blocks * 128 * FH_SLOT_SIZE <= used / 8 + FH_SLOT_SIZE, "%zu: bins may hold too much",
+              used);
+    }
+}
+
 int main(void) {
+    ebbs();
     looks_at_a_group();
     background();
     refusals();
