@@ -420,7 +420,7 @@ fn edges() -> Vec<Entry> {
         ),
         entry(
             "an empty slab is released while a block is taken",
-            Some(2),
+            Some(1),
             two(
                 &[(rest, Take(X, 2)), (rest, Give(X, 2))],
                 &[ReleaseEmpty(X)],

@@ -25,7 +25,7 @@ fn explore(part: usize, parts: usize) {
             },
             None => Bounds {
                 preemptions: entry.preemptions,
-                seconds: 300,
+                seconds: 600,
                 steps: MOST_STEPS,
             },
         };
