@@ -96,7 +96,8 @@ fn slabs() -> Vec<Entry> {
             "the last mark of a chunk goes while the next comes",
             Some(2),
             two(
-                &[(1, Take(X, 1)), (rest, Take(X, 14))],
+                // The next slab is another chunk's, as one in this chunk would bring its mark back.
+                &[(1, Take(X, 1)), (rest, Take(X, 14)), (rest, Claim(48, 1))],
                 &[Take(X, 2)],
                 &[Give(X, 1)],
             ),
