@@ -3,6 +3,7 @@
 #include "base/classes.h"
 #include "base/hooks.h"
 #include "cache/ebb.h"
+#include "cache/thread.h"
 #include "store/depot.h"
 #include "store/run.h"
 #include "store/slab.h"
@@ -161,9 +162,12 @@ static void tick(fh_thread *t) {
     }
 }
 
-/* In a retreat each flush looks at one other bin too, so that what the thread does not flush any more comes home as well. */
+/* In a retreat every eighth flush looks at one other bin too, so that what the thread does not flush any more comes home as
+ * well. The hand takes a thousand flushes to go round, in which whoever wants a class shows it. */
 static void retreat(fh_thread *t, unsigned c) {
+    if (t->flushes % 8) return;
     unsigned other = t->next_idle = (t->next_idle + 1) % FH_BINS;
+    if (other == 0) fh_thread_dissolve_parked();
     if (other == 0 || other == c || !fh_ebb_pass(other)) return;
     if (t->rack[other].limit > fh_ebb_bin_blocks()) fh_bin_empty(t, other);
 }
@@ -226,11 +230,12 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         fh_magazine *oldest = empty;
         size_t bytes = oldest->count * fh_class_size(c);
         fh_gave_back(t, (int64_t)bytes);
-        if (FH_UNLIKELY(falling) && !ebbs) ebbs = fh_ebb_count(c, bytes);
+        bool counted = falling || ebbs;
+        if (FH_UNLIKELY(counted)) ebbs = fh_ebb_count(c, bytes);
         if (!ebbs && fh_depot_put(c, fh_system_near(), oldest, &empty)) {
             t->to_depot++;
         } else {
-            if (!ebbs) fh_ebb_count(c, bytes);
+            if (!counted) fh_ebb_count(c, bytes);
             give(c, oldest->count, oldest->block);
             oldest->count = 0;
             empty = oldest;

@@ -170,13 +170,17 @@ void fh_thread_leave(fh_thread *t) {
     if (t) fh_store_release(&t->state, FH_THREAD_LIVE);
 }
 
-void fh_thread_hand_in(void) {
+void fh_thread_dissolve_parked(void) {
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         fh_thread *left = unpark(i);
         if (!left) continue;
         fh_store(&left->state, FH_THREAD_DEAD);
         dissolve(left);
     }
+}
+
+void fh_thread_hand_in(void) {
+    fh_thread_dissolve_parked();
     fh_thread *t = fh_own();
     if (t == &fh_thread_none || t == &fh_thread_over) return;
     fh_store(&t->state, FH_THREAD_BUSY);
@@ -238,7 +242,7 @@ static fh_thread *park(fh_thread *t) {
 
 static void leave_behind(fh_thread *t) {
     fh_thread *before = t;
-    if (lighten(t)) {
+    if (!fh_is_retreat() && lighten(t)) {
         /* release: for the child of a fork, as in fh_thread_leave. */
         fh_store_release(&t->state, FH_THREAD_PARKED);
         before = park(t);

@@ -16,6 +16,9 @@ fh_thread *fh_thread_enter(void);
 #define FH_THREAD_COUNTS 4u
 extern fh_word fh_threads_gone[FH_THREAD_COUNTS] FH_HIDDEN;
 
+/* Hands in the caches that ended threads have left for others to come, and which nobody has taken yet. */
+void fh_thread_dissolve_parked(void);
+
 /* The slow path is over. */
 void fh_thread_leave(fh_thread *t);
 
