@@ -220,6 +220,13 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     rack->used = 1;
     t->flushes++;
     tick(t);
+    if (rack->limit == 0 && fh_class_size(c) < FH_CACHE_LINE) {
+        /* A thread that frees a block before it has asked for one of that class has it from another, who may be writing to
+         * the rest of its cache line: the thread's next block should not be this one. */
+        grow(t, c);
+        give(c, 1, &p);
+        return;
+    }
     bool falling = fh_is_retreat(), ebbs = fh_is_ebbing(c);
     if (FH_UNLIKELY(falling)) retreat(t, c);
     /* A bin that has no limit yet gets its first one in any case. */
