@@ -1,6 +1,7 @@
 /* Two blocks of 8 bytes lie in one cache line, and one of them goes to another thread, which frees it and asks for one of its
  * own. If it got the same again, two threads would go on writing to one line for ever (passive false sharing, the benchmark
- * cache-scratch: 3.4 × the time). Who the other processor is decides the kernel: a fifth of the trials has to go well, of which none did. */
+ * cache-scratch: 3.4 × the time). Where the thread runs is for the kernel to decide, so a fifth of the trials has to go
+ * well; of those without the rule none does. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 
