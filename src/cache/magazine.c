@@ -221,8 +221,9 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     t->flushes++;
     tick(t);
     if (rack->limit == 0 && fh_class_size(c) < FH_CACHE_LINE) {
-        /* A thread that frees a block before it has asked for one of that class has it from another, who may be writing to
-         * the rest of its cache line: the thread's next block should not be this one. */
+        /* A thread that frees a block before it has asked for one of that class (or long after: the bin has been emptied
+         * since) may have it from another, who goes on writing to the rest of its cache line: the thread's next block
+         * should not be this one. */
         grow(t, c);
         give(c, 1, &p);
         return;
