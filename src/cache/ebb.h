@@ -20,8 +20,8 @@
  * the same 100 MiB over and over pays for the first time.
  *
  * Thread-safety: any thread. Memory orders: relaxed would do throughout, as these are figures to steer by and the memory that
- * they speak of goes through the depot's and the slabs' own words; the exchanges are acq_rel as there is no other. Progress: wait-free but for emptying a depot, which is
- * lock-free. Cost: a load for a flush; in a retreat a locked instruction. */
+ * they speak of goes through the depot's and the slabs' own words; the exchanges are acq_rel as there is no other. Progress:
+ * wait-free but for emptying a depot, which is lock-free. Cost: a load for a flush; in a retreat a locked instruction. */
 #ifndef FH_CACHE_EBB_H
 #define FH_CACHE_EBB_H
 
