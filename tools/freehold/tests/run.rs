@@ -153,8 +153,9 @@ fn what_the_terminal_sends_comes_once() {
                   while (!count) pause();\n sleep(1); sleep(1); return 40 + count; }\n";
     let program = compile(place.folder.path(), "counter", source, &[]);
     let pages = place.folder.path().join("pages");
+    // In the place of the shell: a shell that waits gets the key, too, and some then end with a code of their own.
     let line = format!(
-        "{} run --keep {} -- {}",
+        "exec {} run --keep {} -- {}",
         command().display(),
         pages.display(),
         program.display()
