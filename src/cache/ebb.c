@@ -5,6 +5,7 @@
 #include "store/depot.h"
 #include "store/policy.h"
 #include "store/purge.h"
+#include "store/regret.h"
 #include "store/slab.h"
 #include "system/system.h"
 
@@ -15,15 +16,10 @@ fh_word fh_retreat;
  * for the moment in which a new peak is found. */
 static fh_word peak;
 static fh_word given_back;
-static fh_word peak_second;   /* when the peak grew last */
-static fh_word deepest;       /* the most that was given back in this retreat */
-static fh_word regret;        /* bytes that ebbed and were wanted again soon; halves every second */
-static fh_word regret_second; /* up to which it has been halved */
-static fh_word ebb_second;    /* when a class began to ebb last */
-
-static uint64_t this_second(void) {
-    return fh_system_nanoseconds() >> 30;
-}
+static fh_word peak_second; /* when the peak grew last */
+static fh_word deepest;     /* the most that was given back in this retreat */
+static fh_word ebb_second;  /* when a class began to ebb last */
+static fh_regret regret;    /* bytes that ebbed and were wanted again soon */
 
 unsigned fh_ebb_bin_blocks(void) {
     uint64_t blocks = fh_load(&fh_retreat);
@@ -35,7 +31,7 @@ static bool begin(unsigned c, uint64_t seen) {
     if (seen & FH_EBBED) return true;
     /* A class that is wanted at this very moment goes on flowing. */
     if (!fh_cas_relaxed(&fh_ebb_class[c], &seen, seen | FH_EBBED)) return false;
-    fh_store(&ebb_second, this_second());
+    fh_store(&ebb_second, fh_system_seconds());
     fh_depot_empty(c);
     return true;
 }
@@ -61,26 +57,14 @@ bool fh_ebb_pass(unsigned c) {
 
 void fh_ebb_ends(unsigned c) {
     uint64_t seen = fh_swap_acq_rel(&fh_ebb_class[c], 0);
-    if (!(seen & FH_EBBED) || !fh_purge_is_missed(this_second() - fh_load(&ebb_second))) return;
-    fh_add_relaxed(&regret, seen & ~FH_EBBED);
-}
-
-/* The regret, brought up to date once a second by whoever moves the clock. */
-static size_t current_regret(void) {
-    uint64_t now = fh_load(&regret);
-    if (!now) return 0;
-    uint64_t second = this_second(), then = fh_load(&regret_second);
-    if (second != then && fh_cas_relaxed(&regret_second, &then, second) && then != 0) {
-        uint64_t rest = fh_purge_regret(now, 0, second - then);
-        if (fh_cas_relaxed(&regret, &now, rest)) now = rest;
-    }
-    return (size_t)now;
+    if (!(seen & FH_EBBED) || !fh_purge_is_missed(fh_system_seconds() - fh_load(&ebb_second))) return;
+    fh_regret_add(&regret, seen & ~FH_EBBED);
 }
 
 static void begin_or_not(size_t given) {
     size_t most = (size_t)fh_load(&peak);
     if (FH_LIKELY(!fh_retreat_begins(given, most, 0, UINT64_MAX))) return;
-    if (!fh_retreat_begins(given, most, current_regret(), this_second() - fh_load(&peak_second))) return;
+    if (!fh_retreat_begins(given, most, fh_regret_now(&regret), fh_system_seconds() - fh_load(&peak_second))) return;
     fh_store(&deepest, given);
     fh_store(&fh_retreat, fh_retreat_blocks(fh_purge_used_bytes()));
 }
@@ -94,7 +78,7 @@ static void go_on_or_end(size_t given) {
         /* What there is now is the new peak. */
         fh_store(&fh_retreat, 0);
         fh_sub_relaxed(&peak, fh_swap_acq_rel(&given_back, 0));
-        fh_store(&peak_second, this_second());
+        fh_store(&peak_second, fh_system_seconds());
     }
 }
 
@@ -102,7 +86,7 @@ static void go_on_or_end(size_t given) {
 static void new_peak(void) {
     int64_t below = (int64_t)fh_swap_acq_rel(&given_back, 0);
     fh_sub_relaxed(&peak, (uint64_t)below);
-    fh_store(&peak_second, this_second());
+    fh_store(&peak_second, fh_system_seconds());
 }
 
 void fh_retreat_note(int64_t bytes) {

@@ -35,7 +35,7 @@ static bool first_to_say(unsigned what) {
 
 /* The system's files are read at most once a second: a program may try again and again. */
 static bool may_look(void) {
-    uint64_t now = (fh_system_nanoseconds() >> 30) + 1, then = fh_load(&looked_second);
+    uint64_t now = fh_system_seconds() + 1, then = fh_load(&looked_second);
     return now != then && fh_cas_relaxed(&looked_second, &then, now);
 }
 

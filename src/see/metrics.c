@@ -121,7 +121,7 @@ static char buffer[4096];
 
 void fh_hook_moment(void) {
     if (!fh_setting_path_get(&fh_settings.metrics)) return;
-    uint64_t now = fh_system_nanoseconds() >> 30, then = fh_load(&written_second);
+    uint64_t now = fh_system_seconds(), then = fh_load(&written_second);
     if (now != then && fh_cas_relaxed(&written_second, &then, now)) fh_store(&fh_hook_due, 1);
 }
 

@@ -108,13 +108,9 @@ static fh_word allowance;                   /* bytes above the floor */
 static fh_word missed_at;                   /* when it was last raised, in units of 2^30 ns */
 static fh_word unmapped_bytes, unmapped_at; /* what was turned away lately */
 
-static uint64_t seconds(void) {
-    return fh_system_nanoseconds() >> 30;
-}
-
 static size_t cache_limit(void) {
     size_t more = (size_t)fh_load(&allowance);
-    if (more && fh_huge_allowance_over(seconds() - fh_load(&missed_at))) {
+    if (more && fh_huge_allowance_over(fh_system_seconds() - fh_load(&missed_at))) {
         fh_store(&allowance, 0);
         more = 0;
     }
@@ -125,7 +121,7 @@ static size_t cache_limit(void) {
 static void cache_missed(size_t size) {
     size_t gone = (size_t)fh_load(&unmapped_bytes), old = (size_t)fh_load(&allowance);
     if (gone < size) return; /* spares the look at the clock */
-    uint64_t now = seconds(), ago = now - fh_load(&unmapped_at);
+    uint64_t now = fh_system_seconds(), ago = now - fh_load(&unmapped_at);
     size_t allowed = fh_huge_allowance(old, size, gone, ago);
     if (allowed > old) fh_store(&allowance, allowed);
     if (ago <= 1) fh_store(&missed_at, now);
@@ -133,7 +129,7 @@ static void cache_missed(size_t size) {
 
 static void turned_away(size_t size) {
     fh_store(&unmapped_bytes, size);
-    fh_store(&unmapped_at, seconds());
+    fh_store(&unmapped_at, fh_system_seconds());
 }
 
 /* Keeps a freed mapping if there is room in bytes and slots. */

@@ -138,7 +138,7 @@ void fh_limit_count(size_t bytes) {
 
 /* A new second, for whoever moves the clock. */
 static bool second_is_over(void) {
-    uint64_t now = fh_system_nanoseconds() >> 30, then = fh_load(&group_looked_at);
+    uint64_t now = fh_system_seconds(), then = fh_load(&group_looked_at);
     return now != then && fh_cas_relaxed(&group_looked_at, &then, now);
 }
 

@@ -4,21 +4,16 @@
 #include "store/background.h"
 #include "store/limit.h"
 #include "store/policy.h"
+#include "store/regret.h"
 #include "store/window.h"
 #include "system/system.h"
 
 /* Counters over all chunks, in slots. Relaxed throughout: each is a figure to steer by, and no memory is read or written
  * because of its value alone. They change once a slab or large block, not once a block. */
 static fh_word used_slots;
-static fh_word dirty_slots;  /* free, with memory behind them */
-static fh_word regret_slots; /* purged and soon wanted again; see current_regret */
-static fh_word reused_slots; /* dirty ones that were claimed again, in this second */
-static fh_word regret_second;
+static fh_word dirty_slots;   /* free, with memory behind them */
 static fh_word purged_second; /* when the budget last gave something back */
-
-static uint64_t this_second(void) {
-    return fh_system_nanoseconds() >> 30;
-}
+static fh_regret regret;      /* slots that were purged and soon wanted again */
 
 /* The first chunks stay on small pages: a small process pays for what it touches, not for 2 MiB. With four of them a cold
  * start of 200 MB took 1.15 of the time that it takes with huge pages from the first byte, with two 1.04. */
@@ -58,10 +53,10 @@ void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged) {
     if (FH_UNLIKELY(fh_load(&fh_limit_grouped))) fh_limit_count((slots - dirty) * FH_SLOT_SIZE);
     if (dirty) {
         note_move(fh_sub_relaxed(&dirty_slots, dirty) - dirty);
-        if (fh_load(&regret_slots)) fh_add_relaxed(&reused_slots, dirty);
+        fh_regret_reused(&regret, dirty);
     }
     /* The look at the clock is nothing beside the page faults to come. */
-    if (purged && fh_purge_is_missed(this_second() - fh_load(&purged_second))) fh_add_relaxed(&regret_slots, purged);
+    if (purged && fh_purge_is_missed(fh_system_seconds() - fh_load(&purged_second))) fh_regret_add(&regret, purged);
 }
 
 void fh_purge_released(unsigned slots) {
@@ -149,20 +144,6 @@ void fh_purge_new_chunk(size_t chunk) {
     } else if (fh_system_huge_pages_always()) {
         fh_system_huge_pages(p, FH_CHUNK_SIZE, false);
     }
-}
-
-/* The regret, brought up to date once a second by whoever moves the clock. */
-static size_t current_regret(void) {
-    uint64_t regret = fh_load(&regret_slots);
-    if (!regret) return 0;
-    uint64_t now = this_second(), then = fh_load(&regret_second);
-    if (now != then && fh_cas_relaxed(&regret_second, &then, now) && then != 0) {
-        uint64_t rest = fh_purge_regret(regret, fh_load(&reused_slots), now - then);
-        fh_store(&reused_slots, 0); /* one that is added meanwhile is lost: a figure to steer by */
-        /* Compare-and-swap: who was interrupted since it read the figure must not subtract from a smaller one. */
-        if (fh_cas_relaxed(&regret_slots, &regret, rest)) regret = rest;
-    }
-    return (size_t)regret;
 }
 
 /* Of these slots, those that fill a whole half of the chunk: 2 MiB, a huge page. */
@@ -282,10 +263,10 @@ void fh_purge_over_budget(void) {
     if (FH_LIKELY(dirty <= FH_PURGE_FLOOR_SLOTS) && pressure == FH_PRESSURE_NONE) return;
     size_t used = (size_t)fh_load(&used_slots), budget = fh_purge_budget(used, 0, pressure);
     if (dirty <= budget) return;
-    budget = fh_purge_budget(used, current_regret(), pressure);
+    budget = fh_purge_budget(used, fh_regret_now(&regret), pressure);
     if (dirty <= budget) return;
     if (pressure == FH_PRESSURE_NONE && is_fruitless(dirty)) return;
-    fh_store(&purged_second, this_second());
+    fh_store(&purged_second, fh_system_seconds());
     size_t given = purge_some(fh_purge_target(budget), CHUNKS_A_CALL, WHOLE_ONES);
     if (fh_purge_pieces_too((size_t)fh_load(&dirty_slots), budget, pressure))
         given += purge_some(budget, CHUNKS_A_CALL, WHERE_IT_PAYS);

@@ -98,6 +98,11 @@ const char *fh_system_environment(const char *name, bool *ready);
 /* A 64-bit counter of nanoseconds that never goes back. */
 uint64_t fh_system_nanoseconds(void);
 
+/* The same in units of 2^30 ns, which is a second for whoever only wants to know whether one has gone by: no division. */
+static inline uint64_t fh_system_seconds(void) {
+    return fh_system_nanoseconds() >> 30;
+}
+
 /* Ends the process abnormally, with SIGABRT. */
 _Noreturn void fh_system_abort(void);
 
