@@ -95,6 +95,15 @@ bool fh_module_stands(unsigned number, uintptr_t address) {
            now.frames_index == m->image.frames_index && has_its_build_id(&m->image);
 }
 
+fh_span fh_module_lasting(const fh_module *m, uintptr_t address) {
+    /* acquire: pairs with the release behind the last span. */
+    uint64_t spans = fh_load_acquire(&m->spans);
+    for (unsigned i = 0; i < spans; i++) {
+        if (address >= m->lasting[i].begin && address < m->lasting[i].end) return m->lasting[i];
+    }
+    return (fh_span){0, 0};
+}
+
 unsigned fh_module_own(void) {
     const table *t = get();
     return t ? (unsigned)(fh_load(&t->own) - 1) & FH_MODULE_NONE : FH_MODULE_NONE;
@@ -184,9 +193,9 @@ static unsigned add(table *t, const fh_image *image, const char *path) {
     fh_module *m = &t->module[count];
     m->image = *image;
     m->in_program = fh_system_is_program(image->begin, image->end);
-    m->stays = cannot_go(image);
     m->loader_knows = fh_system_loaded(image->begin, &loaded) == FH_LOADER_KNOWN && loaded.start == image->start &&
                       loaded.frames_index == image->frames_index;
+    m->stays = cannot_go(image) || (m->loader_knows && fh_system_loaded_for_good(&loaded));
     m->entered_by = 0;
     index_frames(t, m, path);
     /* release: all of the above, for those who have its number from elsewhere than the count. */
@@ -212,28 +221,83 @@ static unsigned enter(table *t, const fh_image *image, const char *path) {
 /* ── The list of mappings ────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The image whose mappings are being read: it counts when one of its executable parts comes by, as a file with code may also
- * be mapped as mere data. */
+ * be mapped as mere data. Before an executable mapping comes, it is not looked at. */
 typedef struct {
     fh_image image;
-    bool waiting;
+    uintptr_t start;
+    fh_span mapped[FH_MODULE_SPANS]; /* from its file, and readable */
+    unsigned spans;
+    unsigned number; /* of its module, once it has one */
     unsigned ranges;
+    bool looked_at;
 } reading;
+
+/* The module that begins there, if it can be told without reading the image again. */
+static unsigned known_at(const table *t, uintptr_t start) {
+    for (unsigned i = module_count(t); i-- > 0;) {
+        const fh_module *m = &t->module[i];
+        if (m->image.start != start || fh_load(&m->state) != FH_MODULE_LIVE) continue;
+        return (m->stays || m->loader_knows) && fh_module_stands(i, m->image.begin) ? i : FH_MODULE_NONE;
+    }
+    return FH_MODULE_NONE;
+}
+
+static bool is_part(const reading *r, const fh_mapping *line) {
+    return r->image.end > r->image.begin && line->begin >= (r->image.begin & ~UINT64_C(0xFFF)) &&
+           line->begin < r->image.end;
+}
+
+/* True if the executable mapping is a part of the image, which is then in the table. */
+static bool read_code(table *t, reading *r, const fh_mapping *line) {
+    if (!r->start) return false;
+    unsigned known = r->looked_at ? FH_MODULE_NONE : known_at(t, r->start);
+    if (known != FH_MODULE_NONE) r->image = t->module[known].image;
+    if (known == FH_MODULE_NONE && !r->looked_at) (void)fh_system_image(r->start, &r->image);
+    r->looked_at = true;
+    if (!is_part(r, line)) return false;
+    if (r->number != FH_MODULE_NONE) return true;
+    r->number = known != FH_MODULE_NONE ? known : enter(t, &r->image, t->path);
+    if (r->number == FH_MODULE_NONE) return true;
+    enter_in_page(&t->module[r->number], t->path);
+    t->seen[r->number] = true;
+    return true;
+}
+
+/* A readable part of the image's file. */
+static void read_span(const table *t, reading *r, const fh_mapping *line) {
+    size_t length = strlen(t->path);
+    if (!r->start || strlen(line->path) != length || memcmp(line->path, t->path, length) != 0) return;
+    fh_span *last = r->spans ? &r->mapped[r->spans - 1] : NULL;
+    if (last && last->end == line->begin) {
+        last->end = line->end;
+    } else if (r->spans < FH_MODULE_SPANS) {
+        r->mapped[r->spans++] = (fh_span){line->begin, line->end};
+    }
+}
+
+/* All mappings of the image have come by: those of a module that stays can be read as memory from now on. */
+static void end_image(table *t, const reading *r) {
+    fh_module *m = r->number == FH_MODULE_NONE ? NULL : &t->module[r->number];
+    if (!m || !m->stays || fh_load(&m->spans) > 0) return;
+    unsigned spans = 0;
+    for (; spans < r->spans && r->mapped[spans].begin < m->image.limit; spans++) {
+        m->lasting[spans] = r->mapped[spans];
+        /* What begins behind it may be something else of the same file. */
+        if (m->lasting[spans].end > m->image.limit) m->lasting[spans].end = m->image.limit;
+    }
+    /* release: the spans before their number. */
+    fh_store_release(&m->spans, spans);
+}
 
 static void read_line(table *t, reading *r, const fh_mapping *line) {
     if (line->readable && line->offset == 0 && line->path[0]) {
-        r->waiting = fh_system_image(line->begin, &r->image);
+        end_image(t, r);
+        *r = (reading){.start = line->begin, .number = FH_MODULE_NONE, .ranges = r->ranges};
         /* The path is in the list's buffer, which moves on. */
-        if (r->waiting) memcpy(t->path, line->path, strlen(line->path) + 1);
+        memcpy(t->path, line->path, strlen(line->path) + 1);
     }
-    if (!line->executable) return;
-    if (r->image.end > r->image.begin && line->begin >= (r->image.begin & ~UINT64_C(0xFFF)) &&
-        line->begin < r->image.end) {
-        unsigned number = r->waiting ? enter(t, &r->image, t->path) : FH_MODULE_NONE;
-        if (number != FH_MODULE_NONE) t->seen[number] = true;
-        r->waiting = false;
-        return;
-    }
-    if (!line->readable || r->ranges == CODE_RANGES) return;
+    if (line->readable) read_span(t, r, line);
+    if (!line->executable || read_code(t, r, line) || !line->readable || r->ranges == CODE_RANGES) return;
     fh_store(&t->code[r->ranges].begin, line->begin);
     fh_store(&t->code[r->ranges].end, line->end);
     r->ranges++;
@@ -242,11 +306,12 @@ static void read_line(table *t, reading *r, const fh_mapping *line) {
 static void read_mappings(table *t) {
     fh_mappings list;
     fh_mapping line;
-    reading r = {.waiting = false};
+    reading r = {.number = FH_MODULE_NONE};
     if (!fh_system_mappings_open(&list, t->buffer, sizeof t->buffer)) return;
     uint64_t begun = fh_system_nanoseconds();
     memset(t->seen, 0, sizeof t->seen);
     while (fh_system_mappings_next(&list, &line)) read_line(t, &r, &line);
+    end_image(t, &r);
     fh_system_mappings_close(&list);
     fh_store(&t->ranges, r.ranges);
     for (unsigned i = 0; list.complete && i < module_count(t); i++) {

@@ -5,7 +5,9 @@
  * is wait-free. The loader is not asked for its list: dl_iterate_phdr takes the loader's lock, and the walker may be called
  * from a malloc inside dlopen, or while another thread sleeps in one. What a module says about itself (headers, build-id,
  * unwind information) is copied by the kernel (fh_system_peek), which answers with an error and no signal when another
- * thread has just unloaded it. So a module that goes while it is looked at costs a wrong or a missing name at most.
+ * thread has just unloaded it. So a module that goes while it is looked at costs a wrong or a missing name at most. A copy
+ * takes some 2 µs, and a rule twenty of them: modules that cannot go, which are nearly all that programs have, are read as
+ * memory instead, as far as the list of mappings says that they are there from end to end.
  *
  * The life of an entry; its number is never given to another module, because the page's entries and the walker's rules
  * refer to it:
@@ -24,16 +26,21 @@
 #define FH_MODULE_NONE 0xFFFFu /* no code that we know of */
 #define FH_MODULE_CODE 0xFFFEu /* executable memory that is no file: made at run time */
 
+/* Segments may have holes between them; of a file that a linker made, with two or three pieces are nearly all covered. */
+#define FH_MODULE_SPANS 4u
+
 #define FH_MODULE_LIVE UINT64_C(1)
 #define FH_MODULE_GONE UINT64_C(2)
 
-/* All but state and index is written before the module is counted, and never again. */
+/* All but the words is written before the module is counted, and never again. */
 typedef struct {
     fh_word state;
     fh_word index; /* fh_unwind_index*, of images without the linker's table; 0: none */
+    fh_word spans; /* of lasting[], which is written before and never again */
+    fh_span lasting[FH_MODULE_SPANS];
     fh_image image;
     bool in_program;   /* the program itself */
-    bool stays;        /* cannot be unloaded as long as this library runs */
+    bool stays;        /* cannot be unloaded as long as this code runs */
     bool loader_knows; /* so the loader can tell when it is gone */
     uint64_t entry; /* its number in the page of process `entered_by`; these two only in the hands of who changes the */
     uint64_t entered_by; /* table */
@@ -56,6 +63,9 @@ const fh_module *fh_module_at(unsigned number);
 
 /* True if the module of that number is still the one that lies at the address. Some 200 ns, nothing for modules that stay. */
 bool fh_module_stands(unsigned number, uintptr_t address);
+
+/* Around the address, what can be read as memory of this module, now and as long as this code runs. Empty: nobody knows. */
+fh_span fh_module_lasting(const fh_module *m, uintptr_t address);
 
 /* The number of this library's own module; FH_MODULE_NONE when it is linked into the program. */
 unsigned fh_module_own(void);

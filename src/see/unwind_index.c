@@ -1,7 +1,6 @@
 #include "see/unwind_index.h"
 
 #include "base/bits.h"
-#include "see/unwind_rule.h"
 #include "system/system.h"
 
 /* ── The linker's table ──────────────────────────────────────────────────────────────────────────────────────────── */
@@ -20,28 +19,30 @@ typedef struct {
     uint64_t count;
 } table;
 
-static bool open_table(uintptr_t header, uintptr_t limit, table *t) {
+static bool open_table(uintptr_t header, const fh_tables *tables, table *t) {
     fh_cursor c;
-    fh_cursor_set(&c, header, limit);
+    fh_cursor_open(&c, tables);
+    fh_cursor_set(&c, header, tables->limit);
     unsigned version = (unsigned)fh_cursor_number(&c, 1), frames = (unsigned)fh_cursor_number(&c, 1);
     unsigned count = (unsigned)fh_cursor_number(&c, 1), places = (unsigned)fh_cursor_number(&c, 1);
     if (version != 1 || places != TABLE_ENCODING || count == FH_ENCODING_OMITTED) return false;
     (void)fh_cursor_address(&c, frames, header);
     t->count = fh_cursor_address(&c, count, header);
     t->first = c.at;
-    return !c.bad && t->count > 0 && t->count <= (limit - t->first) / PLACE_BYTES;
+    return !c.bad && t->count > 0 && t->count <= (tables->limit - t->first) / PLACE_BYTES;
 }
 
-uintptr_t fh_unwind_by_header(uintptr_t header, uintptr_t limit, uintptr_t address) {
+uintptr_t fh_unwind_by_header(uintptr_t header, const fh_tables *tables, uintptr_t address) {
     table t;
     fh_cursor c;
-    if (header >= limit || !open_table(header, limit, &t)) return 0;
+    fh_cursor_open(&c, tables);
+    if (header >= tables->limit || !open_table(header, tables, &t)) return 0;
     /* 4 GiB around the header is all that the places can say. */
     int64_t wanted = (int64_t)(address - header);
     uint64_t low = 0, high = t.count;
     while (high - low > NEAR) {
         uint64_t middle = low + (high - low) / 2;
-        fh_cursor_set(&c, t.first + middle * PLACE_BYTES, limit);
+        fh_cursor_set(&c, t.first + middle * PLACE_BYTES, tables->limit);
         if ((int32_t)fh_cursor_number(&c, 4) <= wanted) {
             low = middle;
         } else {
@@ -50,7 +51,7 @@ uintptr_t fh_unwind_by_header(uintptr_t header, uintptr_t limit, uintptr_t addre
         if (c.bad) return 0;
     }
     uintptr_t entry = 0;
-    fh_cursor_set(&c, t.first + low * PLACE_BYTES, limit);
+    fh_cursor_set(&c, t.first + low * PLACE_BYTES, tables->limit);
     for (; low < high; low++) {
         int32_t function = (int32_t)fh_cursor_number(&c, 4), offset = (int32_t)fh_cursor_number(&c, 4);
         if (c.bad || function > wanted) break;
@@ -84,15 +85,17 @@ static void sort(uint64_t *a, size_t n) {
 
 /* Goes through all entries; `place` may be NULL, to count them. */
 static size_t read_all(uintptr_t base, uintptr_t begin, uintptr_t end, uint64_t *place, size_t most) {
+    const fh_tables tables = {.limit = end};
     fh_entry_memo memo = {0};
     size_t count = 0;
     for (uintptr_t at = begin; at < end;) {
         fh_cursor c;
         fh_entry_head head;
         uintptr_t function;
+        fh_cursor_open(&c, &tables);
         fh_cursor_set(&c, at, end);
         if (!fh_entry_read(&c, &head) || head.last) break;
-        if (head.common && fh_entry_begin(&c, &head, end, &memo, &function) && function - base <= UINT32_MAX) {
+        if (head.common && fh_entry_begin(&c, &head, &memo, &function) && function - base <= UINT32_MAX) {
             if (place && count < most) place[count] = (uint64_t)(function - base) << 32 | (at - base);
             count++;
         }

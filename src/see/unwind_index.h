@@ -4,11 +4,13 @@
 #ifndef FH_SEE_UNWIND_INDEX_H
 #define FH_SEE_UNWIND_INDEX_H
 
+#include "see/unwind_rule.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-/* The entry for `address` by the linker's table at `header`; 0 if there is none. `limit`: the end of the image. */
-uintptr_t fh_unwind_by_header(uintptr_t header, uintptr_t limit, uintptr_t address);
+/* The entry for `address` by the linker's table at `header`; 0 if there is none. */
+uintptr_t fh_unwind_by_header(uintptr_t header, const fh_tables *tables, uintptr_t address);
 
 /* Our own: each place is the function's offset from `base` and, in the lower half, its entry's. Sorted.
  *     equation:  place[i] < place[i + 1] */

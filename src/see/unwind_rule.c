@@ -17,27 +17,30 @@ enum { FP = 6, SP = 7, RA = 16 };
 void fh_cursor_set(fh_cursor *c, uintptr_t begin, uintptr_t end) {
     c->at = begin;
     c->end = end;
-    c->copied = 0;
+    c->piece = 0;
     c->bytes = 0;
     c->bad = begin > end;
 }
 
+/* The next piece. False: nothing is there. */
+static bool next_piece(fh_cursor *c) {
+    const fh_span *lasting = &c->tables->lasting;
+    c->piece = c->at;
+    if (c->at >= lasting->begin && c->at < lasting->end) {
+        c->from = (const uint8_t *)c->at;
+        c->bytes = lasting->end - c->at;
+        return true;
+    }
+    size_t want = PAGE - (c->at & (PAGE - 1));
+    if (want > sizeof c->copy) want = sizeof c->copy;
+    c->from = c->copy;
+    c->bytes = fh_system_peek(c->copy, c->at, want);
+    return c->bytes > 0;
+}
+
 static uint8_t next_byte(fh_cursor *c) {
-    if (c->bad || c->at >= c->end) {
-        c->bad = true;
-        return 0;
-    }
-    if (c->at - c->copied >= c->bytes) {
-        size_t want = PAGE - (c->at & (PAGE - 1));
-        if (want > sizeof c->copy) want = sizeof c->copy;
-        c->copied = c->at;
-        c->bytes = (uint32_t)fh_system_peek(c->copy, c->at, want);
-        if (c->bytes == 0) {
-            c->bad = true;
-            return 0;
-        }
-    }
-    return c->copy[c->at++ - c->copied];
+    c->bad = c->bad || c->at >= c->end || (c->at - c->piece >= c->bytes && !next_piece(c));
+    return c->bad ? 0 : c->from[c->at++ - c->piece];
 }
 
 uint64_t fh_cursor_number(fh_cursor *c, unsigned bytes) {
@@ -157,10 +160,10 @@ static void read_augmentation(fh_cursor *c, common *k, const char *letters) {
     c->at = end;
 }
 
-static bool read_common(fh_cursor *c, uintptr_t at, uintptr_t limit, common *k) {
+static bool read_common(fh_cursor *c, uintptr_t at, common *k) {
     fh_entry_head head;
     char letters[8];
-    fh_cursor_set(c, at, limit);
+    fh_cursor_set(c, at, c->tables->limit);
     if (!fh_entry_read(c, &head) || head.last || head.common) return false;
     unsigned version = (unsigned)fh_cursor_number(c, 1), n = 0;
     while (n < sizeof letters - 1 && (letters[n] = (char)fh_cursor_number(c, 1)) != 0) n++;
@@ -177,12 +180,12 @@ static bool read_common(fh_cursor *c, uintptr_t at, uintptr_t limit, common *k) 
 }
 
 /* Reads an FDE up to its instructions. */
-static bool read_entry(fh_cursor *c, uintptr_t entry, uintptr_t limit, common *k, uintptr_t *begin, uintptr_t *end) {
+static bool read_entry(fh_cursor *c, uintptr_t entry, common *k, uintptr_t *begin, uintptr_t *end) {
     fh_entry_head head;
-    fh_cursor_set(c, entry, limit);
+    fh_cursor_set(c, entry, c->tables->limit);
     if (!fh_entry_read(c, &head) || head.last || !head.common) return false;
     uintptr_t at = c->at;
-    if (!read_common(c, head.common, limit, k)) return false;
+    if (!read_common(c, head.common, k)) return false;
     fh_cursor_set(c, at, head.next);
     *begin = fh_cursor_address(c, k->encoding, 0);
     *end = *begin + fh_cursor_address(c, k->encoding & 0x0F, 0);
@@ -195,11 +198,12 @@ static bool read_entry(fh_cursor *c, uintptr_t entry, uintptr_t limit, common *k
 }
 
 /* Neighbours mostly have their CIE in common, so the last one's encoding is kept. */
-bool fh_entry_begin(fh_cursor *c, const fh_entry_head *head, uintptr_t limit, fh_entry_memo *memo, uintptr_t *begin) {
+bool fh_entry_begin(fh_cursor *c, const fh_entry_head *head, fh_entry_memo *memo, uintptr_t *begin) {
     if (memo->common != head->common) {
         fh_cursor other;
         common k;
-        if (!read_common(&other, head->common, limit, &k)) return false;
+        fh_cursor_open(&other, c->tables);
+        if (!read_common(&other, head->common, &k)) return false;
         *memo = (fh_entry_memo){head->common, k.encoding};
     }
     *begin = fh_cursor_address(c, memo->encoding, 0);
@@ -551,12 +555,13 @@ static bool pack(const row *r, fh_rule *rule) {
     return true;
 }
 
-fh_rule fh_rule_at(uintptr_t entry, uintptr_t limit, uintptr_t address) {
+fh_rule fh_rule_at(uintptr_t entry, const fh_tables *tables, uintptr_t address) {
     fh_rule none = {.bits = 0}, pointers = {.kind = FH_RULE_POINTERS}, rule = {.bits = 0};
     fh_cursor c;
     common k;
     uintptr_t begin, end;
-    if (!read_entry(&c, entry, limit, &k, &begin, &end) || address < begin || address >= end) return none;
+    fh_cursor_open(&c, tables);
+    if (!read_entry(&c, entry, &k, &begin, &end) || address < begin || address >= end) return none;
     uintptr_t at = c.at, stop = c.end;
     program p = {.now = {.ra = {.form = DIFFICULT}}, .location = begin};
     p.now.difficult = true;

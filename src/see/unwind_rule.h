@@ -17,6 +17,7 @@
 #define FH_SEE_UNWIND_RULE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum {
@@ -53,14 +54,33 @@ typedef union {
 
 _Static_assert(sizeof(fh_rule) == 8, "a rule is one word");
 
-/* Bytes of the module, copied piece by piece: what is not there reads as 0 and sets `bad`. */
+/* Addresses from `begin` to before `end`. */
 typedef struct {
-    uintptr_t at, end; /* to be read next; the end of what may be read */
-    uintptr_t copied;  /* address of copy[0] */
-    uint32_t bytes;    /* of copy[] that count */
+    uintptr_t begin, end;
+} fh_span;
+
+/* Where a module's tables lie. What is known to stay mapped and readable as long as this code runs is read as memory; the
+ * rest is copied by the kernel, at some 2 µs a piece. */
+typedef struct {
+    uintptr_t limit; /* nothing at or above it is the module's */
+    fh_span lasting; /* what stays */
+} fh_tables;
+
+/* Bytes of the module, piece by piece: what is not there reads as 0 and sets `bad`. */
+typedef struct {
+    const fh_tables *tables;
+    uintptr_t at, end;   /* to be read next; the end of what may be read */
+    uintptr_t piece;     /* address of the piece at hand */
+    size_t bytes;        /* of it that count */
+    const uint8_t *from; /* the piece: in the module, or in copy[] */
     bool bad;
     uint8_t copy[128];
 } fh_cursor;
+
+/* Before the first fh_cursor_set. The tables are not copied. */
+static inline void fh_cursor_open(fh_cursor *c, const fh_tables *tables) {
+    c->tables = tables;
+}
 
 void fh_cursor_set(fh_cursor *c, uintptr_t begin, uintptr_t end);
 uint64_t fh_cursor_number(fh_cursor *c, unsigned bytes);
@@ -81,18 +101,17 @@ typedef struct {
 /* Reads a head at the cursor and leaves the cursor behind it, with the entry's end as its end. False: damaged. */
 bool fh_entry_read(fh_cursor *c, fh_entry_head *head);
 
-/* Where the function begins that the FDE describes whose head was just read at the cursor. `limit` is the end of what may
- * be read; the memo begins as zero and is kept from call to call. */
+/* Where the function begins that the FDE describes whose head was just read at the cursor. The memo begins as zero and is
+ * kept from call to call. */
 typedef struct {
     uintptr_t common;
     unsigned encoding;
 } fh_entry_memo;
 
-bool fh_entry_begin(fh_cursor *c, const fh_entry_head *head, uintptr_t limit, fh_entry_memo *memo, uintptr_t *begin);
+bool fh_entry_begin(fh_cursor *c, const fh_entry_head *head, fh_entry_memo *memo, uintptr_t *begin);
 
 /* The rule at `address`, out of the FDE at `entry`. FH_RULE_POINTERS if the FDE says something that a word cannot hold,
- * FH_RULE_NONE if it describes another address. Reads by fh_system_peek only: cannot fault, whatever lies there, and ends
- * after a bounded number of steps. */
-fh_rule fh_rule_at(uintptr_t entry, uintptr_t limit, uintptr_t address);
+ * FH_RULE_NONE if it describes another address. Cannot fault, whatever lies there, and ends after a bounded number of steps. */
+fh_rule fh_rule_at(uintptr_t entry, const fh_tables *tables, uintptr_t address);
 
 #endif

@@ -81,11 +81,19 @@ static fh_rule by_module(const fh_module *m, uintptr_t address) {
     /* acquire: what the index holds. */
     const fh_unwind_index *index = (const fh_unwind_index *)(uintptr_t)fh_load_acquire(&m->index);
     uintptr_t entry = 0;
-    if (m->image.frames_index) entry = fh_unwind_by_header(m->image.frames_index, m->image.limit, address);
+    fh_tables tables = {m->image.limit, fh_module_lasting(m, m->image.frames_index)};
+    if (m->image.frames_index) entry = fh_unwind_by_header(m->image.frames_index, &tables, address);
     if (!entry && index) entry = fh_unwind_by_index(index, address);
     fh_rule rule = {.bits = 0};
-    if (entry >= m->image.start && entry < m->image.limit) rule = fh_rule_at(entry, m->image.limit, address);
+    if (entry >= m->image.start && entry < m->image.limit) rule = fh_rule_at(entry, &tables, address);
     return rule;
+}
+
+static bool read_code(unsigned number, uintptr_t from, uint8_t *to, size_t n) {
+    fh_span lasting = number == FH_MODULE_CODE ? (fh_span){0, 0} : fh_module_lasting(fh_module_at(number), from);
+    if (lasting.end < from + n) return fh_system_peek(to, from, n) == n;
+    memcpy(to, (const void *)from, n);
+    return true;
 }
 
 fh_rule fh_unwind_learn(uintptr_t address) {
@@ -94,7 +102,7 @@ fh_rule fh_unwind_learn(uintptr_t address) {
     fh_rule rule = {.kind = FH_RULE_POINTERS};
     uint8_t code[BEFORE + 9] = {0};
     /* What lies around the return address, address + 1. */
-    bool readable = fh_system_peek(code, address + 1 - BEFORE, sizeof code) == sizeof code;
+    bool readable = read_code(number, address + 1 - BEFORE, code, sizeof code);
     if (number != FH_MODULE_CODE) {
         fh_rule found = by_module(fh_module_at(number), address);
         if (found.kind != FH_RULE_NONE) rule = found;

@@ -80,6 +80,10 @@ typedef struct {
 
 fh_loader_answer fh_system_loaded(uintptr_t address, fh_loaded *answer);
 
+/* True if it is there as long as the program runs: it was loaded before the program began, or is the loader itself. Only for
+ * what is there for certain, or has just been found. */
+bool fh_system_loaded_for_good(const fh_loaded *answer);
+
 /* The path of what was found, terminated. False: it has none, as the program itself, or does not fit. */
 bool fh_system_loaded_path(const fh_loaded *answer, char *path, size_t size);
 

@@ -282,6 +282,24 @@ fh_loader_answer fh_system_loaded(uintptr_t address, fh_loaded *answer) {
     return FH_LOADER_KNOWN;
 }
 
+/* The loader appends to its list whatever it loads, and takes out what is unloaded. The C library was loaded for the program,
+ * so all that stands before it was, too, and the loader never unloads that. Hence this part of the list never changes, and
+ * can be read at any time. Asked for by the address of a function that nobody puts another in the place of. In a list of
+ * its own (dlmopen), which does not begin with the program, nothing of that holds. */
+bool fh_system_loaded_for_good(const fh_loaded *answer) {
+    struct found_object object, program, loader;
+    bool found = false;
+    if (!find_object || find_object((void *)getauxval(AT_ENTRY), &program) != 0) return false;
+    if (find_object((void *)(uintptr_t)&find_object, &loader) == 0 && (uintptr_t)loader.map == answer->record)
+        return true;
+    if (find_object((void *)(uintptr_t)&__errno_location, &object) != 0) return false;
+    for (const struct link_map *at = object.map; at; at = at->l_prev) {
+        found = found || (uintptr_t)at == answer->record;
+        if (!at->l_prev) return found && at == program.map;
+    }
+    return false;
+}
+
 /* The loader's record may go while it is read, hence the peeks, and the path is cut where a page ends that is the last. */
 bool fh_system_loaded_path(const fh_loaded *answer, char *path, size_t size) {
     uintptr_t name;

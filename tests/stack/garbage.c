@@ -51,21 +51,24 @@ static void walk_garbage(char *low, size_t bytes) {
 }
 
 /* Real entries, copied, with bytes changed, under addresses that they may or may not describe. */
-static void read_garbage(uintptr_t begin, size_t bytes, char *room) {
+static void read_garbage(uintptr_t frames, size_t bytes, char *room) {
     size_t from = random_below(&state, bytes / 2), n = 64 + random_below(&state, PAGES / 2 * PAGE);
     if (n > bytes - from) n = bytes - from;
     char *copy = room + PAGES * PAGE - n; /* up to the page that cannot be read */
-    CHECK(fh_system_peek(copy, begin + from, n) == n, "the copy");
+    CHECK(fh_system_peek(copy, frames + from, n) == n, "the copy");
     uintptr_t at = (uintptr_t)copy, end = at + n;
     unsigned changes = (unsigned)random_below(&state, 40);
     for (unsigned i = 0; i < changes; i++) copy[random_below(&state, n)] = (char)random_next(&state);
     for (unsigned i = 0; i < 20; i++) {
         uintptr_t entry = at + random_below(&state, n),
                   limit = random_below(&state, 4) ? end : end + random_below(&state, 9999);
+        /* Some of it read as memory, which ends where the page begins that cannot be read. */
+        uintptr_t begin = at + random_below(&state, n), rest = random_below(&state, end - begin);
+        const fh_tables tables = {limit, {begin, random_below(&state, 2) ? end : begin + rest}};
         uintptr_t address = at + random_below(&state, 100000) - 50000;
-        fh_rule rule = fh_rule_at(entry, limit, address);
+        fh_rule rule = fh_rule_at(entry, &tables, address);
         CHECK(rule.module == 0 && rule.after_call == 0, "bits that are not the entry's");
-        (void)fh_unwind_by_header(entry, limit, address);
+        (void)fh_unwind_by_header(entry, &tables, address);
     }
     fh_unwind_index *index = fh_unwind_index_make(at, at, end);
     if (!index) return;
@@ -74,18 +77,30 @@ static void read_garbage(uintptr_t begin, size_t bytes, char *room) {
     munmap(index, index->bytes);
 }
 
+/* The rule by the module's tables, whatever way they are read. */
+static fh_rule rule_of(const fh_image *image, const fh_tables *tables, uintptr_t at) {
+    uintptr_t entry = fh_unwind_by_header(image->frames_index, tables, at);
+    return entry ? fh_rule_at(entry, tables, at) : (fh_rule){.bits = 0};
+}
+
 /* Every function of the C library, at an address in its middle: mostly rules, and none of them out of bounds. */
 static void read_all_of_libc(void) {
+    /* The loader's word names a module; that all of it is mapped, the list of mappings says. */
+    fh_modules_note();
     unsigned number = fh_module_learn((uintptr_t)&qsort), known = 0, all = 0;
     CHECK(number < FH_MODULES_MOST, "the C library is no module");
-    const fh_image *image = &fh_module_at(number)->image;
+    const fh_module *module = fh_module_at(number);
+    const fh_image *image = &module->image;
+    const fh_tables memory = {image->limit, fh_module_lasting(module, image->frames_index)},
+                    copied = {.limit = image->limit};
     for (uintptr_t at = image->begin; at < image->end; at += 61) {
-        uintptr_t entry = fh_unwind_by_header(image->frames_index, image->limit, at);
-        fh_rule rule = entry ? fh_rule_at(entry, image->limit, at) : (fh_rule){.bits = 0};
+        fh_rule rule = rule_of(image, &memory, at);
+        CHECK(all % 8 || rule_of(image, &copied, at).bits == rule.bits, "read as memory, or copied: not the same rule");
         all++;
         known += rule.kind == FH_RULE_TABLE || rule.kind == FH_RULE_END;
     }
     printf("of %u addresses of the C library, %u have a rule\n", all, known);
+    CHECK(memory.lasting.end > image->frames_index, "the C library's tables are not read as memory");
     CHECK(known > all * 9 / 10, "only %u of %u addresses have a rule", known, all);
 }
 
