@@ -74,6 +74,10 @@ bool fh_system_group_memory(size_t *limit, size_t *used) {
 void fh_system_huge_pages(void *p, size_t size, bool wanted) {
     (void)p, (void)size, (void)wanted;
 }
+uint64_t fh_system_touch(void *p) {
+    fh_model->plain((uintptr_t)p, 16, 1);
+    return 0;
+}
 bool fh_system_huge_pages_always(void) {
     return false;
 }

@@ -1,6 +1,7 @@
 #include "store/idle.h"
 
 #include "base/settings.h"
+#include "store/advice.h"
 #include "store/depot.h"
 #include "store/policy.h"
 #include "store/purge.h"
@@ -51,7 +52,7 @@ static void weigh(size_t slot, unsigned c, uint32_t *free_in_half) {
 static void give_back(size_t slot, unsigned c, uint32_t *free_in_half) {
     size_t chunk = slot / FH_CHUNK_SLOTS;
     unsigned half = slot % FH_CHUNK_SLOTS / HALF_SLOTS;
-    if (!fh_purge_is_huge(chunk) || fh_purge_may_split(chunk, half, *free_in_half)) fh_trim_slab(slot, c);
+    if (!fh_advice_is_huge(chunk) || fh_advice_may_split(chunk, half, *free_in_half)) fh_trim_slab(slot, c);
 }
 
 static void visit(fh_region *region, size_t number, unsigned c, visitor what, uint32_t *free_in_half) {

@@ -1,6 +1,7 @@
 #include "store/purge.h"
 
 #include "base/settings.h"
+#include "store/advice.h"
 #include "store/background.h"
 #include "store/limit.h"
 #include "store/policy.h"
@@ -14,10 +15,6 @@ static fh_word used_slots;
 static fh_word dirty_slots;   /* free, with memory behind them */
 static fh_word purged_second; /* when the budget last gave something back */
 static fh_regret regret;      /* slots that were purged and soon wanted again */
-
-/* The first chunks stay on small pages: a small process pays for what it touches, not for 2 MiB. With four of them a cold
- * start of 200 MB took 1.15 of the time that it takes with huge pages from the first byte, with two 1.04. */
-#define YOUNG_CHUNKS 2u
 
 /* A release looks at this many chunks at most, so that no free takes long. */
 #define CHUNKS_A_CALL 64
@@ -69,83 +66,6 @@ void fh_purge_dropped(unsigned slots) {
     fh_sub_relaxed(&used_slots, slots);
 }
 
-bool fh_purge_is_huge(size_t chunk) {
-    return fh_load(&fh_region_at(chunk / FH_REGION_CHUNKS)->huge) >> chunk % FH_REGION_CHUNKS & 1;
-}
-
-bool fh_purge_may_split(size_t index, unsigned half, size_t free) {
-    fh_chunk *chunk = fh_chunk_at(index);
-    uint64_t bit = UINT64_C(1) << half;
-    if (fh_load(&chunk->split) & bit) return true;
-    if (!fh_split_pays(free) && fh_limit_pressure() == FH_PRESSURE_NONE) return false;
-    fh_or_acq_rel(&chunk->split, bit);
-    return true;
-}
-
-/* ── Huge pages that stay split ──────────────────────────────────────────────────────────────────────────────────── */
-
-/* The kernel gathers small pages into huge ones where these were asked for, from a single page in 2 MiB on and while the
- * program sleeps: of 2.2 MiB that were left after a burst it made 28. So a half of which pages went back one by one is
- * excepted before the first of them goes, and asked for again when all of it has gone.
- *
- *     not told ──▶ told        by fetch_or, by whoever gives pages of the half back and therefore holds a part of it
- *     told ──▶ not told        by fetch_and, by whoever purges the half whole and therefore holds all of it; or with a
- *                              chunk that is started anew
- *
- * The two never meet, so the kernel hears the advice in the order of the bits. A second one that gives pages back at the
- * same moment may be ahead of the advice; the kernel takes seconds to get there. */
-#define TOLD_SHIFT 2
-#define TOLD (UINT64_C(3) << TOLD_SHIFT)
-
-/* A part with other advice is a mapping of its own, and there may be 65,530. So many chunks may have such parts, which are
- * two more mappings each at most, as neighbours with the same advice are one. */
-#define MOST_TOLD_CHUNKS 1024u
-static fh_word told_chunks;
-
-static void tell(size_t index, unsigned half, bool wanted) {
-    fh_system_huge_pages(fh_slot_address(index * FH_CHUNK_SLOTS + half * FH_CHUNK_SLOTS / 2), FH_HUGE_PAGE, wanted);
-}
-
-static void stay_split(size_t index, unsigned half) {
-    fh_chunk *chunk = fh_chunk_at(index);
-    uint64_t bit = UINT64_C(1) << (TOLD_SHIFT + half), seen = fh_load(&chunk->split);
-    if (seen & bit || !fh_purge_is_huge(index)) return;
-    if (!(seen & TOLD) && fh_load(&told_chunks) >= MOST_TOLD_CHUNKS) return;
-    uint64_t before = fh_or_acq_rel(&chunk->split, bit);
-    if (before & bit) return;
-    if (!(before & TOLD)) fh_add_relaxed(&told_chunks, 1);
-    tell(index, half, false);
-}
-
-void fh_purge_splits(size_t first_slot, size_t last_slot) {
-    for (size_t half = first_slot / (FH_CHUNK_SLOTS / 2); half <= last_slot / (FH_CHUNK_SLOTS / 2); half++)
-        stay_split(half / 2, half % 2);
-}
-
-/* These halves, as bits 0 and 1, are whole again. Returns those of which the kernel was told. */
-static uint64_t forget_split(size_t index, uint64_t halves) {
-    fh_chunk *chunk = fh_chunk_at(index);
-    uint64_t bits = halves | halves << TOLD_SHIFT, before = fh_and_acq_rel(&chunk->split, ~bits);
-    if (before & TOLD && !(before & TOLD & ~bits)) fh_sub_relaxed(&told_chunks, 1);
-    return before >> TOLD_SHIFT & halves;
-}
-
-void fh_purge_new_chunk(size_t chunk) {
-    if (FH_UNLIKELY(fh_load(&fh_chunk_at(chunk)->split))) forget_split(chunk, 3);
-    char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
-    bool grown = chunk >= YOUNG_CHUNKS && fh_purge_huge_pages_fit(fh_settings.limit);
-    bool wanted = fh_settings.thp == FH_THP_ALWAYS || (fh_settings.thp == FH_THP_AUTO && grown);
-    fh_word *huge = &fh_region_at(chunk / FH_REGION_CHUNKS)->huge;
-    uint64_t bit = UINT64_C(1) << chunk % FH_REGION_CHUNKS;
-    /* The bit is the caller's alone, who has not shown the chunk to anybody yet. */
-    if (((fh_load(huge) & bit) != 0) != wanted) wanted ? fh_or_release(huge, bit) : fh_and_acq_rel(huge, ~bit);
-    if (wanted) {
-        fh_system_huge_pages(p, FH_CHUNK_SIZE, true);
-    } else if (fh_system_huge_pages_always()) {
-        fh_system_huge_pages(p, FH_CHUNK_SIZE, false);
-    }
-}
-
 /* Of these slots, those that fill a whole half of the chunk: 2 MiB, a huge page. */
 static uint64_t whole_halves(uint64_t slots) {
     uint64_t low = fh_low_mask(32), high = ~low;
@@ -168,7 +88,7 @@ static uint64_t worth_splitting(size_t index, uint64_t slots, uint64_t free, ext
         uint64_t mask = fh_low_mask(32) << 32 * half;
         if (whole & mask || !(slots & mask)) continue;
         size_t bytes = most == EVERYTHING ? FH_HUGE_PAGE : fh_count_bits(slots & mask) * FH_SLOT_SIZE;
-        if (most == WHOLE_ONES || !fh_purge_may_split(index, half, bytes)) slots &= ~mask;
+        if (most == WHOLE_ONES || !fh_advice_may_split(index, half, bytes)) slots &= ~mask;
     }
     return slots;
 }
@@ -177,7 +97,7 @@ static uint64_t worth_splitting(size_t index, uint64_t slots, uint64_t free, ext
  * huge pages a slot that was never written to has memory all the same when a neighbour was, so there all free slots of
  * a half go that has a dirty one: without that a heap of 1.5 MiB blocks kept a quarter of its peak for ever. */
 static unsigned purge_chunk(size_t index, extent most) {
-    bool huge = fh_purge_is_huge(index);
+    bool huge = fh_advice_is_huge(index);
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t free = fh_load(&chunk->free), take;
     do {
@@ -190,7 +110,7 @@ static unsigned purge_chunk(size_t index, extent most) {
     uint64_t whole = whole_halves(take), low = fh_low_mask(32);
     for (unsigned half = 0; half < 2 && huge; half++) {
         uint64_t mask = low << 32 * half;
-        if (take & ~whole & mask) stay_split(index, half);
+        if (take & ~whole & mask) fh_advice_stay_split(index, half);
     }
     for (uint64_t rest = take; rest;) {
         unsigned place = fh_lowest_bit(rest);
@@ -200,14 +120,7 @@ static unsigned purge_chunk(size_t index, extent most) {
         fh_system_purge(fh_slot_address(index * FH_CHUNK_SLOTS + place), n * FH_SLOT_SIZE);
         rest &= ~fh_run_mask(place, n);
     }
-    /* A half that is gone whole comes back as a huge page. */
-    uint64_t whole_ones = (whole & low ? 1 : 0) | (whole & ~low ? 2 : 0);
-    if (FH_UNLIKELY(fh_load(&chunk->split)) && whole_ones) {
-        uint64_t told = forget_split(index, whole_ones);
-        for (unsigned half = 0; half < 2; half++) {
-            if (told >> half & 1) tell(index, half, true);
-        }
-    }
+    fh_advice_whole_again(index, (whole & low ? 1 : 0) | (whole & ~low ? 2 : 0));
     /* Some of them may have been purged by another thread since `dirty` was read, and be free again: of each slot only
      * who clears its bit counts it. */
     uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;

@@ -8,7 +8,6 @@
 /* Bookkeeping, called by run.c. */
 void fh_purge_claimed(unsigned slots, unsigned dirty, unsigned purged);
 void fh_purge_released(unsigned slots);
-void fh_purge_new_chunk(size_t chunk);
 void fh_purge_dropped(unsigned slots); /* claimed ones that go back to the system with their address space */
 
 /* Called after each release, with nothing held: gives back a bounded piece if there is more than the budget. */
@@ -17,17 +16,6 @@ void fh_purge_over_budget(void);
 /* Gives back free memory until at most `keep` bytes of it are left; returns the bytes given back. Does not look at what
  * threads, depot and slabs hold. */
 size_t fh_purge_to(size_t keep);
-
-/* True if the chunk was advised to be on huge pages. */
-bool fh_purge_is_huge(size_t chunk);
-
-/* May pages of this half (0 or 1) of a chunk on huge pages go back one by one, when `free` bytes could? If so, the half
- * counts as split from now on, until all of it goes. */
-bool fh_purge_may_split(size_t chunk, unsigned half, size_t free);
-
-/* Pages of these slots are about to go back while neighbours on their huge pages stay: tells the kernel to leave it so. The
- * caller holds slots, or blocks of a slab, on each huge page that they touch. */
-void fh_purge_splits(size_t first_slot, size_t last_slot);
 
 /* fh_purge_to for what the background thread finds unused: no huge page is split where it does not pay. */
 size_t fh_purge_aged(size_t keep);

@@ -1,6 +1,7 @@
 #include "store/run.h"
 
 #include "base/classes.h"
+#include "store/advice.h"
 #include "store/idle.h"
 #include "store/limit.h"
 #include "store/marks.h"
@@ -73,6 +74,12 @@ static bool account_claim(fh_chunk *chunk, uint64_t mask) {
     return dirty == 0;
 }
 
+/* True if this slot of a chunk whose free word was `free` is the first of its half, which has no memory. */
+static bool begins_half(const fh_chunk *chunk, uint64_t free, unsigned place) {
+    uint64_t half = fh_low_mask(32) << (place & 32);
+    return (free & half) == half && !(fh_load(&chunk->dirty) & half);
+}
+
 /* Claims in this chunk: the place, or 64. */
 static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *clean) {
     fh_chunk *chunk = fh_chunk_at(chunk_index);
@@ -86,6 +93,8 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
         if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;
         *clean = account_claim(chunk, mask);
         fh_run_changed(chunk_index, free);
+        /* Not a large block, which may be memory that nobody ever touches. */
+        if (n == 1 && begins_half(chunk, free, place)) fh_advice_opened(chunk_index * FH_CHUNK_SLOTS + place);
         return place;
     }
 }
@@ -103,7 +112,7 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
 static bool bring_chunk(void) {
     size_t index = fh_window_take_chunk();
     if (index == FH_NONE) return false;
-    fh_purge_new_chunk(index);
+    fh_advice_new_chunk(index);
     if (index >= ASK_FROM) fh_limit_grown();
     if (index >= LOOK_AROUND_FROM) {
         fh_trim_grown(index);

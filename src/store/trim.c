@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/settings.h"
+#include "store/advice.h"
 #include "store/depot.h"
 #include "store/huge.h"
 #include "store/marks.h"
@@ -120,7 +121,8 @@ static unsigned purge_held(const holding *h, unsigned pages, const unsigned char
         if (whole) {
             run++;
         } else if (run) {
-            fh_purge_splits(h->slot + (page - run) * bytes / FH_SLOT_SIZE, h->slot + (page * bytes - 1) / FH_SLOT_SIZE);
+            fh_advice_splits(h->slot + (page - run) * bytes / FH_SLOT_SIZE,
+                             h->slot + (page * bytes - 1) / FH_SLOT_SIZE);
             fh_system_purge(start + (page - run) * bytes, run * bytes);
             given += run;
             run = 0;
@@ -197,12 +199,12 @@ static unsigned class_at(size_t slot) {
 /* Half of a chunk, the 2 MiB of a huge page. Unless `split` says that it may cost that page, there must be enough to gain. */
 static size_t trim_half(size_t first, bool split) {
     size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0, given = 0;
-    if (fh_purge_is_huge(chunk)) {
+    if (fh_advice_is_huge(chunk)) {
         for (size_t slot = first; slot < first + HALF && !split; slot++) {
             unsigned c = class_at(slot);
             if (c) free += fh_trim_free_bytes(slot, c);
         }
-        if (!free || !fh_purge_may_split(chunk, first / HALF % 2, free)) return 0;
+        if (!free || !fh_advice_may_split(chunk, first / HALF % 2, free)) return 0;
     }
     for (size_t slot = first; slot < first + HALF; slot++) {
         unsigned c = class_at(slot);

@@ -60,6 +60,10 @@ bool fh_system_resident(void *p, size_t size, unsigned char *pages);
 /* Hints about huge pages for a range. */
 void fh_system_huge_pages(void *p, size_t size, bool wanted);
 
+/* Writes a zero to the first byte of a page that reads as zero, so that it has memory. The nanoseconds of processor time that
+ * it took: what other threads did meanwhile does not count. */
+uint64_t fh_system_touch(void *p);
+
 /* True when huge pages come without being asked for (the system's setting is "always"). */
 bool fh_system_huge_pages_always(void);
 

@@ -1,7 +1,8 @@
 /* Huge pages by state, under each setting that a system may have (support/kernel.c stands for it):
  *   - a process that does next to nothing, and one with many idle threads, pay for what they touch and not for 2 MiB;
  *   - a heap that has grown is on huge pages, and keeps them: holes of 64 KiB are no reason to split one, not even when
- *     there are many; when memory is short they all go. */
+ *     there are many; when memory is short they all go;
+ *   - where they are slow to come (FREEHOLD_TEST_TOUCH) it grows without, and asks again now and then. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/kernel.h"
@@ -127,7 +128,31 @@ static void splitting(void) {
           heavy_trimmed);
 }
 
+/* A heap of small blocks that grows to 512 MiB, each block written to. */
+static void slow_and_quick(void) {
+    enum { BLOCK = 1024, COUNT = 512 << 10 };
+    size_t heap = (size_t)BLOCK * COUNT;
+    char **blocks = t_malloc(COUNT * sizeof *blocks);
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = t_malloc(BLOCK);
+        CHECK(blocks[i], "malloc: NULL");
+        memset(blocks[i], 1, BLOCK);
+    }
+    size_t asked = kernel_advised_bytes();
+    bool slow = env_number("FREEHOLD_TEST_TOUCH", 0) > 1000000;
+    printf("%s huge pages were asked for %zu of %zu MiB\n", slow ? "slow" : "quick", asked >> 20, heap >> 20);
+    /* Six tries, after 0, 16, 32, 64, 128, 256 … pages: each is for a chunk, which is two. */
+    if (slow) CHECK(asked >= 4 << 20 && asked <= heap / 8, "a heap that should have learned");
+    if (!slow) CHECK(asked >= heap - heap / 16, "a heap that should be on huge pages");
+    for (int i = 0; i < COUNT; i++) t_free(blocks[i]);
+    t_free(blocks);
+}
+
 int main(void) {
+    if (env_number("FREEHOLD_TEST_TOUCH", 0)) {
+        apart("slow and quick", slow_and_quick);
+        return 0;
+    }
     apart("hello", hello);
     apart("idle threads", idle_threads);
     apart("splitting", splitting);

@@ -203,6 +203,30 @@ static void ebbs(void) {
     }
 }
 
+/* Huge pages that come at once are asked for each time; slow ones after 16, 32, 64 … that are passed over. */
+static void patience_grows_and_ends(void) {
+    const uint64_t none = 100, quick = 200000, slow = 4000000;
+    CHECK(!fh_patience_passes_over(0), "the first is not asked for");
+    CHECK(fh_patience_after(0, quick) == 0 && fh_patience_after(0, none) == 0, "a quick one changed something");
+    uint64_t patience = 0, passed = 0;
+    for (unsigned times = 1; times <= 20; times++) {
+        patience = fh_patience_after(patience, slow);
+        unsigned over = 0;
+        for (; fh_patience_passes_over(patience); over++) patience = fh_patience_passed(patience, 1);
+        CHECK(over > passed || over == FH_PATIENCE_MOST, "%u were passed over after slow one no. %u", over, times);
+        CHECK(times > 1 || over == FH_PATIENCE_FIRST, "%u after the first slow one", over);
+        passed = over;
+    }
+    CHECK(fh_patience_after(patience, none) == patience, "what was no huge page changed something");
+    /* Quick again: asked for at once, and soon nothing is left of it. */
+    for (int times = 0; times < 10; times++) {
+        patience = fh_patience_after(patience, quick);
+        CHECK(!fh_patience_passes_over(patience), "a quick one, and the next is passed over");
+    }
+    CHECK(patience == 0, "ten quick ones, and slow ones are held against them");
+    CHECK(fh_patience_passed((uint64_t)64 << 32 | 1, 2) == (uint64_t)64 << 32, "below zero");
+}
+
 int main(void) {
     ebbs();
     looks_at_a_group();
@@ -214,6 +238,7 @@ int main(void) {
     regret_covers_what_was_missed();
     regret_fades();
     pressure_overrides();
+    patience_grows_and_ends();
     huge_allowance();
     printf("the rules for giving back hold\n");
     return 0;

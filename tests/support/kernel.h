@@ -12,4 +12,7 @@ extern size_t kernel_split_bytes;
 /* And all others. */
 extern long kernel_whole_purges;
 
+/* Bytes of all ranges for which huge pages were asked so far. */
+size_t kernel_advised_bytes(void);
+
 #endif
