@@ -109,7 +109,6 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "purged_slots_counted_twice",
         edits: &[(
-            "store/advice.c",
             "store/purge.c",
             "uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;",
             "fh_and_acq_rel(&chunk->dirty, ~take);\n    uint64_t cleared = take;",
