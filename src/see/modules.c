@@ -116,9 +116,15 @@ size_t fh_modules_memory(void) {
 
 /* ── Entering ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* The number of this process, as only who has the table asks. */
+static uint64_t holder(const table *t) {
+    return fh_load(&t->busy);
+}
+
 /* In the page of this process. Called again for each refresh, because a page may have come, or another one after a fork. */
-static void enter_in_page(fh_module *m, const char *path) {
-    uint64_t process = fh_system_process_number();
+static void enter_in_page(const table *t, fh_module *m) {
+    uint64_t process = holder(t);
+    const char *path = t->path;
     if (m->entered_by == process || !fh_page()) return;
     uint64_t number = fh_page_add(FH_PAGE_MODULES);
     fh_page_module *entry = number == FH_PAGE_NO_ENTRY ? NULL : fh_page_entry(FH_PAGE_MODULES, number);
@@ -136,11 +142,11 @@ static void enter_in_page(fh_module *m, const char *path) {
     m->entered_by = process;
 }
 
-static void set_state(fh_module *m, uint64_t state) {
+static void set_state(const table *t, fh_module *m, uint64_t state) {
     if (fh_load(&m->state) == state) return;
     /* release: a module that was gone is LIVE again with all that was written about it. */
     fh_store_release(&m->state, state);
-    if (m->entered_by != fh_system_process_number()) return;
+    if (m->entered_by != holder(t)) return;
     fh_page_module *entry = fh_page_entry(FH_PAGE_MODULES, m->entry);
     if (entry) fh_store(fh_page_word(&entry->unloaded_ns), state == FH_MODULE_GONE ? fh_system_nanoseconds() : 0);
 }
@@ -163,9 +169,9 @@ static bool cannot_go(const fh_image *image) {
 }
 
 /* Unwind information without the linker's table gets one of ours. */
-static void index_frames(table *t, fh_module *m, const char *path) {
+static void index_frames(table *t, fh_module *m) {
     uintptr_t begin, end;
-    if (m->image.frames_index || !fh_system_frames(path, &m->image, &begin, &end)) return;
+    if (m->image.frames_index || !fh_system_frames(t->path, &m->image, &begin, &end)) return;
     fh_unwind_index *index = fh_unwind_index_make(m->image.start, begin, end);
     if (!index) return;
     fh_add_relaxed(&t->indexes, index->bytes);
@@ -178,12 +184,12 @@ static void displace(table *t, const fh_image *image) {
     for (unsigned i = 0; i < module_count(t); i++) {
         const fh_image *other = &t->module[i].image;
         bool apart = other->end <= image->begin || image->end <= other->begin;
-        if (!apart && !same_image(other, image)) set_state(&t->module[i], FH_MODULE_GONE);
+        if (!apart && !same_image(other, image)) set_state(t, &t->module[i], FH_MODULE_GONE);
     }
 }
 
-/* A module that is not in the table. */
-static unsigned add(table *t, const fh_image *image, const char *path) {
+/* A module that is not in the table; its path is in t->path. */
+static unsigned add(table *t, const fh_image *image) {
     fh_loaded loaded;
     unsigned count = module_count(t);
     if (count == FH_MODULES_MOST) {
@@ -197,25 +203,25 @@ static unsigned add(table *t, const fh_image *image, const char *path) {
                       loaded.frames_index == image->frames_index;
     m->stays = cannot_go(image) || (m->loader_knows && fh_system_loaded_for_good(&loaded));
     m->entered_by = 0;
-    index_frames(t, m, path);
+    index_frames(t, m);
     /* release: all of the above, for those who have its number from elsewhere than the count. */
     fh_store_release(&m->state, FH_MODULE_LIVE);
     if (is_code_of_ours(image) && !m->in_program) fh_store(&t->own, count + 1);
-    enter_in_page(m, path);
+    enter_in_page(t, m);
     /* release: all of the above. */
     fh_store_release(&t->count, count + 1);
     return count;
 }
 
-static unsigned enter(table *t, const fh_image *image, const char *path) {
+static unsigned enter(table *t, const fh_image *image) {
     displace(t, image);
     for (unsigned i = module_count(t); i-- > 0;) {
         if (!same_image(&t->module[i].image, image)) continue;
-        set_state(&t->module[i], FH_MODULE_LIVE);
-        enter_in_page(&t->module[i], path);
+        set_state(t, &t->module[i], FH_MODULE_LIVE);
+        enter_in_page(t, &t->module[i]);
         return i;
     }
-    return add(t, image, path);
+    return add(t, image);
 }
 
 /* ── The list of mappings ────────────────────────────────────────────────────────────────────────────────────────── */
@@ -256,9 +262,9 @@ static bool read_code(table *t, reading *r, const fh_mapping *line) {
     r->looked_at = true;
     if (!is_part(r, line)) return false;
     if (r->number != FH_MODULE_NONE) return true;
-    r->number = known != FH_MODULE_NONE ? known : enter(t, &r->image, t->path);
+    r->number = known != FH_MODULE_NONE ? known : enter(t, &r->image);
     if (r->number == FH_MODULE_NONE) return true;
-    enter_in_page(&t->module[r->number], t->path);
+    enter_in_page(t, &t->module[r->number]);
     t->seen[r->number] = true;
     return true;
 }
@@ -315,7 +321,7 @@ static void read_mappings(table *t) {
     fh_system_mappings_close(&list);
     fh_store(&t->ranges, r.ranges);
     for (unsigned i = 0; list.complete && i < module_count(t); i++) {
-        if (!t->seen[i]) set_state(&t->module[i], FH_MODULE_GONE);
+        if (!t->seen[i]) set_state(t, &t->module[i], FH_MODULE_GONE);
     }
     uint64_t now = fh_system_nanoseconds();
     fh_store(&t->next_ns, now + 100 * (now - begun));
@@ -348,7 +354,7 @@ static bool ask_loader(table *t, uintptr_t address) {
     if (address < image.begin || address >= image.end || !fh_system_loaded_path(&loaded, t->path, sizeof t->path)) {
         return false;
     }
-    return enter(t, &image, t->path) != FH_MODULE_NONE;
+    return enter(t, &image) != FH_MODULE_NONE;
 }
 
 /* The list of mappings is read while it changes, so that a part of a file may look like code without one. */
@@ -363,7 +369,7 @@ unsigned fh_module_learn(uintptr_t address) {
     if (is_certain(number, address)) return number;
     table *t = make();
     if (!t || !take(t)) return FH_MODULE_NONE;
-    if (number < FH_MODULES_MOST) set_state(&t->module[number], FH_MODULE_GONE);
+    if (number < FH_MODULES_MOST) set_state(t, &t->module[number], FH_MODULE_GONE);
     /* relaxed: only who has the table writes it. */
     if (!ask_loader(t, address) && fh_system_nanoseconds() >= fh_load(&t->next_ns)) read_mappings(t);
     leave(t);

@@ -22,7 +22,11 @@
 /* 1 while a thread takes figures. One that dies or is parked there ends the figures, and nothing else. */
 static fh_word taking;
 /* All relaxed, and written only by the thread that is taking. */
-static fh_word last_end, last_cost, last_used, last_moment;
+static fh_word last_end, last_cost, last_used, last_moment, last_modules;
+
+/* The list of mappings is half of what figures cost. The walker notes by itself what it meets, so the list is only needed for
+ * modules that nobody allocates in, and for those that are gone. */
+#define MODULES_NS (500 * MS)
 
 static uint64_t bytes_in_use(void) {
     return fh_purge_used_bytes() + fh_huge_bytes();
@@ -69,13 +73,21 @@ static void say_where_blocks_lie(fh_page_header *page) {
     fh_store_release(fh_page_word(&page->window_begin), fh_window_base());
 }
 
-static void take(fh_page_header *page) {
+static void note_modules(bool all, uint64_t now) {
+    uint64_t last = fh_load(&last_modules);
+    if (!all && last && now - last < MODULES_NS) return;
+    fh_modules_note();
+    fh_store(&last_modules, now);
+}
+
+/* `all`: somebody wants to know, or these are the last figures. */
+static void take(fh_page_header *page, bool all) {
     fh_page_figures *f = fh_page_entry(FH_PAGE_FIGURES, 0);
     fh_page_control *control = fh_page_controls(page);
     uint64_t asked = fh_load(fh_page_word(&control->refresh));
     uint64_t begun = fh_system_nanoseconds(), used = bytes_in_use();
     say_where_blocks_lie(page);
-    fh_modules_note();
+    note_modules(all || asked != fh_load(fh_page_word(&control->refreshed)), begun);
     /* An exchange, as what follows must not be written before it; the release at the end is for what came before. */
     uint64_t sequence = fh_load(fh_page_word(&f->sequence));
     fh_swap_acq_rel(fh_page_word(&f->sequence), sequence | 1);
@@ -98,7 +110,7 @@ void fh_refresh(fh_page_header *page, fh_refresh_when when) {
     uint64_t nobody = 0;
     /* acquire and release: one taker sees the words of the one before. */
     if (!fh_cas_acq_rel(&taking, &nobody, 1)) return;
-    take(page);
+    take(page, when == FH_REFRESH_NOW);
     fh_store_release(&taking, 0);
 }
 
@@ -106,5 +118,6 @@ void fh_refresh_clear(void) {
     fh_store(&last_end, 0);
     fh_store(&last_cost, 0);
     fh_store(&last_moment, 0);
+    fh_store(&last_modules, 0);
     fh_store(&taking, 0);
 }

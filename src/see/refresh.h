@@ -2,7 +2,8 @@
  *
  * Taking them costs 0.1 ms and about 1 ms more for each GiB of heap, so the next ones are due after 1,000 times what the last
  * ones cost, at least 100 ms; earlier, after 200 times that, when the memory in use has changed by an eighth; at once
- * when somebody asks by control.refresh.
+ * when somebody asks by control.refresh. The list of modules is read along with the first ones, with the last, with those
+ * that somebody asks for, and else every half second.
  *
  * The timeline is a ring of moments. They lie as far apart as a 256th of the time since the beginning, at least, so that
  * its 1,024 places always hold the last 98 % of the program's life, whether that was a second or a month. */

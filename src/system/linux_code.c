@@ -162,18 +162,34 @@ bool fh_system_mappings_next(fh_mappings *list, fh_mapping *next) {
 /* ── Images ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 #define MOST_HEADERS 64u
+#define MOST_SEGMENTS 16u
+
+/* The first bytes of an image. Linkers put the headers and the build-id there, so that one copy mostly is all it takes. */
+typedef struct {
+    uintptr_t start;
+    size_t bytes;
+    unsigned char copy[1024];
+} beginning;
+
+/* Copies all n bytes at `from`, out of the beginning if they are in it. */
+static bool copy_of(const beginning *b, void *to, uintptr_t from, size_t n) {
+    uintptr_t offset = from - b->start;
+    if (offset > b->bytes || n > b->bytes - offset) return fh_system_peek(to, from, n) == n;
+    memcpy(to, b->copy + offset, n);
+    return true;
+}
 
 /* The build-id among the notes of one segment. */
-static void read_notes(fh_image *image, uintptr_t at, uint64_t bytes) {
+static void read_notes(fh_image *image, const beginning *b, uintptr_t at, uint64_t bytes) {
     for (unsigned notes = 0; notes < 16 && bytes >= sizeof(ElfW(Nhdr)); notes++) {
         ElfW(Nhdr) note;
         char name[4];
-        if (fh_system_peek(&note, at, sizeof note) < sizeof note) return;
+        if (!copy_of(b, &note, at, sizeof note)) return;
         uint64_t name_bytes = fh_round_up(note.n_namesz, 4), value_bytes = fh_round_up(note.n_descsz, 4);
         uintptr_t value = at + sizeof note + name_bytes;
         if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz <= FH_BUILD_ID_MOST &&
-            fh_system_peek(name, at + sizeof note, 4) == 4 && memcmp(name, "GNU", 4) == 0) {
-            if (fh_system_peek(image->build_id, value, note.n_descsz) == note.n_descsz) {
+            copy_of(b, name, at + sizeof note, 4) && memcmp(name, "GNU", 4) == 0) {
+            if (copy_of(b, image->build_id, value, note.n_descsz)) {
                 image->build_id_bytes = note.n_descsz;
                 image->build_id_at = value;
             }
@@ -186,7 +202,7 @@ static void read_notes(fh_image *image, uintptr_t at, uint64_t bytes) {
     }
 }
 
-static void read_segment(fh_image *image, const ElfW(Phdr) * segment) {
+static void read_segment(fh_image *image, const beginning *b, const ElfW(Phdr) * segment) {
     uintptr_t begin = image->bias + segment->p_vaddr, end = begin + segment->p_memsz;
     if (segment->p_type == PT_LOAD) {
         if (end > image->limit) image->limit = end;
@@ -194,38 +210,43 @@ static void read_segment(fh_image *image, const ElfW(Phdr) * segment) {
         if (image->end == 0 || begin < image->begin) image->begin = begin;
         if (end > image->end) image->end = end;
     } else if (segment->p_type == PT_NOTE) {
-        read_notes(image, begin, segment->p_memsz);
+        read_notes(image, b, begin, segment->p_memsz);
     } else if (segment->p_type == PT_GNU_EH_FRAME) {
         image->frames_index = begin;
     }
 }
 
 /* The segments' addresses are relative to where the file's first byte would have to lie; the first loaded segment says by
- * how much it was moved. */
-static bool find_bias(fh_image *image, const ElfW(Phdr) * segment, unsigned segments) {
-    for (unsigned i = 0; i < segments; i++) {
-        if (segment[i].p_type != PT_LOAD) continue;
-        image->bias = image->start - (segment[i].p_vaddr - segment[i].p_offset);
-        return true;
+ * how much it was moved. So they are gone through twice, once for the bias. */
+static bool read_segments(fh_image *image, const beginning *b, uintptr_t at, unsigned segments) {
+    bool biased = false;
+    for (unsigned i = 0; i < 2 * segments; i++) {
+        ElfW(Phdr) segment;
+        if (!copy_of(b, &segment, at + i % segments * sizeof segment, sizeof segment)) return false;
+        if (i >= segments) {
+            read_segment(image, b, &segment);
+        } else if (!biased && segment.p_type == PT_LOAD) {
+            image->bias = image->start - (segment.p_vaddr - segment.p_offset);
+            biased = true;
+        }
     }
-    return false;
+    return biased;
 }
 
 bool fh_system_image(uintptr_t start, fh_image *image) {
     ElfW(Ehdr) head;
-    ElfW(Phdr) segment[16];
+    beginning b = {.start = start};
     memset(image, 0, sizeof *image);
     image->start = start;
-    if (fh_system_peek(&head, start, sizeof head) < sizeof head || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
-        head.e_phentsize != sizeof segment[0] || head.e_phnum == 0 || head.e_phnum > MOST_HEADERS) {
+    b.bytes = fh_system_peek(b.copy, start, sizeof b.copy);
+    if (b.bytes < sizeof head) return false;
+    memcpy(&head, b.copy, sizeof head);
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ElfW(Phdr)) || head.e_phnum == 0 ||
+        head.e_phnum > MOST_HEADERS) {
         return false;
     }
-    unsigned count = head.e_phnum < 16 ? head.e_phnum : 16;
-    if (fh_system_peek(segment, start + head.e_phoff, count * sizeof segment[0]) < count * sizeof segment[0])
-        return false;
-    if (!find_bias(image, segment, count)) return false;
-    for (unsigned i = 0; i < count; i++) read_segment(image, &segment[i]);
-    return image->end > image->begin;
+    unsigned count = head.e_phnum < MOST_SEGMENTS ? head.e_phnum : MOST_SEGMENTS;
+    return read_segments(image, &b, start + head.e_phoff, count) && image->end > image->begin;
 }
 
 /* The section of that name, by the file's section headers, which are not in memory. */
@@ -282,20 +303,29 @@ fh_loader_answer fh_system_loaded(uintptr_t address, fh_loaded *answer) {
     return FH_LOADER_KNOWN;
 }
 
-/* The loader appends to its list whatever it loads, and takes out what is unloaded. The C library was loaded for the program,
- * so all that stands before it was, too, and the loader never unloads that. Hence this part of the list never changes, and
- * can be read at any time. Asked for by the address of a function that nobody puts another in the place of. In a list of
- * its own (dlmopen), which does not begin with the program, nothing of that holds. */
-bool fh_system_loaded_for_good(const fh_loaded *answer) {
-    struct found_object object, program, loader;
+/* True if the record is that of `last`, or stands before it in a list that begins with the program. Records up to one that is
+ * never taken out, and before which none is, can be read at any time. */
+static bool stands_before(uintptr_t record, const struct link_map *last, const struct link_map *program) {
     bool found = false;
+    for (const struct link_map *at = last; at; at = at->l_prev) {
+        found = found || (uintptr_t)at == record;
+        if (!at->l_prev) return found && at == program;
+    }
+    return false;
+}
+
+/* The loader appends to its list whatever it loads, and takes out what is unloaded. The C library was loaded for the program,
+ * and so was all that stands before it, which the loader never unloads. The loader itself takes its place in the list, mostly
+ * a later one, before the program begins, so the same holds for it. Both are asked for by the address of a function that
+ * nobody puts another in the place of. In a list of its own (dlmopen), which does not begin with the program, nothing of
+ * that holds. */
+bool fh_system_loaded_for_good(const fh_loaded *answer) {
+    struct found_object program, last;
     if (!find_object || find_object((void *)getauxval(AT_ENTRY), &program) != 0) return false;
-    if (find_object((void *)(uintptr_t)&find_object, &loader) == 0 && (uintptr_t)loader.map == answer->record)
-        return true;
-    if (find_object((void *)(uintptr_t)&__errno_location, &object) != 0) return false;
-    for (const struct link_map *at = object.map; at; at = at->l_prev) {
-        found = found || (uintptr_t)at == answer->record;
-        if (!at->l_prev) return found && at == program.map;
+    uintptr_t anchor[2] = {(uintptr_t)&find_object, (uintptr_t)&__errno_location};
+    for (unsigned i = 0; i < 2; i++) {
+        if (find_object((void *)anchor[i], &last) != 0) continue;
+        if ((uintptr_t)last.map == answer->record || stands_before(answer->record, last.map, program.map)) return true;
     }
     return false;
 }
