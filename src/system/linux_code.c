@@ -316,15 +316,16 @@ static bool stands_before(uintptr_t record, const struct link_map *last, const s
 
 /* The loader appends to its list whatever it loads, and takes out what is unloaded. The C library was loaded for the program,
  * and so was all that stands before it, which the loader never unloads. The loader itself takes its place in the list, mostly
- * a later one, before the program begins, so the same holds for it. Both are asked for by the address of a function that
- * nobody puts another in the place of. In a list of its own (dlmopen), which does not begin with the program, nothing of
+ * a later one, before the program begins, so the same holds for it. The C library is asked for by the address of a function
+ * that nobody puts another in the place of. In a list of its own (dlmopen), which does not begin with the program, nothing of
  * that holds. */
 bool fh_system_loaded_for_good(const fh_loaded *answer) {
     struct found_object program, last;
     if (!find_object || find_object((void *)getauxval(AT_ENTRY), &program) != 0) return false;
-    uintptr_t anchor[2] = {(uintptr_t)&find_object, (uintptr_t)&__errno_location};
+    /* Where the loader begins the kernel says; 0 if it was called by its name. */
+    uintptr_t anchor[2] = {getauxval(AT_BASE), (uintptr_t)&__errno_location};
     for (unsigned i = 0; i < 2; i++) {
-        if (find_object((void *)anchor[i], &last) != 0) continue;
+        if (!anchor[i] || find_object((void *)anchor[i], &last) != 0) continue;
         if ((uintptr_t)last.map == answer->record || stands_before(answer->record, last.map, program.map)) return true;
     }
     return false;

@@ -79,11 +79,36 @@ static void *in_thread(void *loads) {
     return NULL;
 }
 
+/* What is read as memory: the program, the C library and the loader, which cannot go. Never a library that may, and no more of
+ * a module than what has the address in it. */
+static void check_what_stays(void) {
+    void *library = dlopen(paths[0], RTLD_NOW | RTLD_LOCAL);
+    CHECK(library, "%s", dlerror());
+    uintptr_t plugin = (uintptr_t)dlsym(library, "plugin_call");
+    const uintptr_t there[] = {(uintptr_t)&check_what_stays, (uintptr_t)&qsort,
+                               (uintptr_t)dlsym(NULL, "__tls_get_addr")};
+    fh_modules_note();
+    for (unsigned i = 0; i < sizeof there / sizeof there[0]; i++) {
+        unsigned number = fh_module_learn(there[i]);
+        CHECK(number < FH_MODULES_MOST, "no module at %#lx", (unsigned long)there[i]);
+        const fh_module *m = fh_module_at(number);
+        fh_span span = fh_module_lasting(m, there[i]);
+        CHECK(m->stays && span.begin <= there[i] && there[i] < span.end, "%u: cannot go, but is copied", i);
+        CHECK(span.begin >= m->image.start && span.end <= m->image.limit, "%u: more than the module", i);
+        CHECK(fh_module_lasting(m, plugin).end == 0, "%u: the plugin's address is not its own", i);
+    }
+    unsigned number = fh_module_learn(plugin);
+    CHECK(number < FH_MODULES_MOST && !fh_module_at(number)->stays, "the plugin is taken for one that stays");
+    CHECK(fh_module_lasting(fh_module_at(number), plugin).end == 0, "the plugin is read as memory");
+    dlclose(library);
+}
+
 int main(int arguments, char **argument) {
     CHECK(arguments == 3, "reload PLUGIN-A PLUGIN-B");
     paths[0] = argument[1];
     paths[1] = argument[2];
     chain_now = &mine;
+    check_what_stays();
     /* Alone: A and B take turns at one place. */
     for (unsigned i = 0; i < 400; i++) use_plugin(i % 2, true);
     pthread_t thread[2];
