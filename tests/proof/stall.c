@@ -22,7 +22,9 @@
  *     test-proof-stall LIST          all of it
  *     FREEHOLD_STALL_OPERATIONS=N    else 10^6               FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
  *     FREEHOLD_STALL_SECONDS=N       for one stop           FREEHOLD_STALL_SCENARIO=TEXT   only scenarios of that name
- *     FREEHOLD_SOAK                  every scenario and four times of each step, N blocks at each
+ *     FREEHOLD_SOAK=N                every scenario and four times of each step, 10^6 blocks at each: as many of these stops
+ *                                    as five times N seconds allow, and it says where the next soak may go on:
+ *                                    FREEHOLD_STALL_FIRST=N, else the clock draws where it begins
  *
  * Two broken twins of the library must fail in it: one with a lock, one that keeps its memory (CMakeLists.txt). */
 #include "stall.h"
@@ -352,24 +354,77 @@ static int stop_there(unsigned site, const plan *p, unsigned long after, size_t 
     return 1;
 }
 
-/* Stops the victim at one site, in up to so many scenarios, at the first time and at later ones. */
-static unsigned long stop_at_site(unsigned site, int soak, size_t *worst) {
-    unsigned long stops = 0, most = soak ? MOST_PLANS : 2;
+/* ── The stops ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    unsigned short site, plan;
+    unsigned long after; /* how often the victim passes the step before it stops there */
+} stop;
+
+static stop stops[MOST_SITES * MOST_PLANS * 4];
+static unsigned long stop_count;
+
+/* In up to so many scenarios, at the first time that the victim comes by and at later ones. */
+static void list_stops(unsigned site, int soak) {
+    unsigned most = soak ? MOST_PLANS : 2;
     for (unsigned n = 0; n < plan_count[site] && n < most; n++) {
-        const plan *p = &plans[site][n];
-        unsigned long times[4] = {0, p->hits / 2, p->hits / 4, p->hits - 1}, before = NEVER;
+        unsigned long hits = plans[site][n].hits, times[4] = {0, hits / 2, hits / 4, hits - 1}, before = NEVER;
         for (unsigned t = 0; t < (soak ? 4 : n ? 1 : 2); t++) {
             if (times[t] == before) continue;
             before = times[t];
-            wanted_now = soak || !stops ? wanted : wanted / AT_ANOTHER_TIME;
-            stops += (unsigned long)stop_there(site, p, times[t], worst);
+            stops[stop_count++] = (stop){(unsigned short)site, (unsigned short)n, times[t]};
         }
     }
-    if (plan_count[site] && !stops) {
-        fprintf(stderr, "FAILED: %s was reached once and never again\n", name_of(site));
+}
+
+static unsigned long tried[MOST_SITES], parked_at[MOST_SITES];
+
+static void stop_once(const stop *where, int soak, size_t *worst) {
+    unsigned site = where->site;
+    wanted_now = soak || !parked_at[site] ? wanted : wanted / AT_ANOTHER_TIME;
+    parked_at[site] += (unsigned long)stop_there(site, &plans[site][where->plan], where->after, worst);
+    tried[site]++;
+}
+
+static void shuffle_stops(void) {
+    uint64_t seed = 1;
+    for (unsigned long i = stop_count; i > 1; i--) {
+        unsigned long other = random_below(&seed, i);
+        stop last = stops[i - 1];
+        stops[i - 1] = stops[other];
+        stops[other] = last;
+    }
+}
+
+/* Goes through all stops. In a soak there is an end to the time: then they come in an order that is always the same and in
+ * which neighbours have nothing to do with each other, so that any part of it is spread over all steps. Where it begins is
+ * given, or else drawn by the clock. */
+static unsigned long stop_everywhere(double seconds, size_t *worst) {
+    int soak = seconds > 0;
+    unsigned long first = 0, done = 0;
+    double end = seconds_now() + seconds;
+    if (soak && stop_count) {
+        shuffle_stops();
+        first = env_number("FREEHOLD_STALL_FIRST", (unsigned long)time(NULL)) % stop_count;
+    }
+    while (done < stop_count && (!soak || seconds_now() < end)) {
+        stop_once(&stops[(first + done) % stop_count], soak, worst);
+        done++;
+    }
+    if (soak) {
+        printf("%lu of %lu stops, from number %lu on; FREEHOLD_STALL_FIRST=%lu goes on with the rest\n", done,
+               stop_count, first, (first + done) % stop_count);
+    }
+    return done;
+}
+
+/* A step that was seen at first and then by none of the stops that were meant for it has not been tested. */
+static void check_parked(void) {
+    for (unsigned i = 0; i < sites; i++) {
+        if (!tried[i] || parked_at[i]) continue;
+        fprintf(stderr, "FAILED: %s was reached once and never again\n", name_of(i));
         failures++;
     }
-    return stops;
 }
 
 /* The steps that cannot be reached, each with its reason. */
@@ -429,21 +484,23 @@ int main(int count, char **argument) {
     double found = seconds_now();
     unsigned distinct = 0, unreached = 0;
     if (!getenv("FREEHOLD_STALL_SCENARIO")) check_unreached(argument[1], &unreached);
-    unsigned long stops = 0;
     size_t worst = 0;
     for (unsigned i = 0; i < sites; i++) {
         if (!is_protocol(i)) continue;
         distinct++;
-        if (!only || strstr(name_of(i), only)) stops += stop_at_site(i, soak, &worst);
+        if (!only || strstr(name_of(i), only)) list_stops(i, soak);
     }
+    unsigned long done = stop_everywhere(soak ? 5 * (double)env_number("FREEHOLD_SOAK", 0) : 0, &worst);
+    if (done == stop_count) check_parked();
     printf(
         "%u steps of the shared protocols, a thread parked at %u of them, %lu times; each time the others went on for "
         "%lu blocks.\nAt most %zu KiB beyond the live blocks did not come back. %lu runs to find the steps in "
         "%.0f s, the stops took %.0f s.\n",
-        distinct, distinct - unreached, stops, wanted, worst >> 10, searched, found - begun, seconds_now() - found);
+        distinct, distinct - unreached, done, wanted, worst >> 10, searched, found - begun, seconds_now() - found);
     fflush(stdout);
     rmdir(stall_folder);
     CHECK(failures == 0, "%lu failures", failures);
-    CHECK(only || stops > distinct, "only %lu stops", stops);
+    CHECK(only || soak || done > distinct, "only %lu stops", done);
+    CHECK(done > 0, "no stop at all");
     return 0;
 }

@@ -222,16 +222,19 @@ static void group_is_short(void) {
 
 /* Free slots everywhere, and nowhere a piece that is worth its huge page. */
 static void holes(void) {
-    enum { BLOCKS = 1200 };
+    enum {
+        BLOCKS = 1200,
+        SIZE = 250000
+    }; /* four slots, nearly full: what is live is what is used, whenever it stops */
     static void *block[BLOCKS];
-    for (unsigned i = 0; i < BLOCKS; i++) block[i] = get(200000);
-    stall_live += BLOCKS * 200000 / 2;
-    for (unsigned i = 0; i < BLOCKS; i += 4) drop(block[i], 200000);
-    for (unsigned i = 2; i < BLOCKS; i += 8) drop(block[i], 200000);
+    for (unsigned i = 0; i < BLOCKS; i++) block[i] = get(SIZE);
+    stall_live += BLOCKS * SIZE / 2;
+    for (unsigned i = 0; i < BLOCKS; i += 4) drop(block[i], SIZE);
+    for (unsigned i = 2; i < BLOCKS; i += 8) drop(block[i], SIZE);
     for (unsigned i = 0; i < BLOCKS; i++) {
-        if (i % 4 && i % 8 != 2) drop(block[i], 200000);
+        if (i % 4 && i % 8 != 2) drop(block[i], SIZE);
     }
-    stall_live -= BLOCKS * 200000 / 2;
+    stall_live -= BLOCKS * SIZE / 2;
 }
 
 /* A heap that grows although nearly all of what it has is free, but for a block here and there. */
