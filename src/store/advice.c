@@ -3,6 +3,7 @@
 #include "base/settings.h"
 #include "store/limit.h"
 #include "store/policy.h"
+#include "store/purge.h"
 #include "store/window.h"
 #include "system/system.h"
 
@@ -12,6 +13,11 @@
 
 static char *address_of(size_t chunk, unsigned half) {
     return fh_slot_address(chunk * FH_CHUNK_SLOTS + half * FH_CHUNK_SLOTS / 2);
+}
+
+bool fh_advice_huge_is_near(void) {
+    size_t used = fh_purge_used_bytes(), young = YOUNG_CHUNKS * FH_CHUNK_SIZE;
+    return used < young && used >= young - young / 4;
 }
 
 bool fh_advice_is_huge(size_t chunk) {

@@ -19,6 +19,10 @@
 /* A chunk is started, by a caller who has not shown it to anybody yet. */
 void fh_advice_new_chunk(size_t chunk);
 
+/* True if the heap has nearly filled its young chunks. The next one would cost 2 MiB with its first block, so slabs that are
+ * kept apart for speed alone had better be shared. */
+bool fh_advice_huge_is_near(void);
+
 /* True if the chunk was advised to be on huge pages. */
 bool fh_advice_is_huge(size_t chunk);
 

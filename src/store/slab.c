@@ -1,6 +1,7 @@
 #include "store/slab.h"
 
 #include "base/classes.h"
+#include "store/advice.h"
 #include "store/idle.h"
 #include "store/marks.h"
 #include "store/run.h"
@@ -217,8 +218,9 @@ static size_t find_slab(unsigned c, unsigned shard) {
     uint64_t mine = fh_load(&current[shard][c]);
     if (mine && fh_state_kind(fh_load(&fh_slab_at(mine - 1)->state)) == c) return mine - 1;
     size_t others[FH_SHARDS];
+    bool together = fh_advice_huge_is_near();
     for (unsigned i = 0; i < FH_SHARDS; i++) {
-        others[i] = i == shard ? FH_NONE : (size_t)fh_load(&current[i][c]) - 1; /* 0 − 1 is FH_NONE */
+        others[i] = i == shard || together ? FH_NONE : (size_t)fh_load(&current[i][c]) - 1; /* 0 − 1 is FH_NONE */
     }
     return fh_mark_find_apart(c, others, FH_SHARDS);
 }
