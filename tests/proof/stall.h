@@ -41,6 +41,7 @@ typedef enum {
     STALL_RESERVE = 4, /* no address space */
     STALL_MOVE = 8,    /* a mapping can be neither moved nor resized */
     STALL_SHARE = 16,  /* the file of the observer cannot grow */
+    STALL_SLOW = 32,   /* huge pages take milliseconds to come */
 } stall_fault;
 
 extern __thread unsigned stall_faults;

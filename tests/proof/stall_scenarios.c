@@ -237,6 +237,20 @@ static void holes(void) {
     stall_live -= BLOCKS * SIZE / 2;
 }
 
+/* A heap that grows past its first chunks while huge pages are slow to come, gives all of it back and grows again. */
+static void slow_huge_pages(void) {
+    enum { COUNT = 40000 };
+    static void *block[COUNT];
+    stall_faults = STALL_SLOW;
+    for (unsigned times = 0; times < 2; times++) {
+        for (unsigned i = 0; i < COUNT; i++) block[i] = get(512);
+        for (unsigned i = 0; i < COUNT; i++) drop(block[i], 512);
+        fh_thread_flush();
+        fh_malloc_trim(0);
+    }
+    stall_faults = 0;
+}
+
 /* A heap that grows although nearly all of what it has is free, but for a block here and there. */
 static void drift(void) {
     enum { SMALL = 80000, LARGE = 200 };
@@ -364,6 +378,7 @@ const stall_scenario stall_scenarios[] = {
     {.name = "phases", .victim = phases},
     {.name = "phases, eager", .victim = phases_eager},
     {.name = "a group's limit", .victim = group_is_short, .clear = no_more_faults},
+    {.name = "slow huge pages", .victim = slow_huge_pages, .clear = no_more_faults},
     {.name = "drift", .victim = drift},
     {.name = "figures", .victim = ask},
     {.name = "after a fork", .prepare = before_fork, .victim = after_fork, .forks = true},

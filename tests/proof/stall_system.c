@@ -30,6 +30,14 @@ bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place) {
     return false;
 }
 
+/* The page gets its memory; how long that took is said here, so that the steps are the same in each run. */
+uint64_t __real_fh_system_touch(void *p);
+uint64_t __wrap_fh_system_touch(void *p);
+uint64_t __wrap_fh_system_touch(void *p) {
+    __real_fh_system_touch(p);
+    return stall_faults & STALL_SLOW ? 4000000 : 200000;
+}
+
 uint64_t __real_fh_system_nanoseconds(void);
 uint64_t __wrap_fh_system_nanoseconds(void);
 uint64_t __wrap_fh_system_nanoseconds(void) {
