@@ -23,7 +23,8 @@
  * *whole: the walk arrived at the thread's beginning. It is false when there were more frames than `most`, or no way on.
  *
  * Any thread, any time, also in a signal handler. errno is kept. Takes about 1 KiB of stack; a module or an address that is
- * new costs system calls (some 10 µs, the list of mappings at most 1 % of the time), one that is known none. */
+ * new costs some µs (where it can be unloaded some 20 and system calls, the list of mappings at most 1 % of the time), one that is
+ * known nothing of that. */
 unsigned fh_stack_walk(uintptr_t *out, unsigned most, const void *frame, bool *whole);
 
 /* Bytes of memory that the walker has taken for itself. */
