@@ -105,18 +105,39 @@ static void drop(void *p) {
     }
 }
 
+static void replace_one(worker *w) {
+    void **place = &w->block[random_below(&w->seed, LIVE)];
+    drop(*place);
+    *place = make(16 + random_below(&w->seed, 240));
+    CHECK(*place != NULL, "no memory");
+}
+
+/* From a random place on the next one that is full, or empty. */
+static void **next_place(worker *of, uint64_t *seed, bool full) {
+    size_t k = random_below(seed, LIVE);
+    for (int i = 0; i < LIVE && (of->block[k] != NULL) != full; i++) k = (k + 1) % LIVE;
+    return &of->block[k];
+}
+
+/* Frees a block that the neighbour made, once there are half as many as there are places, and leaves it one to free. */
+static void pass_on(worker *w, int turn) {
+    if (turn >= LIVE / 2) {
+        void **theirs = next_place(&workers[(w->number + 1) % threads], &w->seed, true);
+        drop(*theirs);
+        *theirs = NULL;
+    }
+    void **mine = next_place(w, &w->seed, false);
+    CHECK(*mine == NULL, "no place");
+    *mine = make(16 + random_below(&w->seed, 240));
+    CHECK(*mine != NULL, "no memory");
+}
+
 static void *work(void *argument) {
     worker *w = argument;
     processor = w->number;
     for (int turn = 0; turn < TURNS; turn++) {
         sem_wait(&w->turn);
-        worker *victim = passing ? &workers[(w->number + 1) % threads] : w;
-        for (int i = 0; i < OPERATIONS; i++) {
-            void **place = &victim->block[random_below(&w->seed, LIVE)];
-            drop(*place);
-            *place = make(16 + random_below(&w->seed, 240));
-            CHECK(*place != NULL, "no memory");
-        }
+        for (int i = 0; i < OPERATIONS; i++) passing ? pass_on(w, turn) : replace_one(w);
         sem_post(&w->done);
     }
     processor = -1;
