@@ -30,10 +30,10 @@ bool fh_advice_is_huge(size_t chunk) {
  * that bring it up to date at once one is lost, which costs one huge page too many or too few. */
 static fh_word patience;
 
-/* True if so many halves that begin now are to do without. */
+/* True if so many halves that begin now are to do without. Only for thp=auto: the other settings do not look. */
 static bool passes_over(unsigned halves) {
     uint64_t seen = fh_load(&patience);
-    if (FH_LIKELY(!fh_patience_passes_over(seen)) || fh_settings.thp == FH_THP_ALWAYS) return false;
+    if (FH_LIKELY(!fh_patience_passes_over(seen))) return false;
     fh_cas_relaxed(&patience, &seen, fh_patience_passed(seen, halves));
     return true;
 }
@@ -54,7 +54,8 @@ bool fh_advice_may_split(size_t index, unsigned half, size_t free) {
  * excepted before the first of them goes, and asked for again when all of it has gone. The same is done to a half that
  * begins while huge pages are slow.
  *
- *     not told ──▶ told        by fetch_or, by whoever gives pages of the half back or begins it, and therefore holds a part of it
+ *     not told ──▶ told        by fetch_or, by whoever gives pages of the half back or begins it, and therefore holds a
+ *                              part of it
  *     told ──▶ not told        by fetch_and, by whoever purges the half whole and therefore holds all of it; or with a
  *                              chunk that is started anew
  *

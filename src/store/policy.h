@@ -135,7 +135,8 @@ static inline bool fh_split_pays(size_t free) {
 /* The kernel clears a huge page that it has at hand in 0.1 to 0.4 ms; 512 small pages cost 0.3 to 0.8. But when it has to
  * move other pages out of the way first, or a virtual machine's host has to find the memory, it took 2 to 6 ms. So the
  * first touch is timed, and after a slow one the next are passed over: sixteen, and twice as many each time that it is slow
- * again. A quick one halves that. With all of them slow, a twentieth of the time of a heap of 200 MB goes into finding out.
+ * again. A quick one halves that. With all of them slow, three of the hundred of a heap of 200 MB are
+ * asked for, which makes its first touch an eighth longer than without any.
  *
  *     halves of chunks that are still to be passed over, and in the upper half of the word how many it were last time */
 #define FH_HUGE_TOUCH_SLOW UINT64_C(1000000) /* nanoseconds of processor time */

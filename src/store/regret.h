@@ -13,8 +13,7 @@
 typedef struct {
     fh_word amount; /* in whatever unit its user counts */
     fh_word second; /* up to which it has faded */
-    fh_word
-        reused; /* in this second: what was kept because of it and is in use again, so it does not fade below that */
+    fh_word reused; /* kept because of it, and in use again in this second: it does not fade below that */
 } fh_regret;
 
 static inline void fh_regret_add(fh_regret *r, size_t more) {

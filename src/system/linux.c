@@ -285,16 +285,17 @@ void fh_system_huge_pages(void *p, size_t size, bool wanted) {
     errno = saved;
 }
 
-static uint64_t own_nanoseconds(void) {
+/* 0 if there is no such clock. */
+static uint64_t nanoseconds_of(clockid_t clock) {
     struct timespec now;
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return 0;
+    if (clock_gettime(clock, &now) != 0) return 0;
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
 uint64_t fh_system_touch(void *p) {
-    uint64_t before = own_nanoseconds();
+    uint64_t before = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
     *(volatile char *)p = 0;
-    return own_nanoseconds() - before;
+    return nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
 /* ── Settings of the system ──────────────────────────────────────────────────────────────────────────────────────── */
@@ -450,9 +451,7 @@ size_t fh_system_resident_bytes(void) {
 }
 
 uint64_t fh_system_nanoseconds(void) {
-    struct timespec now;
-    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return nanoseconds_of(CLOCK_MONOTONIC);
 }
 
 _Noreturn void fh_system_abort(void) {
