@@ -41,7 +41,7 @@ void fh_new_nobody_catches(size_t n) {
 static inline void *hit(size_t n) {
     if (FH_UNLIKELY(n > FH_FINE_MAX)) return NULL;
     size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
-    fh_bin *bin = (fh_bin *)((char *)fh_self()->bin + offset);
+    fh_bin *bin = (fh_bin *)((char *)fh_bins() + offset);
     void *p = bin->top[-1];
     if (FH_LIKELY(p != NULL)) bin->top--;
     return p;
@@ -50,7 +50,7 @@ static inline void *hit(size_t n) {
 /* Not once more the way that has just missed. */
 static inline void *missed(size_t n) {
     size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
-    return n > FH_FINE_MAX ? fh_alloc(n) : fh_alloc_slow(n, (fh_bin *)((char *)fh_self()->bin + offset));
+    return n > FH_FINE_MAX ? fh_alloc(n) : fh_alloc_slow(n, (fh_bin *)((char *)fh_bins() + offset));
 }
 
 __attribute__((noinline)) static void *new_miss(size_t n) {

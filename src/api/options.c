@@ -256,7 +256,7 @@ void fh_hook_start(void) {
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
     if (text) read_all(text);
     if (fh_settings.verbose) say_banner();
-    if (fh_settings.observe) fh_store(&fh_observing, 1);
+    if (fh_settings.observe) fh_thread_observe_all();
     /* Many programs close stderr before they end, to see whether all was written. */
     if (fh_settings.stats) fh_system_keep_output(2);
 }
@@ -265,7 +265,7 @@ int fh_option_set(const char *key, const char *value) {
     if (!key) key = "";
     if (!value) value = "";
     if (apply(key, strlen(key), value, strlen(value))) {
-        if (fh_settings.observe) fh_store(&fh_observing, 1);
+        if (fh_settings.observe) fh_thread_observe_all();
         return 0;
     }
     errno = EINVAL;

@@ -92,8 +92,17 @@ static void *try_special(size_t align, size_t n, bool *clean) {
     return p;
 }
 
+/* So much that it has taken the distance round to the other side: see fh_counts. */
+static void uncount(void) {
+    if (fh_observed_here.shift) {
+        (void)fh_hook_draw();
+    } else {
+        fh_observed_here.distance = -1;
+    }
+}
+
 static void *alloc_special(size_t align, size_t n, bool *clean) {
-    if (FH_UNLIKELY(n > PTRDIFF_MAX && fh_observed_here.shift)) (void)fh_hook_draw(); /* see fh_counts */
+    if (FH_UNLIKELY(n > PTRDIFF_MAX)) uncount();
     void *p = n <= PTRDIFF_MAX ? try_special(align, n, clean) : NULL;
     if (n <= PTRDIFF_MAX && relieved(p == NULL)) p = try_special(align, n, clean);
     return FH_LIKELY(p != NULL) ? p : no_memory(n);
@@ -150,15 +159,16 @@ static inline fh_thread *observed_by_now(void) {
 /* The distance is at its end: that of an observed thread, or of one that is not observed, which has none. */
 __attribute__((noinline)) static void *alloc_counted(size_t n) {
     if (fh_observed_here.shift) return alloc_sampled_plain(n);
-    fh_observed_here.distance = 0;
+    fh_observed_here.distance = -1;
     if (FH_LIKELY(!fh_load(&fh_observing)) || !become_observed()) return alloc_uncounted(n);
     return fh_counts(n) ? alloc_sampled_plain(n) : alloc_uncounted(n);
 }
 
-/* First of all what the hot path does, for a thread whose bins are out of its sight. */
+/* First of all what the hot path does, for a thread whose bins are out of its sight. Only threads with a face have a distance,
+ * so the real bin is known by its place. */
 void *fh_alloc_slow(size_t n, fh_bin *bin) {
     if (fh_counts(n)) return alloc_counted(n);
-    bin = (fh_bin *)((char *)bin + fh_observed_here.shift);
+    bin += FH_BINS;
     void *p = bin->top[-1];
     if (FH_UNLIKELY(p == NULL)) return alloc_uncounted(n);
     bin->top--;
@@ -166,10 +176,10 @@ void *fh_alloc_slow(size_t n, fh_bin *bin) {
 }
 
 void *fh_alloc_coarse(size_t n) {
-    fh_bin *bin = fh_self()->bin;
+    fh_bin *bin = fh_bins();
     if (FH_LIKELY(n <= FH_SMALL_MAX)) return fh_pop(&bin[fh_class_coarse(n)], n);
     if (n <= FH_RUN_CACHED_MAX) return fh_pop(&bin[fh_class_run(n)], n);
-    return fh_alloc_slow(n, bin); /* bin 0 has nothing */
+    return fh_counts(n) ? alloc_counted(n) : alloc_uncounted(n);
 }
 
 /* Blocks from this size on may have come straight from the system, and it pays to know. */
@@ -317,9 +327,10 @@ static void release(const char *call, void *p) {
     errno = error;
 }
 
-/* The bin of a thread that is not observed is full, or it would not have come here, and so is bin 0. */
+/* The bin is full, or free would not have come here, and so is bin 0: unless it is one of the face, and p from a slab that
+ * was made before the program was observed. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    bin = (fh_bin *)((char *)bin + fh_observed_here.shift);
+    if ((uintptr_t)bin - (uintptr_t)fh_bins() < (uintptr_t)fh_observed_here.shift) bin += FH_BINS;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
         release("free", p);

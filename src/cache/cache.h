@@ -25,13 +25,13 @@
 #include "base/types.h"
 #include "store/window.h"
 
-/* The calling thread's cache. Initial-exec: 8 bytes of static TLS, which also a library that is loaded late gets. */
-extern __thread fh_thread *fh_self_pointer __attribute__((tls_model("initial-exec")));
+/* The calling thread's bins. Initial-exec: static TLS, a few bytes of which also a library that is loaded late gets. */
+extern __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec")));
 
-/* The one function through which per-thread state is reached. Never NULL: threads without a cache share a read-only one
- * whose bins are all empty and full. */
-static inline fh_thread *fh_self(void) {
-    return fh_self_pointer;
+/* The one function through which the hot path reaches what is the thread's. Never NULL: threads without a cache share a
+ * read-only one whose bins are all empty and full. */
+static inline fh_bin *fh_bins(void) {
+    return fh_self_bins;
 }
 
 /* All that is not a pop or a push, of that bin of the calling thread. NULL with errno ENOMEM when there is no memory. */
@@ -63,15 +63,15 @@ static inline void *fh_alloc(size_t n) {
     if (FH_UNLIKELY(n > FH_FINE_MAX)) return fh_alloc_coarse(n);
     /* A bin has 16 bytes and a class step has 16 bytes: rounding the size up gives the bin's offset. */
     size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
-    return fh_pop((fh_bin *)((char *)fh_self()->bin + offset), n);
+    return fh_pop((fh_bin *)((char *)fh_bins() + offset), n);
 }
 
 static inline void fh_release(void *p) {
     if (FH_CHECKED) {
-        fh_release_slow(p, fh_self()->bin);
+        fh_release_slow(p, fh_bins());
         return;
     }
-    fh_bin *bin = &fh_self()->bin[fh_class_at(p)];
+    fh_bin *bin = &fh_bins()[fh_bin_number_at(p)];
     /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
     __asm__("" : "+r"(bin));
     fh_push(bin, p);

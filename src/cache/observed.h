@@ -1,12 +1,22 @@
 /* A thread that is observed: every allocation is counted, and some are sampled.
  *
- *     not observed    fh_self_pointer ──▶ the thread's cache      shift = 0
- *     observed        fh_self_pointer ──▶ fh_thread_face          shift = the thread's cache − fh_thread_face
+ *     the thread's cache      face[128]    bin[128]
+ *     observed                ▲ fh_self_bins          shift = the face's size
+ *     not observed                         ▲          shift = 0
  *
- * The face is one read-only cache for all observed threads, whose bins are empty and full at once. So malloc and free of
- * an observed thread go to their slow halves every time, and these count, and do with the real bin (a bin of the face +
- * shift) what the hot path would have done. The hot path itself has not one instruction for all this, and a thread
- * changes between the two by writing two words. A pair of malloc and free takes 17 instructions more.
+ * The bins of the face are empty and full at once. So malloc of an observed thread goes to its slow half every time, and
+ * this counts, and does with the real bin, a face further on, what the hot path would have done. The hot path itself has
+ * not one instruction for all this, and a thread changes between the two by writing a few words.
+ *
+ * free has nothing to count. It finds its bin by the byte of the class map, which has eight bits for 128 bins: in a program
+ * that is observed from its beginning (MARKED) the classes have the eighth bit set, and lead free past the face to the real
+ * bin. In one that was asked to later (PLAIN) they have not, and free goes the way of malloc. Both kinds of bytes are right in
+ * either, as all that they decide is by which way free gets there: with the one exception that behind the bins of a
+ * thread that is not observed there is nothing. So in a MARKED program all threads keep their face, with an endless
+ * distance while nothing is to be sampled, and which of the two it is, is decided before there is any cache:
+ *
+ *     OPEN ──(the options say observe, before any cache is made)──▶ MARKED
+ *     OPEN ──(the first cache is made)──▶ PLAIN                     each by compare-and-swap, once
  *
  * Measured and rejected: a countdown on the hot path (2 instructions for everybody); a second malloc that the loader
  * chooses (cannot be switched on in a running program, and not in a static one on musl); the thread's cache instead of the
@@ -21,32 +31,31 @@
 extern fh_word fh_observing FH_HIDDEN;
 
 typedef struct {
-    intptr_t shift;
-    int64_t distance; /* bytes that may still be asked for before a block is sampled */
+    fh_thread *thread; /* the calling thread's cache, observed or not, or one of those of threads that have none */
+    intptr_t shift;    /* from the bins that malloc looks at to the real ones */
+    int64_t distance;  /* bytes that may still be asked for before a block is sampled; below 0 if the thread has no face */
 } fh_observed_state;
 
 extern __thread fh_observed_state fh_observed_here __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
 
-/* All bins empty and full; read-only. */
-extern const fh_thread fh_thread_face FH_HIDDEN;
+static inline fh_thread *fh_own(void) {
+    return fh_observed_here.thread;
+}
 
 /* The calling thread's cache if it is observed, else NULL. */
 static inline fh_thread *fh_observed(void) {
-    intptr_t shift = fh_observed_here.shift;
-    return shift ? (fh_thread *)((intptr_t)&fh_thread_face + shift) : NULL;
+    return fh_observed_here.shift ? fh_own() : NULL;
 }
 
-/* The calling thread's cache, observed or not, or one of those of threads that have none. */
-static inline fh_thread *fh_own(void) {
-    fh_thread *t = fh_observed();
-    return t ? t : fh_self();
-}
+/* The program is observed from now on; if no thread has a cache yet, it becomes MARKED. */
+void fh_thread_observe_all(void);
 
-/* Makes the calling thread, whose cache is t, observed or not. */
+/* Makes the calling thread, whose cache is t, observed or not; whoever wants it sampled sets the distance afterwards. */
 void fh_thread_observe(fh_thread *t, bool on);
 
-/* Counts n bytes that an observed thread asks for. True: the distance ended within them, the block is to be sampled.
- * More than half of the address space cannot be had; whoever refuses it sets the distance right again. */
+/* Counts n bytes that a thread asks for. True: it is observed and the distance ended within them, the block is to be
+ * sampled; or it is not observed. More than half of the address space cannot be had; whoever refuses it sets the distance
+ * right again. */
 static inline bool fh_counts(size_t n) {
     fh_observed_here.distance = (int64_t)((uint64_t)fh_observed_here.distance - n);
     return FH_UNLIKELY(fh_observed_here.distance < 0);

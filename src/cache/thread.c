@@ -12,20 +12,25 @@
 #include "store/window.h"
 #include "system/system.h"
 
-/* A bin whose magazine is full and empty at once, 128 of them. */
+/* A bin whose magazine is full and empty at once, 128 of them, and two rows of these. */
 #define B                                                                                                              \
     { (void **)&fh_empty_magazine[1], (void **)&fh_empty_magazine[1] }
 #define B4 B, B, B, B
 #define B16 B4, B4, B4, B4
 #define B128 B16, B16, B16, B16, B16, B16, B16, B16
 
-const fh_thread fh_thread_none = {.bin = {B128}};
-const fh_thread fh_thread_over = {.bin = {B128}};
-const fh_thread fh_thread_face = {.bin = {B128}};
+const fh_thread fh_thread_none = {.face = {B128}, .bin = {B128}};
+const fh_thread fh_thread_over = {.face = {B128}, .bin = {B128}};
 
-__thread fh_thread *fh_self_pointer __attribute__((tls_model("initial-exec"))) = (fh_thread *)&fh_thread_none;
-__thread fh_observed_state fh_observed_here __attribute__((tls_model("initial-exec")));
+/* From the face on, as a free of a marked class may come before there is a cache. No shift: both rows are alike. */
+__thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)fh_thread_none.face;
+__thread fh_observed_state fh_observed_here __attribute__((tls_model("initial-exec"))) = {
+    .thread = (fh_thread *)&fh_thread_none, .distance = -1};
 fh_word fh_observing;
+
+/* See observed.h. acq_rel where it is decided: fh_class_mark is looked at afterwards. */
+enum { OPEN, MARKED, PLAIN };
+static fh_word way_of_observing;
 
 /* Number of forks that lie behind this process, in its own line of ancestors. A cache of an older generation belongs to
  * a thread that does not exist here: all but the one that forked, which renews its own. */
@@ -110,6 +115,21 @@ void fh_process_start(void) {
 
 static void thread_exit(void *value);
 
+/* The calling thread's cache is t from now on, of which malloc sees these bins, so far before the real ones. A signal
+ * handler may come at each step and allocate: without a distance and a shift, bins that are empty and full are always good,
+ * and so these words go first and come last. */
+static void look_at(fh_thread *t, fh_bin *bins, intptr_t shift) {
+    fh_observed_here.distance = -1;
+    fh_observed_here.shift = 0;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    fh_observed_here.thread = t;
+    fh_self_bins = bins;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    fh_observed_here.shift = shift;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (shift) fh_observed_here.distance = INT64_MAX;
+}
+
 /* A cache with nothing in hand; NULL when there is no memory. */
 static fh_thread *make_empty(void) {
     void *p;
@@ -138,16 +158,29 @@ static fh_thread *make(void) {
     t->ticks = t->next_idle = 0;
     t->interval = t->polls = 0;
     fh_store_release(&t->state, FH_THREAD_BUSY);
-    fh_self_pointer = t;
+    uint64_t way = OPEN;
+    (void)fh_cas_acq_rel(&way_of_observing, &way, PLAIN); /* who finds it decided goes by that */
+    fh_thread_observe(t, false);
     /* This may call malloc: from here on that works. If the system has no such service left, what the thread has in hand
      * when it ends stays where it is. */
     (void)fh_system_at_thread_exit(thread_exit, t);
     return t;
 }
 
+void fh_thread_observe_all(void) {
+    uint64_t way = OPEN;
+    /* Without samples from the beginning there may never be any, and then nothing should be counted. */
+    if (fh_settings.sample && fh_cas_acq_rel(&way_of_observing, &way, MARKED)) fh_store(&fh_class_mark, FH_CLASS_MARK);
+    fh_store(&fh_observing, 1);
+}
+
 void fh_thread_observe(fh_thread *t, bool on) {
-    fh_observed_here.shift = on ? (intptr_t)t - (intptr_t)&fh_thread_face : 0;
-    fh_self_pointer = on ? (fh_thread *)&fh_thread_face : t;
+    if (!on && fh_load(&way_of_observing) != MARKED) {
+        look_at(t, t->bin, 0);
+        return;
+    }
+    for (unsigned c = 0; c < FH_BINS; c++) fh_bin_reset(&t->face[c]);
+    look_at(t, t->face, sizeof t->face);
 }
 
 fh_thread *fh_thread_enter(void) {
@@ -155,7 +188,7 @@ fh_thread *fh_thread_enter(void) {
     if (FH_UNLIKELY(t == &fh_thread_none)) {
         fh_hook_start();
         /* Reading the options may have allocated. */
-        t = fh_self() == &fh_thread_none ? make() : fh_own();
+        t = fh_own() == &fh_thread_none ? make() : fh_own();
     } else if (t == &fh_thread_over) {
         t = NULL;
     }
@@ -259,8 +292,7 @@ static void thread_exit(void *value) {
     if (t != value) return;
     fh_limit_left((uintptr_t)t);
     fh_store(&t->state, FH_THREAD_BUSY);
-    fh_thread_observe(t, false);
-    fh_self_pointer = (fh_thread *)&fh_thread_over;
+    look_at((fh_thread *)&fh_thread_over, (fh_bin *)fh_thread_over.face, 0);
     keep_counts(t);
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     leave_behind(t);

@@ -44,8 +44,8 @@ static void start(fh_thread *t, uint64_t interval) {
         t->system_number = fh_system_thread_number();
     }
     t->interval = interval;
-    fh_observed_here.distance = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
     fh_thread_observe(t, interval != 0);
+    if (interval) fh_observed_here.distance = (int64_t)fh_sampling_distance(&t->random, interval);
 }
 
 /* The page, made if it is time for one. */
@@ -79,7 +79,7 @@ uint64_t fh_hook_draw(void) {
     fh_thread *t = fh_own();
     /* Just forked: the distance was drawn in the parent. */
     uint64_t interval = t->interval ? t->interval : fh_settings.sample;
-    fh_observed_here.distance = (int64_t)fh_sampling_distance(&t->random, interval);
+    fh_observed_here.distance = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
     return interval;
 }
 

@@ -38,12 +38,27 @@ static inline uint8_t *fh_class_byte(size_t slot) {
     return (uint8_t *)(fh_window_base() - FH_CLASS_MAP_SIZE + slot);
 }
 
-/* Class of the block at p: 0 if p is not in the window, or special. The only metadata that free reads. */
-static inline unsigned fh_class_at(const void *p) {
+/* FH_CLASS_MARK in a program that is observed from its beginning, else 0. Changes at most once, before any thread has a
+ * cache; relaxed, as both kinds of bytes may stand side by side: see cache/observed.h. */
+extern fh_word fh_class_mark FH_HIDDEN;
+
+/* What the class map has for slots of class c, which is not special. */
+static inline uint8_t fh_class_marked(unsigned c) {
+    return (uint8_t)(c | fh_load(&fh_class_mark));
+}
+
+/* The byte of the block at p, which is the number of its bin: 0 if p is not in the window, or special. The only metadata
+ * that free reads. */
+static inline unsigned fh_bin_number_at(const void *p) {
     uintptr_t base = fh_window_base();
     uintptr_t slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
     if (FH_UNLIKELY(slot >= FH_WINDOW_SLOTS)) return FH_CLASS_SPECIAL;
     return ((const uint8_t *)(base - FH_CLASS_MAP_SIZE))[slot];
+}
+
+/* Class of the block at p: 0 if p is not in the window, or special. */
+static inline unsigned fh_class_at(const void *p) {
+    return fh_bin_number_at(p) % FH_CLASS_MARK;
 }
 
 static inline bool fh_in_window(const void *p) {
