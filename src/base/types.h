@@ -68,7 +68,7 @@
 #define FH_RUN_LAST 127u
 #define FH_RUN_CACHED_MAX ((size_t)16 * FH_SLOT_SIZE) /* the largest block that a magazine may hold */
 #define FH_BINS 128u
-#define FH_CLASS_MARK 128u /* cache/observed.h */
+#define FH_CLASS_MARK 128u     /* cache/observed.h */
 #define FH_CLASS_MAGAZINE 128u /* 128 + k: magazines of 64 << k bytes */
 #define FH_MAGAZINE_SIZES 7u
 #define FH_CLASS_THREAD 135u

@@ -94,7 +94,7 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 
 /* So much that it has taken the distance round to the other side: see fh_counts. */
 static void uncount(void) {
-    if (fh_observed_here.shift) {
+    if (fh_observed()) {
         (void)fh_hook_draw();
     } else {
         fh_observed_here.distance = -1;
@@ -158,7 +158,7 @@ static inline fh_thread *observed_by_now(void) {
 
 /* The distance is at its end: that of an observed thread, or of one that is not observed, which has none. */
 __attribute__((noinline)) static void *alloc_counted(size_t n) {
-    if (fh_observed_here.shift) return alloc_sampled_plain(n);
+    if (fh_observed()) return alloc_sampled_plain(n);
     fh_observed_here.distance = -1;
     if (FH_LIKELY(!fh_load(&fh_observing)) || !become_observed()) return alloc_uncounted(n);
     return fh_counts(n) ? alloc_sampled_plain(n) : alloc_uncounted(n);
@@ -330,7 +330,7 @@ static void release(const char *call, void *p) {
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is one of the face, and p from a slab that
  * was made before the program was observed. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    if ((uintptr_t)bin - (uintptr_t)fh_bins() < (uintptr_t)fh_observed_here.shift) bin += FH_BINS;
+    if ((uintptr_t)bin - (uintptr_t)fh_own()->face < sizeof fh_own()->face) bin += FH_BINS;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
         release("free", p);

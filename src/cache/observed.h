@@ -1,8 +1,8 @@
 /* A thread that is observed: every allocation is counted, and some are sampled.
  *
  *     the thread's cache      face[128]    bin[128]
- *     observed                ▲ fh_self_bins          shift = the face's size
- *     not observed                         ▲          shift = 0
+ *     observed                ▲ fh_self_bins
+ *     not observed                         ▲
  *
  * The bins of the face are empty and full at once. So malloc of an observed thread goes to its slow half every time, and
  * this counts, and does with the real bin, a face further on, what the hot path would have done. The hot path itself has
@@ -19,8 +19,8 @@
  *     OPEN ──(the first cache is made)──▶ PLAIN                     each by compare-and-swap, once
  *
  * Measured and rejected: a countdown on the hot path (2 instructions for everybody); a second malloc that the loader
- * chooses (cannot be switched on in a running program, and not in a static one on musl); the thread's cache instead of the
- * shift (10 instructions more, as size and class are then to be looked up a second time). */
+ * chooses (cannot be switched on in a running program, and not in a static one on musl); one read-only face for all threads
+ * (the way from there to the real bin is a word more to be read, and cannot be a marked class's). */
 #ifndef FH_CACHE_OBSERVED_H
 #define FH_CACHE_OBSERVED_H
 
@@ -32,8 +32,8 @@ extern fh_word fh_observing FH_HIDDEN;
 
 typedef struct {
     fh_thread *thread; /* the calling thread's cache, observed or not, or one of those of threads that have none */
-    intptr_t shift;    /* from the bins that malloc looks at to the real ones */
-    int64_t distance;  /* bytes that may still be asked for before a block is sampled; below 0 if the thread has no face */
+    int64_t
+        distance; /* bytes that may still be asked for before a block is sampled; below 0 if the thread has no face */
 } fh_observed_state;
 
 extern __thread fh_observed_state fh_observed_here __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
@@ -44,7 +44,8 @@ static inline fh_thread *fh_own(void) {
 
 /* The calling thread's cache if it is observed, else NULL. */
 static inline fh_thread *fh_observed(void) {
-    return fh_observed_here.shift ? fh_own() : NULL;
+    fh_thread *t = fh_own();
+    return fh_bins() == t->face ? t : NULL;
 }
 
 /* The program is observed from now on; if no thread has a cache yet, it becomes MARKED. */

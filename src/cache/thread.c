@@ -19,13 +19,15 @@
 #define B16 B4, B4, B4, B4
 #define B128 B16, B16, B16, B16, B16, B16, B16, B16
 
-const fh_thread fh_thread_none = {.face = {B128}, .bin = {B128}};
-const fh_thread fh_thread_over = {.face = {B128}, .bin = {B128}};
+const fh_thread fh_thread_none = {.bin = {B128}};
+const fh_thread fh_thread_over = {.bin = {B128}};
 
-/* From the face on, as a free of a marked class may come before there is a cache. No shift: both rows are alike. */
-__thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)fh_thread_none.face;
-__thread fh_observed_state fh_observed_here __attribute__((tls_model("initial-exec"))) = {
-    .thread = (fh_thread *)&fh_thread_none, .distance = -1};
+/* What malloc and free see of these two. Two rows, as a free of a marked class may come before there is a cache. */
+static const fh_bin nothing[2 * FH_BINS] = {B128, B128};
+
+__thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)nothing;
+__thread fh_observed_state fh_observed_here
+    __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .distance = -1};
 fh_word fh_observing;
 
 /* See observed.h. acq_rel where it is decided: fh_class_mark is looked at afterwards. */
@@ -115,19 +117,16 @@ void fh_process_start(void) {
 
 static void thread_exit(void *value);
 
-/* The calling thread's cache is t from now on, of which malloc sees these bins, so far before the real ones. A signal
- * handler may come at each step and allocate: without a distance and a shift, bins that are empty and full are always good,
- * and so these words go first and come last. */
-static void look_at(fh_thread *t, fh_bin *bins, intptr_t shift) {
+/* The calling thread's cache is t from now on, and these are the bins that malloc and free see. A signal handler may come at
+ * each step and allocate: while there is no distance, bins that are empty and full are always good, so it goes first and
+ * comes last. */
+static void look_at(fh_thread *t, fh_bin *bins) {
     fh_observed_here.distance = -1;
-    fh_observed_here.shift = 0;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_observed_here.thread = t;
     fh_self_bins = bins;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    fh_observed_here.shift = shift;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (shift) fh_observed_here.distance = INT64_MAX;
+    if (fh_observed()) fh_observed_here.distance = INT64_MAX;
 }
 
 /* A cache with nothing in hand; NULL when there is no memory. */
@@ -176,11 +175,11 @@ void fh_thread_observe_all(void) {
 
 void fh_thread_observe(fh_thread *t, bool on) {
     if (!on && fh_load(&way_of_observing) != MARKED) {
-        look_at(t, t->bin, 0);
+        look_at(t, t->bin);
         return;
     }
     for (unsigned c = 0; c < FH_BINS; c++) fh_bin_reset(&t->face[c]);
-    look_at(t, t->face, sizeof t->face);
+    look_at(t, t->face);
 }
 
 fh_thread *fh_thread_enter(void) {
@@ -292,7 +291,7 @@ static void thread_exit(void *value) {
     if (t != value) return;
     fh_limit_left((uintptr_t)t);
     fh_store(&t->state, FH_THREAD_BUSY);
-    look_at((fh_thread *)&fh_thread_over, (fh_bin *)fh_thread_over.face, 0);
+    look_at((fh_thread *)&fh_thread_over, (fh_bin *)nothing);
     keep_counts(t);
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     leave_behind(t);

@@ -121,10 +121,10 @@ static void add_chunk(fh_page_figures *f, const fh_region *region, size_t number
     f->chunks++;
     f->huge_page_chunks += fh_load(&region->huge) >> bit & 1;
     add_free_slots(f, chunk);
+    if (fh_load(&chunk->free) == ~UINT64_C(0)) return;
     unsigned char pages[CHUNK_PAGES];
     size_t slot_pages = FH_SLOT_SIZE / fh_system_page_size();
-    inside = inside && fh_load(&chunk->free) != ~UINT64_C(0) &&
-             fh_system_resident(fh_slot_address(first), FH_CHUNK_SIZE, pages);
+    inside = inside && fh_system_resident(fh_slot_address(first), FH_CHUNK_SIZE, pages);
     for (size_t i = 0; i < FH_CHUNK_SLOTS; i++) {
         uint64_t state = fh_load_acquire(&fh_slab_at(first + i)->state);
         unsigned kind = fh_state_kind(state);
@@ -210,7 +210,7 @@ void fh_figures_collect(fh_page_figures *f) {
     f->rows = FH_CLASSES;
     for (unsigned c = 0; c < FH_CLASSES; c++) {
         f->row[c].size = fh_class_size(c);
-        if (c > 0 && c < FH_BINS) f->row[c].cached += fh_depot_blocks(c);
+        if (c > 0 && c < FH_BINS && f->row[c].made) f->row[c].cached += fh_depot_blocks(c);
         settle(&f->row[c]);
     }
     f->huge_blocks = fh_huge_count();

@@ -59,9 +59,17 @@ static fh_page_header *page_by_now(bool look_at_clock) {
     return now - since > CHILD_NS ? fh_page_begin() : NULL;
 }
 
+/* What every slow path pays: thirty instructions, and one look at each word by which the command may want something. */
+static bool is_wanted(fh_page_header *page, const fh_thread *t) {
+    const fh_page_control *control = fh_page_controls(page);
+    return wanted_interval(control) != t->interval || fh_refresh_is_asked(control) || fh_reachable_is_asked(page);
+}
+
 void fh_hook_observe(fh_thread *t) {
     bool look_at_clock = t->polls++ % POLLS == 0;
-    fh_page_header *page = page_by_now(look_at_clock);
+    fh_page_header *page = fh_page();
+    if (FH_LIKELY(page && !look_at_clock && !is_wanted(page, t))) return;
+    page = page_by_now(look_at_clock);
     fh_page_control *control = page ? fh_page_controls(page) : NULL;
     uint64_t interval = fh_page_failed() ? 0 : wanted_interval(control);
     if (FH_UNLIKELY(t->interval != interval)) start(t, interval);

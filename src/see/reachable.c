@@ -20,7 +20,7 @@ static fh_word scanning;
 #define FORKING (UINT64_C(1) << 63)
 
 /* A copy that was killed says nothing; so it is asked after now and then, by a system call. */
-#define POLLS_APART 256u
+#define POLLS_APART 16u
 static fh_word polls;
 
 static fh_page_scan *answer_of(fh_page_header *page) {
@@ -131,7 +131,7 @@ void fh_reachable_poll(void) {
     fh_page_scan *a = answer_of(page);
     /* relaxed: both are hints until the compare-and-swap. */
     uint64_t asked = fh_load(fh_page_word(&fh_page_controls(page)->scan)), process = fh_load(&scanning);
-    if (FH_LIKELY(process == 0 && asked == fh_load(fh_page_word(&a->number)))) return;
+    if (FH_LIKELY(process == 0 && !fh_reachable_is_asked(page))) return;
     if (process & FORKING) {
         /* Another thread's; or it was, in the parent. */
         if ((process & ~FORKING) != fh_system_process_number()) (void)fh_cas_acq_rel(&scanning, &process, 0);

@@ -3,8 +3,20 @@
 #ifndef FH_SEE_REACHABLE_H
 #define FH_SEE_REACHABLE_H
 
-/* Answers control.scan if it was raised. To be called in a slow path of a thread, when the page is there; costs one load
- * and a compare if there is nothing to do. The thread is held up for as long as a fork takes (14 µs a MiB of page tables'
+#include "base/atomic.h"
+#include "see/page.h"
+
+#include <stdbool.h>
+
+/* Somebody wants a scan that has not begun. */
+static inline bool fh_reachable_is_asked(const fh_page_header *page) {
+    const fh_page_control *control = (const fh_page_control *)((const char *)page + FH_PAGE_CONTROL_OFFSET);
+    const fh_page_scan *answer = (const fh_page_scan *)((const char *)page + FH_PAGE_SCAN_OFFSET);
+    return fh_load((const fh_word *)&control->scan) != fh_load((const fh_word *)&answer->number);
+}
+
+/* Answers control.scan if it was raised. To be called in a slow path of a thread, when the page is there, now and then
+ * also when nobody has asked: a copy that was killed is found that way. The thread is held up for as long as a fork takes (14 µs a MiB of page tables'
  * worth of heap, or some 60 ms for 4 GiB); the scan itself is another process's. Keeps errno. */
 void fh_reachable_poll(void);
 

@@ -15,7 +15,7 @@
 #define LEAST_NS (100 * MS)
 #define LEAST_CHANGED_NS (20 * MS)
 #define COST_FACTOR 1000u
-#define COST_FACTOR_CHANGED 200u
+#define COST_FACTOR_CHANGED 500u
 #define LEAST_CHANGE (1024u * 1024u)
 #define MOMENTS_OF_LIFE 256u
 
@@ -104,7 +104,7 @@ static void take(fh_page_header *page, bool all) {
 
 void fh_refresh(fh_page_header *page, fh_refresh_when when) {
     fh_page_control *control = fh_page_controls(page);
-    bool asked = fh_load(fh_page_word(&control->refresh)) != fh_load(fh_page_word(&control->refreshed));
+    bool asked = fh_refresh_is_asked(control);
     if (when == FH_REFRESH_IF_ASKED && !asked) return;
     if (when != FH_REFRESH_NOW && !asked && !is_due(when == FH_REFRESH_SOON)) return;
     uint64_t nobody = 0;

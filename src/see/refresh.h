@@ -1,7 +1,7 @@
 /* When figures are taken for the page, and the timeline of them: by whichever thread comes by in a slow path.
  *
  * Taking them costs 0.1 ms and about 1 ms more for each GiB of heap, so the next ones are due after 1,000 times what the last
- * ones cost, at least 100 ms; earlier, after 200 times that, when the memory in use has changed by an eighth; at once
+ * ones cost, at least 100 ms; earlier, after 500 times that, when the memory in use has changed by an eighth; at once
  * when somebody asks by control.refresh. The list of modules is read along with the first ones, with the last, with those
  * that somebody asks for, and else every half second.
  *
@@ -10,7 +10,12 @@
 #ifndef FH_SEE_REFRESH_H
 #define FH_SEE_REFRESH_H
 
-#include "see/page.h"
+#include "see/page_file.h"
+
+/* Somebody wants figures by control.refresh. */
+static inline bool fh_refresh_is_asked(const fh_page_control *control) {
+    return fh_load((const fh_word *)&control->refresh) != fh_load((const fh_word *)&control->refreshed);
+}
 
 /* SOON: there is a reason, and if it is not just a moment since the last ones. */
 typedef enum { FH_REFRESH_IF_ASKED, FH_REFRESH_IF_DUE, FH_REFRESH_SOON, FH_REFRESH_NOW } fh_refresh_when;

@@ -1,7 +1,8 @@
-/* What observed programs do, one act each: acts NAME [COUNT]. For each of its call sites an act prints what is true,
+/* What observed programs do, one act each: acts NAME [COUNT [SAMPLE-FROM-NOW-ON]]. For each of its call sites an act prints what is true,
  *     site RETURN-ADDRESS BLOCKS BYTES LIVE-BLOCKS LIVE-BYTES
  * and tests/observe/run.py compares it with what the page says. The return address is the one in the site's own frame, the
  * second of the stack, as all of them allocate through ask(). */
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -280,6 +281,19 @@ static void impossible(uint64_t count) {
     }
 }
 
+/* The program has run for a while, with blocks from before that it will free, and is to be sampled only now. The last block
+ * is the first of its size, so it takes a slow path, in which the thread sees the change. */
+static void sample_later(const char *interval) {
+    void *held[1000];
+    for (size_t i = 0; i < 1000; i++) held[i] = malloc(i % 50 * 100 + 1);
+    void *symbol = dlsym(RTLD_DEFAULT, "fh_option_set");
+    int (*set)(const char *, const char *);
+    memcpy(&set, &symbol, sizeof set);
+    if (!set || set("sample", interval) != 0) exit(1);
+    free(malloc(60000));
+    for (size_t i = 0; i < 1000; i++) free(held[i]);
+}
+
 int main(int arguments, char **argument) {
     static const struct {
         const char *name;
@@ -289,6 +303,7 @@ int main(int arguments, char **argument) {
                 {"forever", run_forever}, {"children", children},    {"again", again},
                 {"steps", steps},         {"impossible", impossible}};
     uint64_t count = arguments > 2 ? strtoull(argument[2], NULL, 10) : 1000;
+    if (arguments > 3) sample_later(argument[3]);
     for (size_t i = 0; arguments > 1 && i < sizeof acts / sizeof acts[0]; i++) {
         if (strcmp(acts[i].name, argument[1]) != 0) continue;
         acts[i].act(count);
