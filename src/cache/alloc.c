@@ -307,8 +307,9 @@ static bool in_hand(const fh_thread *t, unsigned c, const void *p) {
 
 static void release(const char *call, void *p) {
     if (!p) return;
-    int error = errno; /* free keeps it */
     unsigned c = fh_class_at(p);
+    if (c == FH_CLASS_SPECIAL && !fh_load(&fh_observing) && fh_huge_free(p)) return;
+    int error = errno; /* free keeps it */
     fh_thread *t = fh_thread_enter();
     if (c == FH_CLASS_SPECIAL) {
         release_special(call, p);

@@ -19,6 +19,7 @@
  * An entry changes 0 → bytes when the block is made, bytes → 0 by exchange when it is freed: of two frees one gets it. */
 static fh_word root[ROOT_SIZE];
 
+/* Blocks in the table and the one in hand (below); and what is in the cache. */
 static fh_word live_bytes, live_count, cached_bytes;
 
 static fh_word *leaf_of(uintptr_t address) {
@@ -57,15 +58,21 @@ static void *enter(void *p, size_t size) {
     return p;
 }
 
-/* Takes the entry out: its size, or 0 if no block begins there (any more). */
-static size_t leave(void *p) {
+static void uncount(size_t size) {
+    fh_sub_relaxed(&live_bytes, size);
+    fh_sub_relaxed(&live_count, 1);
+}
+
+/* Takes the entry out: its size, or 0 if no block begins there (any more). The block still counts as one. */
+static size_t take_out(void *p) {
     fh_word *entry = entry_of(p);
     if (!entry || !fh_load(entry)) return 0;
-    size_t size = (size_t)fh_swap_acq_rel(entry, 0);
-    if (size) {
-        fh_sub_relaxed(&live_bytes, size);
-        fh_sub_relaxed(&live_count, 1);
-    }
+    return (size_t)fh_swap_acq_rel(entry, 0);
+}
+
+static size_t leave(void *p) {
+    size_t size = take_out(p);
+    if (size) uncount(size);
     return size;
 }
 
@@ -92,6 +99,17 @@ void *fh_huge_around(const void *p) {
 #define PAGE_SHIFT 12 /* the unit of the packed size, not the system's page */
 
 static fh_word cache[CACHE_SLOTS];
+
+/* The block in hand: the one that was freed last, for a program that frees and makes blocks of one size in turn. It counts
+ * as live all the time, so a pair of malloc and free moves it with three locked instructions, one of them that of the table,
+ * where the cache takes nine. Packed like a slot of the cache.
+ *
+ *     any → block   by exchange, by who has taken the block out of the table; and then puts what was there into the cache
+ *     block → 0     by compare-and-swap, by who gives it out again; or by exchange, by who puts it into the cache or unmaps
+ *                   it, and then no longer counts it as live
+ *
+ * A word that was changed and changed back is the same block again, kept as before. */
+static fh_word in_hand;
 
 static uint64_t pack(void *p, size_t size) {
     return (uint64_t)((uintptr_t)p >> UNIT_SHIFT) << 38 | size >> PAGE_SHIFT;
@@ -134,7 +152,7 @@ static void turned_away(size_t size) {
 
 /* Keeps a freed mapping if there is room in bytes and slots. */
 static bool cache_put(void *p, size_t size) {
-    if (fh_add_relaxed(&cached_bytes, size) + size <= cache_limit()) {
+    if (fh_add_relaxed(&cached_bytes, size) + size + unpack_size(fh_load(&in_hand)) <= cache_limit()) {
         for (int i = 0; i < CACHE_SLOTS; i++) {
             uint64_t seen = fh_load(&cache[i]);
             /* release: our last use of the mapping; acquire comes with the taker. */
@@ -161,15 +179,28 @@ static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
     return NULL;
 }
 
+/* The block of that word, taken out of wherever it was kept, goes back. */
+static size_t unmap(uint64_t word) {
+    if (word) fh_system_unmap(unpack_address(word), unpack_size(word));
+    return unpack_size(word);
+}
+
+/* What is in hand is the caller's from now on, and no longer counted. 0: nothing was. */
+static uint64_t out_of_hand(void) {
+    uint64_t word = fh_load(&in_hand) ? fh_swap_acq_rel(&in_hand, 0) : 0;
+    if (word) uncount(unpack_size(word));
+    return word;
+}
+
 size_t fh_huge_trim(size_t keep) {
     size_t given = 0;
-    for (int i = 0; i < CACHE_SLOTS && fh_load(&cached_bytes) > keep; i++) {
+    for (int i = 0; i < CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
         uint64_t seen = fh_load(&cache[i]) ? fh_swap_acq_rel(&cache[i], 0) : 0;
         if (!seen) continue;
         fh_sub_relaxed(&cached_bytes, unpack_size(seen));
-        fh_system_unmap(unpack_address(seen), unpack_size(seen));
-        given += unpack_size(seen);
+        given += unmap(seen);
     }
+    if (fh_huge_cached_bytes() > keep) given += unmap(out_of_hand());
     return given;
 }
 
@@ -178,7 +209,10 @@ size_t fh_huge_trim(size_t keep) {
 static void *alloc(size_t size, size_t align, bool *clean) {
     if (align < UNIT) align = UNIT;
     size_t got = size;
-    void *p = cache_get(size, size + size / 4, align, &got);
+    *clean = false;
+    void *p = align == UNIT ? fh_huge_again(size) : NULL;
+    if (p) return p;
+    p = cache_get(size, size + size / 4, align, &got);
     *clean = p == NULL;
     if (p) return enter(p, got); /* it was entered before, so it is prepared */
     cache_missed(size);
@@ -217,10 +251,40 @@ static void retire(void *p, size_t size) {
     }
 }
 
+void *fh_huge_again(size_t size) {
+    uint64_t seen = fh_load(&in_hand);
+    size_t have = unpack_size(seen);
+    if (have < size || have - size > size / 4) return NULL;
+    /* acquire: whoever freed the block has done with it. */
+    if (!fh_cas_acquire(&in_hand, &seen, 0)) return NULL;
+    void *p = unpack_address(seen);
+    fh_store_release(entry_of(p), have);
+    return p;
+}
+
+/* Takes the block into the hand, if there is room in bytes. The clock is looked at only beyond the floor. What was in hand
+ * goes into the cache: it was not wanted in the meantime. */
+static bool take_in_hand(void *p, size_t size) {
+    size_t kept = (size_t)fh_load(&cached_bytes) + size;
+    if (kept > FH_HUGE_CACHE_FLOOR && kept > cache_limit()) return false;
+    if (FH_UNLIKELY(fh_settings.purge == FH_PURGE_EAGER) || fh_limit_pressure() != FH_PRESSURE_NONE) return false;
+    /* acq_rel: our last use of this block, and somebody's of the one before. */
+    uint64_t before = fh_swap_acq_rel(&in_hand, pack(p, size));
+    if (FH_UNLIKELY(before != 0)) {
+        uncount(unpack_size(before));
+        retire(unpack_address(before), unpack_size(before));
+    }
+    fh_background_freed();
+    return true;
+}
+
 bool fh_huge_free(void *p) {
-    size_t size = leave(p);
-    if (size) retire(p, size);
-    return size != 0;
+    size_t size = take_out(p);
+    if (size == 0) return false;
+    if (FH_LIKELY(take_in_hand(p, size))) return true;
+    uncount(size);
+    retire(p, size);
+    return true;
 }
 
 /* Address space to grow into costs nothing where only what is touched is counted; a limit counts what may be touched. */
@@ -250,6 +314,8 @@ static void *resize_mapping(void *p, size_t old, size_t size) {
 static void *grow_into_cached(void *p, size_t old, size_t size) {
     size_t got;
     if (size <= old || fh_limit_is_set()) return NULL;
+    uint64_t held = out_of_hand();
+    if (held) retire(unpack_address(held), unpack_size(held));
     void *q = cache_get(size > 2 * old ? size : 2 * old, SIZE_MAX, UNIT, &got);
     if (!q) return NULL;
     memcpy(q, p, old);
@@ -301,12 +367,19 @@ void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), vo
     }
 }
 
-size_t fh_huge_bytes(void) {
+size_t fh_huge_claimed_bytes(void) {
     return (size_t)fh_load(&live_bytes);
 }
+/* What was in hand a moment ago may be gone by now, and the sum without it. */
+static size_t without(uint64_t sum, uint64_t part) {
+    return (size_t)(sum > part ? sum - part : 0);
+}
+size_t fh_huge_bytes(void) {
+    return without(fh_load(&live_bytes), unpack_size(fh_load(&in_hand)));
+}
 size_t fh_huge_cached_bytes(void) {
-    return (size_t)fh_load(&cached_bytes);
+    return (size_t)fh_load(&cached_bytes) + unpack_size(fh_load(&in_hand));
 }
 size_t fh_huge_count(void) {
-    return (size_t)fh_load(&live_count);
+    return without(fh_load(&live_count), fh_load(&in_hand) != 0);
 }

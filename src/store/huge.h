@@ -13,7 +13,11 @@
 /* At least `size` bytes at a multiple of align (a power of two); NULL: no memory. *clean: reads as zero. */
 void *fh_huge_alloc(size_t size, size_t align, bool *clean);
 
-/* Frees the huge block that begins at p; false if none does. */
+/* The same, out of what was freed last, or NULL. May be called without a cache, for any size above FH_RUN_MAX: a handful
+ * of instructions and no other effect. The block does not read as zero. */
+void *fh_huge_again(size_t size);
+
+/* Frees the huge block that begins at p; false if none does. errno is kept. May be called without a cache. */
 bool fh_huge_free(void *p);
 
 /* Bytes of the huge block that begins at p, 0 if none does. */
@@ -31,6 +35,9 @@ size_t fh_huge_trim(size_t keep);
 
 /* Calls `visit` for each huge block, by ascending address. Reads the whole table: some ms. */
 void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), void *context);
+
+/* Live blocks, and the kept one that malloc may hand out without asking a limit: at no moment less than what is live. */
+size_t fh_huge_claimed_bytes(void);
 
 /* For the statistics. */
 size_t fh_huge_bytes(void);

@@ -22,11 +22,12 @@ static fh_word stalled;                         /* the pressure that the group's
 fh_word fh_limit_grouped;
 
 static size_t live_bytes(void) {
-    return fh_purge_used_bytes() + fh_huge_bytes();
+    return fh_purge_used_bytes() + fh_huge_claimed_bytes();
 }
 
-static size_t idle_bytes(void) {
-    return fh_purge_dirty_bytes() + fh_huge_cached_bytes();
+/* With what is free and has memory. */
+static size_t bytes_in_use(void) {
+    return fh_purge_used_bytes() + fh_huge_bytes() + fh_purge_dirty_bytes() + fh_huge_cached_bytes();
 }
 
 static void publish_pressure(fh_pressure own) {
@@ -75,8 +76,12 @@ bool fh_limit_admit(size_t bytes, bool spare) {
             if (in_use + 2 * reserve <= hard) fh_store(&reserve_is_open, 0);
             return true;
         }
-        /* Slabs that are all free are in use as far as the books say, and so are blocks in the depots. */
-        if (tries == 0) fh_trim_caches();
+        /* Slabs that are all free are in use as far as the books say, and so are blocks in the depots and the huge block
+         * that was freed last. */
+        if (tries == 0) {
+            fh_trim_caches();
+            fh_huge_trim(0);
+        }
     }
     fh_sub_relaxed(&pending, bytes);
     fh_add_relaxed(&refusals, 1);
@@ -86,7 +91,7 @@ bool fh_limit_admit(size_t bytes, bool spare) {
 fh_limit_figures fh_limit_now(void) {
     /* A soft limit alone stands beside a hard one that is never met. */
     size_t hard = fh_settings.limit == SIZE_MAX / 2 ? 0 : fh_settings.limit;
-    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard, live_bytes() + idle_bytes(), fh_load(&refusals),
+    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard, bytes_in_use(), fh_load(&refusals),
                               fh_load(&installed) != 0};
 }
 
@@ -116,7 +121,7 @@ bool fh_limit_relieve(bool refused, uint64_t caller) {
     uint64_t nobody = 0;
     /* acq_rel: one thread at a time, and not again from within. */
     if (!fh_cas_acq_rel(&calling, &nobody, caller)) return false;
-    callback(live_bytes() + idle_bytes(), refused ? fh_settings.limit : (size_t)fh_load(&soft_limit));
+    callback(bytes_in_use(), refused ? fh_settings.limit : (size_t)fh_load(&soft_limit));
     fh_store_release(&calling, 0);
     return true;
 }
