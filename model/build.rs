@@ -210,6 +210,22 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "huge_in_hand_given_twice",
+        edits: &[(
+            "store/huge.c",
+            "if (!fh_cas_acquire(&in_hand, &seen, 0)) return NULL;",
+            "fh_store(&in_hand, 0);",
+        )],
+    },
+    Mutant {
+        name: "huge_in_hand_lost",
+        edits: &[(
+            "store/huge.c",
+            "uint64_t before = fh_swap_acq_rel(&in_hand, pack(p, size));",
+            "uint64_t before = fh_load(&in_hand); fh_store(&in_hand, pack(p, size));",
+        )],
+    },
+    Mutant {
         name: "sample_shown_too_early",
         edits: &[(
             "see/samples.c",

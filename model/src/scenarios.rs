@@ -212,12 +212,28 @@ fn others() -> Vec<Entry> {
             ),
         ),
         entry(
-            "huge blocks go through their cache",
+            "the huge block that was freed last is in hand",
             Some(2),
             two(
                 &[(0, Huge(4)), (1, Huge(4))],
                 &[HugeFree, Huge(4)],
                 &[HugeFree, Huge(4)],
+            ),
+        ),
+        // The larger one is in hand and fits neither.
+        entry(
+            "huge blocks go through their cache",
+            Some(2),
+            two(
+                &[
+                    (0, Huge(4)),
+                    (0, Huge(12)),
+                    (0, HugeFree),
+                    (0, HugeFree),
+                    (1, Huge(3)),
+                ],
+                &[Huge(4)],
+                &[Huge(4), HugeFree],
             ),
         ),
     ]

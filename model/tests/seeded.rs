@@ -212,6 +212,24 @@ fn huge_freed_twice() {
 }
 
 #[test]
+fn huge_in_hand_given_twice() {
+    must_find_in(
+        "huge_in_hand_given_twice",
+        "the huge block that was freed last is in hand",
+        "",
+    );
+}
+
+#[test]
+fn huge_in_hand_lost() {
+    must_find_in(
+        "huge_in_hand_lost",
+        "the huge block that was freed last is in hand",
+        "",
+    );
+}
+
+#[test]
 fn sample_shown_too_early() {
     must_find_in(
         "sample_shown_too_early",

@@ -415,7 +415,22 @@ static void *kept(void *p, size_t n) {
     return p;
 }
 
-void *fh_resize(void *p, size_t n) {
+/* True if the block at p, of class c, stays where it is with n bytes: as below, but without a look at the slab. That p is the
+ * beginning of a block is seen by arithmetic. */
+static inline bool stays(const void *p, unsigned c, size_t n) {
+    size_t size = fh_class_size(c);
+    if (n > size) return false;
+    if (fh_class_is_run(c)) {
+        /* Within the last slot, or an eighth: what there is to give back is not worth the trouble. */
+        size_t spare = size / 8 > FH_SLOT_SIZE ? size / 8 : FH_SLOT_SIZE;
+        return n > size - spare && (uintptr_t)p % FH_SLOT_SIZE == 0;
+    }
+    if (n <= size / 2 && size > 64) return false;
+    size_t offset = ((uintptr_t)p - fh_window_base()) & (fh_class_table[c].slots * FH_SLOT_SIZE - 1);
+    return fh_block_index(c, offset) * size == offset;
+}
+
+__attribute__((noinline)) static void *resize(void *p, size_t n) {
     size_t old = fh_usable("realloc", p);
     if (!old) {
         errno = EINVAL;
@@ -433,4 +448,11 @@ void *fh_resize(void *p, size_t n) {
     memcpy(q, p, n < old ? n : old);
     fh_release(p);
     return q;
+}
+
+/* Most calls of a program that appends a little each time change nothing. */
+void *fh_resize(void *p, size_t n) {
+    unsigned c = fh_class_at(p);
+    if (FH_LIKELY(c != FH_CLASS_SPECIAL && !FH_CHECKED && stays(p, c, n))) return p;
+    return resize(p, n);
 }

@@ -78,10 +78,8 @@ bool fh_limit_admit(size_t bytes, bool spare) {
         }
         /* Slabs that are all free are in use as far as the books say, and so are blocks in the depots and the huge block
          * that was freed last. */
-        if (tries == 0) {
-            fh_trim_caches();
-            fh_huge_trim(0);
-        }
+        if (tries == 0) fh_trim_caches();
+        fh_huge_trim(0);
     }
     fh_sub_relaxed(&pending, bytes);
     fh_add_relaxed(&refusals, 1);
