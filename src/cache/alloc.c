@@ -175,11 +175,21 @@ void *fh_alloc_slow(size_t n, fh_bin *bin) {
     return p;
 }
 
+/* Where nothing is counted or looked at on the way, the huge block in hand will do. Out of line, or the hot path below would
+ * save registers. */
+__attribute__((noinline)) static void *alloc_above_runs(size_t n) {
+    if (n > FH_RUN_MAX && !fh_load(&fh_observing) && !fh_setting_path_get(&fh_settings.metrics)) {
+        void *p = fh_huge_again(n);
+        if (p) return p;
+    }
+    return fh_counts(n) ? alloc_counted(n) : alloc_uncounted(n);
+}
+
 void *fh_alloc_coarse(size_t n) {
     fh_bin *bin = fh_bins();
     if (FH_LIKELY(n <= FH_SMALL_MAX)) return fh_pop(&bin[fh_class_coarse(n)], n);
     if (n <= FH_RUN_CACHED_MAX) return fh_pop(&bin[fh_class_run(n)], n);
-    return fh_counts(n) ? alloc_counted(n) : alloc_uncounted(n);
+    return alloc_above_runs(n);
 }
 
 /* Blocks from this size on may have come straight from the system, and it pays to know. */
