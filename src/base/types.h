@@ -188,13 +188,15 @@ typedef struct {
  *
  *     ┌──────────┬──────┬─────────┬─────────┬── ─ ─ ──┬───────────┐
  *     │ capacity │ NULL │ block 0 │ block 1 │         │ block n-1 │       64 << k bytes: n = 6, 14, 30, 62, 126, 254, 510
+ *     │ from     │      │         │         │         │           │
  *     │ count    │      │         │         │         │           │
  *     └──────────┴──────┴─────────┴─────────┴── ─ ─ ──┴───────────┘
  *                  ↑ top[-1] of an empty magazine: the sentinel that sends malloc to the slow path
  *
- * count is only valid while the magazine is not loaded (the loaded one is described by its bin). */
+ * count is only valid while the magazine is not loaded (the loaded one is described by its bin), from only in the depot. */
 typedef struct {
-    uint32_t capacity;
+    uint16_t capacity;
+    uint16_t from; /* near which processor it was put into the depot, the number's low half: a hint */
     uint32_t count;
     void *bottom; /* always NULL */
     void *block[];

@@ -33,6 +33,8 @@ void *const fh_empty_magazine[2] = {NULL, NULL};
 #define TICK 64u      /* slow paths between two looks at an idle bin */
 #define IDLE_TICKS 2u /* looks that a bin must be found unused before it gives back */
 
+#define SCATTERED_FROM 32u /* bytes of a block; see scatter */
+
 static unsigned most_blocks(unsigned c) {
     size_t size = fh_class_size(c);
     size_t n = (fh_class_is_run(c) ? RUN_MAGAZINE_BYTES / 2 : MAGAZINE_BYTES) / size;
@@ -185,6 +187,22 @@ static void fill(unsigned c, unsigned want, fh_magazine *m) {
     m->count = n;
 }
 
+/* Blocks that were freed near another processor are put into an order without neighbours in a row.
+ *
+ * Where one thread makes blocks and another one frees them while both run, both walk the same addresses, the second close
+ * behind the first, and its processor fetches lines ahead that the first is about to write: a third to a half of the time
+ * was that. A thread that gets blocks back that were freed on its own processor, by itself or by whom it shares it with,
+ * wants them in a row, where fetching ahead is worth more. Of 16-byte blocks four share a line: it gained nothing there. */
+static void scatter(fh_magazine *m) {
+    for (uint32_t i = 0; i < m->count; i++) {
+        /* Multiples of the golden ratio: an exchange with wherever they fall leaves hardly any two where they were. */
+        uint32_t j = (uint32_t)((uint64_t)(uint32_t)(i * UINT32_C(0x9E3779B1)) * m->count >> 32);
+        void *p = m->block[i];
+        m->block[i] = m->block[j];
+        m->block[j] = p;
+    }
+}
+
 void *fh_refill(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     rack->used = 1;
@@ -202,9 +220,11 @@ void *fh_refill(fh_thread *t, unsigned c) {
     }
     grow(t, c);
     fh_ebb_wanted(c);
-    m = fh_depot_get(c, fh_system_near(), empty);
+    unsigned near = fh_system_near();
+    m = fh_depot_get(c, near, empty);
     if (m) {
         t->from_depot++;
+        if (m->from != (uint16_t)near && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
     } else {
         m = fitting(t, c, empty);
         if (!m) return fh_take_one(c);

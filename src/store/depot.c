@@ -31,6 +31,7 @@ static bool is_full(uint64_t word) {
 bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty) {
     fh_depot *here = &depot[near % FH_SHARDS][c];
     unsigned slots = slots_of(c, full);
+    full->from = (uint16_t)near;
     for (unsigned i = 0; i < slots; i++) {
         fh_word *slot = &here->slot[i];
         uint64_t seen = fh_load(slot);
@@ -122,7 +123,8 @@ fh_magazine *fh_magazine_new(unsigned blocks) {
     void *p;
     if (fh_slab_take(FH_CLASS_MAGAZINE + k, 1, &p) == 0) return NULL;
     fh_magazine *m = p;
-    m->capacity = capacity_of(k);
+    m->capacity = (uint16_t)capacity_of(k);
+    m->from = 0;
     m->count = 0;
     m->bottom = NULL;
     return m;
