@@ -302,8 +302,8 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     ),
     (
         "store/depot.c",
-        "static fh_depot depot[FH_SHARDS][FH_BINS];",
-        "fh_depot depot[FH_SHARDS][FH_BINS];",
+        "static fh_depots depot[FH_SHARDS];",
+        "fh_depots depot[FH_SHARDS];",
     ),
     (
         "cache/cache.h",

@@ -183,10 +183,10 @@ size_t fh_model_magazines_kept(void) {
 
 /* Magazines in the depot of class c, full or empty. */
 size_t fh_model_depot_magazines(unsigned c) {
-    extern fh_depot depot[FH_SHARDS][FH_BINS]; /* depot.c's own, made visible by build.rs */
+    extern fh_depots depot[FH_SHARDS]; /* depot.c's own, made visible by build.rs */
     size_t sum = 0;
     for (unsigned i = 0; i < FH_SHARDS; i++) {
-        for (unsigned k = 0; k < FH_DEPOT_SLOTS; k++) sum += fh_load(&depot[i][c].slot[k]) != 0;
+        for (unsigned k = 0; k < fh_depot_slots(c); k++) sum += fh_load(&fh_depot_of(&depot[i], c)[k]) != 0;
     }
     return sum;
 }

@@ -209,9 +209,21 @@ typedef struct {
 #define FH_DEPOT_SLOTS 32u
 #define FH_DEPOT_EMPTY UINT64_C(1)
 
+/* 16-byte blocks have four times as many slots, 32-byte blocks twice: as many as hold a MiB of them too. */
+static inline unsigned fh_depot_slots(unsigned c) {
+    return c == 1 ? 4 * FH_DEPOT_SLOTS : c == 2 ? 2 * FH_DEPOT_SLOTS : FH_DEPOT_SLOTS;
+}
+
+/* The depots of all classes near one processor, one behind the other; class 0 has none. */
+#define FH_DEPOT_ALL ((FH_BINS - 3 + 4 + 2) * FH_DEPOT_SLOTS)
+
 typedef struct {
-    fh_word slot[FH_DEPOT_SLOTS];
-} fh_depot;
+    fh_word slot[FH_DEPOT_ALL];
+} fh_depots;
+
+static inline fh_word *fh_depot_of(fh_depots *all, unsigned c) {
+    return &all->slot[c < 3 ? (c - 1) * 4 * FH_DEPOT_SLOTS : (c + 3) * FH_DEPOT_SLOTS];
+}
 
 /* ── Thread cache ────────────────────────────────────────────────────────────────────────────────────────────────── */
 

@@ -6,7 +6,7 @@
 #include "store/slab.h"
 
 /* One depot a class and shard. A shard is a place near a processor: what it gets was last touched there. */
-static fh_depot depot[FH_SHARDS][FH_BINS];
+static fh_depots depot[FH_SHARDS];
 
 /* The depot of a class holds about this many bytes at most. */
 #define DEPOT_BYTES FH_MIB
@@ -14,7 +14,7 @@ static fh_depot depot[FH_SHARDS][FH_BINS];
 static unsigned slots_of(unsigned c, const fh_magazine *m) {
     size_t bytes = (size_t)m->capacity * fh_class_size(c);
     size_t slots = DEPOT_BYTES / (bytes + 1);
-    return slots < FH_DEPOT_SLOTS ? (unsigned)slots + 1 : FH_DEPOT_SLOTS;
+    return slots < fh_depot_slots(c) ? (unsigned)slots + 1 : fh_depot_slots(c);
 }
 
 /* The one place that packs and unpacks. */
@@ -29,11 +29,11 @@ static bool is_full(uint64_t word) {
 }
 
 bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty) {
-    fh_depot *here = &depot[near % FH_SHARDS][c];
+    fh_word *here = fh_depot_of(&depot[near % FH_SHARDS], c);
     unsigned slots = slots_of(c, full);
     full->from = (uint16_t)near;
     for (unsigned i = 0; i < slots; i++) {
-        fh_word *slot = &here->slot[i];
+        fh_word *slot = &here[i];
         uint64_t seen = fh_load(slot);
         if (is_full(seen)) continue;
         /* release: the magazine's entries before it is seen; acquire: the empty one's header. */
@@ -48,15 +48,16 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
 /* Put fills the lowest slot that is not full, so that beyond one which holds nothing there is seldom anything: the search
  * ends there, and in a depot that nobody uses at its first slot. The highest full one is taken: what came last is the one
  * still in somebody's cache. */
-static fh_magazine *get_from(fh_depot *d, fh_magazine *empty) {
+static fh_magazine *get_from(unsigned shard, unsigned c, fh_magazine *empty) {
+    fh_word *here = fh_depot_of(&depot[shard], c);
     for (;;) {
         fh_word *highest = NULL;
         uint64_t full = 0;
-        for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
-            uint64_t seen = fh_load(&d->slot[i]);
+        for (unsigned i = 0; i < fh_depot_slots(c); i++) {
+            uint64_t seen = fh_load(&here[i]);
             if (!seen) break;
             if (is_full(seen)) {
-                highest = &d->slot[i];
+                highest = &here[i];
                 full = seen;
             }
         }
@@ -67,7 +68,7 @@ static fh_magazine *get_from(fh_depot *d, fh_magazine *empty) {
 
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
     for (unsigned i = 0; i < FH_SHARDS; i++) {
-        fh_magazine *m = get_from(&depot[(near + i) % FH_SHARDS][c], empty);
+        fh_magazine *m = get_from((near + i) % FH_SHARDS, c, empty);
         if (!m) continue;
         fh_idle_wanted(c);
         return m;
@@ -83,9 +84,9 @@ static void give(unsigned c, const fh_magazine *m, void **blocks) {
     for (unsigned i = 0; i < m->count; i++) fh_large_give(c, blocks[i]);
 }
 
-static void empty_one(unsigned c, fh_depot *d) {
-    for (unsigned i = 0; i < FH_DEPOT_SLOTS; i++) {
-        fh_word *slot = &d->slot[i];
+static void empty_one(unsigned c, fh_word *here) {
+    for (unsigned i = 0; i < fh_depot_slots(c); i++) {
+        fh_word *slot = &here[i];
         if (!fh_load(slot)) continue;
         uint64_t seen = fh_swap_acq_rel(slot, 0);
         fh_magazine *m = unpack(seen);
@@ -95,7 +96,7 @@ static void empty_one(unsigned c, fh_depot *d) {
 }
 
 void fh_depot_empty(unsigned c) {
-    for (unsigned i = 0; i < FH_SHARDS; i++) empty_one(c, &depot[i][c]);
+    for (unsigned i = 0; i < FH_SHARDS; i++) empty_one(c, fh_depot_of(&depot[i], c));
 }
 
 /* Blocks that a magazine of 64 << k bytes holds. */
@@ -103,15 +104,21 @@ static unsigned capacity_of(unsigned k) {
     return (unsigned)(((size_t)64 << k) - offsetof(fh_magazine, block)) / sizeof(void *);
 }
 
-size_t fh_depot_blocks(unsigned c) {
+static size_t blocks_in(unsigned c, fh_word *here) {
     size_t blocks = 0;
-    for (unsigned i = 0; i < FH_SHARDS * FH_DEPOT_SLOTS; i++) {
-        uint64_t seen = fh_load_acquire(&depot[i / FH_DEPOT_SLOTS][c].slot[i % FH_DEPOT_SLOTS]);
+    for (unsigned i = 0; i < fh_depot_slots(c); i++) {
+        uint64_t seen = fh_load_acquire(&here[i]);
         if (!is_full(seen)) continue;
         /* The magazine may leave while it is read, and its memory, which stays readable, may be something else by then. */
         uint32_t count = unpack(seen)->count;
         if (count <= capacity_of(FH_MAGAZINE_SIZES - 1)) blocks += count;
     }
+    return blocks;
+}
+
+size_t fh_depot_blocks(unsigned c) {
+    size_t blocks = 0;
+    for (unsigned i = 0; i < FH_SHARDS; i++) blocks += blocks_in(c, fh_depot_of(&depot[i], c));
     return blocks;
 }
 
