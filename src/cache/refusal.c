@@ -1,5 +1,6 @@
 #include "cache/refusal.h"
 
+#include "base/classes.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/types.h"
@@ -150,10 +151,15 @@ static void report(size_t n, const fh_limit_figures *own, fh_refusal which, cons
 
 /* ── Which limit ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* True if the own limit is why: the block does not fit below it. A small one needs a slot at least. */
+/* What a block of n bytes takes when there is none at hand: a small one a slab, of one to eight slots. */
+static size_t bytes_needed(size_t n) {
+    return n <= FH_SMALL_MAX ? fh_class_table[fh_class_of(n)].slots * FH_SLOT_SIZE : n;
+}
+
+/* True if the own limit is why: the block does not fit below it. */
 static bool own_limit_is_met(const fh_limit_figures *own, size_t n) {
     if (!own->hard) return false;
-    size_t need = n < FH_SLOT_SIZE ? FH_SLOT_SIZE : n, most = own->hard - fh_limit_reserve(own->hard);
+    size_t need = bytes_needed(n), most = own->hard - fh_limit_reserve(own->hard);
     return need > most || own->in_use > most - need;
 }
 

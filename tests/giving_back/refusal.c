@@ -78,7 +78,7 @@ int main(int count, char **words) {
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     free(malloc(1));
     if (strcmp(reason, "own") == 0) {
-        twice(5000);
+        twice(count == 3 ? strtoull(words[2], NULL, 0) : 5000);
     } else if (strcmp(reason, "own-by-call") == 0) {
         CHECK(fh_limit_set(0, 32 * mib, NULL) == 0, "fh_limit_set");
         twice(5000);

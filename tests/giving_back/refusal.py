@@ -70,6 +70,9 @@ def own_limit():
                r"kept for the time after this message; raise it, or free something")
     _, limit, used, heap = one_line(run("own", options="limit=64m"), pattern)
     check(limit == 64 << 20 and 0.8 * limit <= used <= limit and heap <= used * 1.01, f"{limit}, {used}, {heap}")
+    # Blocks whose slabs are of several slots, and such as lie in a run or a mapping of their own: less is used then.
+    for size in 20000, 60000, 100000, 1500000, 3 << 20, 20 << 20:
+        one_line(run("own", str(size), options="limit=64m"), pattern)
     # A program that sets its limit itself knows of it, unless somebody asks.
     check(run("own-by-call") == "", "the limit of a program that set it itself was reported")
     one_line(run("own-by-call", options="on_oom=report"), pattern)
