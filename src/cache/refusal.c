@@ -156,9 +156,11 @@ static size_t bytes_needed(size_t n) {
     return n <= FH_SMALL_MAX ? fh_class_table[fh_class_of(n)].slots * FH_SLOT_SIZE : n;
 }
 
-/* True if the own limit is why: the block does not fit below it. */
+/* True if the own limit is why: it has refused something and the system never has, or the block does not fit below it. The
+ * figures alone would not do: other threads may have freed since, or be about to claim. */
 static bool own_limit_is_met(const fh_limit_figures *own, size_t n) {
     if (!own->hard) return false;
+    if (own->refusals && fh_system_refused_bytes() == 0) return true;
     size_t need = bytes_needed(n), most = own->hard - fh_limit_reserve(own->hard);
     return need > most || own->in_use > most - need;
 }

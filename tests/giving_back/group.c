@@ -1,6 +1,6 @@
 /* Approaching the limit of the control group that the process lives in: what is free and kept for later goes back, and
  * is not kept any more. The group is a folder of plain files that this program writes (FREEHOLD_GROUP_ROOT), once in the
- * form of version 2 and once in that of version 1; its limit is on a group above the own one, as in a container. In version
+ * form of version 2 (by memory.max, and by memory.high alone) and once in that of version 1; its limit is on a group above the own one, as in a container. In version
  * 2 the group can also say that it waits for memory. */
 #include "../support/alloc.h"
 #include "../support/check.h"
@@ -11,7 +11,7 @@
 enum { BLOCKS = 80, BLOCK = 1 << 20, HUGE = 12 << 20 };
 
 static char root[200];
-static bool version2;
+static bool version2, by_high; /* by_high: the limit is one from which on the kernel only slows the group down */
 
 static void put(const char *name, const char *text) {
     char path[300];
@@ -25,7 +25,8 @@ static void describe(size_t used) {
     char text[200], number[40];
     snprintf(number, sizeof number, "%zu\n", (used + 700) << 20);
     if (version2) {
-        put("box/memory.max", "1048576000\n");
+        put("box/memory.max", by_high ? "max\n" : "1048576000\n");
+        put("box/memory.high", by_high ? "1048576000\n" : "max\n");
         put("box/inner/memory.max", "max\n");
         put("box/inner/memory.current", number);
         put("box/memory.current", number);
@@ -74,8 +75,9 @@ static size_t grow_and_free(size_t extra) {
 }
 
 int main(int count, char **words) {
-    CHECK(count == 2, "usage: %s v1|v2", words[0]);
-    version2 = strcmp(words[1], "v2") == 0;
+    CHECK(count == 2, "usage: %s v1|v2|high", words[0]);
+    by_high = strcmp(words[1], "high") == 0;
+    version2 = by_high || strcmp(words[1], "v2") == 0;
     snprintf(root, sizeof root, "/tmp/freehold-group-XXXXXX");
     CHECK(mkdtemp(root), "mkdtemp");
     if (version2) {

@@ -4,6 +4,7 @@
 #include "../support/check.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -71,6 +72,28 @@ static void ask(size_t size) {
     CHECK(!p && errno == ENOMEM, "%zu bytes: %p, errno %d", size, p, errno);
 }
 
+/* Threads that come and go at the limit: when one is refused, others have freed by the time that it says so. */
+static void *come_and_go(void *refusals) {
+    for (int i = 0; i < 3000; i++) {
+        void *p = malloc(opaque(3 * mib + (size_t)i % 5 * mib));
+        if (!p) ++*(int *)refusals;
+        free(p);
+    }
+    return NULL;
+}
+
+static void compete(void) {
+    enum { THREADS = 10 };
+    pthread_t thread[THREADS];
+    int refusals[THREADS] = {0}, sum = 0;
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&thread[i], NULL, come_and_go, &refusals[i]) == 0, "thread");
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        sum += refusals[i];
+    }
+    CHECK(sum > 0, "nothing was refused");
+}
+
 int main(int count, char **words) {
     CHECK(count >= 2, "usage: %s REASON", words[0]);
     const char *reason = words[1];
@@ -79,6 +102,8 @@ int main(int count, char **words) {
     free(malloc(1));
     if (strcmp(reason, "own") == 0) {
         twice(count == 3 ? strtoull(words[2], NULL, 0) : 5000);
+    } else if (strcmp(reason, "own-threads") == 0) {
+        compete();
     } else if (strcmp(reason, "own-by-call") == 0) {
         CHECK(fh_limit_set(0, 32 * mib, NULL) == 0, "fh_limit_set");
         twice(5000);
