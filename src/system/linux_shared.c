@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -114,12 +115,20 @@ static int write_zeroes(int fd, uint64_t offset, size_t size) {
     return 0;
 }
 
+/* Whoever goes beyond the limit on the size of files is ended by a signal, and not told by an error. */
+static bool is_too_long(uint64_t end) {
+    uint64_t both[2]; /* soft and hard, as the kernel has them on every machine */
+    return syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, both) == 0 && end > both[0];
+}
+
+/* A signal makes fallocate give back what it has so far, so in a program with a fast timer it might never come to an end. What
+ * is written page by page does. */
 static int allocate(int fd, uint64_t offset, size_t size) {
-    long done;
-    do {
-        done = syscall(SYS_fallocate, fd, 0, (off_t)offset, (off_t)size);
-    } while (done != 0 && errno == EINTR);
-    if (done == 0) return 0;
+    if (is_too_long(offset + size)) return EFBIG;
+    for (int tries = 0; tries < 3; tries++) {
+        if (syscall(SYS_fallocate, fd, 0, (off_t)offset, (off_t)size) == 0) return 0;
+        if (errno != EINTR) break;
+    }
     return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? errno : write_zeroes(fd, offset, size);
 }
 
@@ -225,6 +234,8 @@ const char *fh_system_error(int error) {
     case ENOSPC:
     case EDQUOT:
         return "no room left there";
+    case EFBIG:
+        return "the limit on the file size (ulimit -f) is met";
     case EROFS:
         return "the file system is read-only";
     case ENOENT:

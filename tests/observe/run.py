@@ -4,9 +4,11 @@
 Each test runs programs under LIBRARY with FREEHOLD=observe=1, reads the pages that they leave (page.py) and compares them
 with what the programs say of themselves. `run.py --list` names the tests. 0: good, 1: not, 77: cannot be tested here."""
 
+import errno
 import math
 import os
 import random
+import resource
 import shutil
 import signal
 import struct
@@ -337,16 +339,36 @@ def test_folders(bench):
 
 
 def test_filtered(bench, filtered):
-    """fallocate forbidden by a filter of system calls, as some containers have it."""
-    program = subprocess.run([filtered, bench.acts, "rotation", "20000"], env=bench.environment("sample=1k"),
-                             capture_output=True, text=True, timeout=PATIENCE)
-    if program.returncode == 77:
-        raise Skipped("no filter can be set here")
-    must(program.returncode == 0, f"ended with {program.returncode}: {program.stderr}")
-    names = bench.pages()
-    must(len(names) == 1, f"pages {names}, said {program.stderr!r}")
-    found = bench.page_of(int(names[0].split("-")[1]))
-    must(found.control["taken"] > 1000 and found.control["lost_samples"] == 0, f"{found.control}")
+    """fallocate forbidden by a filter of system calls, as some containers have it; and interrupted by a signal each time."""
+    for error in (errno.EPERM, errno.EINTR):
+        program = subprocess.run([filtered, str(error), bench.acts, "rotation", "20000"], capture_output=True, text=True,
+                                 env=bench.environment("sample=1k"), timeout=PATIENCE)
+        if program.returncode == 77:
+            raise Skipped("no filter can be set here")
+        must(program.returncode == 0, f"ended with {program.returncode}: {program.stderr}")
+        names = bench.pages()
+        must(len(names) == 1, f"pages {names}, said {program.stderr!r}")
+        found = bench.page_of(int(names[0].split("-")[1]))
+        must(found.control["taken"] > 1000 and found.control["lost_samples"] == 0, f"{found.control}")
+        os.remove(os.path.join(bench.folder, names[0]))
+
+
+def test_limited(bench):
+    """A limit on the size of files: the system ends whoever goes beyond it by a signal, so the page may not."""
+    def limited(kibibytes):
+        limit = kibibytes * 1024
+        program = bench.start(["at_once", 100000], "sample=512", stderr=subprocess.PIPE,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        _, said = program.communicate(timeout=PATIENCE)
+        must(program.returncode == 0, f"limit {kibibytes} KiB: ended with {program.returncode}: {said}")
+        return program.pid, said
+
+    _, said = limited(16)
+    must("not observed" in said and "file size" in said, f"no page at all: said {said!r}")
+    must(not bench.pages(), f"pages {bench.pages()}")
+    pid, said = limited(512)
+    found = bench.page_of(pid)
+    must(said == "" and found.section["samples"][3] > 0, f"nothing was dropped; said {said!r}")
 
 
 def test_default_folder(bench):
