@@ -16,8 +16,26 @@
 #define ROOT_SIZE ((size_t)1 << (ADDRESS_BITS - UNIT_SHIFT - LEAF_BITS))
 
 /* root[address >> 34] → leaf (0 until needed, then for ever); leaf[address >> 21] → bytes of the block, 0 = none.
- * An entry changes 0 → bytes when the block is made, bytes → 0 by exchange when it is freed: of two frees one gets it. */
+ * An entry changes 0 → bytes when the block is made, bytes → 0 by exchange when it is freed: of two frees one gets it.
+ *
+ * Bytes are whole pages, so the lowest twelve bits are free. They say how much of a block that has grown into a much larger
+ * mapping was asked for, in 4,096ths of it; 0: all of it. Only realloc, whose caller owns the block, changes them. */
 static fh_word root[ROOT_SIZE];
+#define SHARE_MASK UINT64_C(4095)
+
+static size_t size_of(uint64_t entry) {
+    return (size_t)(entry & ~SHARE_MASK);
+}
+
+static uint64_t with_share(size_t size, size_t asked) {
+    size_t unit = size / (SHARE_MASK + 1), share = (asked + unit - 1) / unit;
+    return share > SHARE_MASK ? size : size | share;
+}
+
+static size_t asked_of(uint64_t entry) {
+    uint64_t share = entry & SHARE_MASK;
+    return share ? size_of(entry) / (SHARE_MASK + 1) * share : size_of(entry);
+}
 
 /* Blocks in the table and the one in hand (below); and what is in the cache. */
 static fh_word live_bytes, live_count, cached_bytes;
@@ -67,7 +85,7 @@ static void uncount(size_t size) {
 static size_t take_out(void *p) {
     fh_word *entry = entry_of(p);
     if (!entry || !fh_load(entry)) return 0;
-    return (size_t)fh_swap_acq_rel(entry, 0);
+    return size_of(fh_swap_acq_rel(entry, 0));
 }
 
 static size_t leave(void *p) {
@@ -78,7 +96,7 @@ static size_t leave(void *p) {
 
 size_t fh_huge_size(const void *p) {
     fh_word *entry = entry_of(p);
-    return entry ? (size_t)fh_load(entry) : 0;
+    return entry ? size_of(fh_load(entry)) : 0;
 }
 
 void *fh_huge_around(const void *p) {
@@ -309,6 +327,11 @@ static void *resize_mapping(void *p, size_t old, size_t size) {
     return q || size < old ? q : move(p, old, size);
 }
 
+/* The caller's block p has that size, and this much of it was asked for now. */
+static void ask(void *p, size_t size, size_t asked) {
+    fh_store(entry_of(p), with_share(size, asked)); /* relaxed: nobody else may ask for this block */
+}
+
 /* A block that is to grow may find a cached mapping at least twice as long: its memory is there already, so copying what
  * there is costs less than touching as much anew, and the mapping would only lie beside it. */
 static void *grow_into_cached(void *p, size_t old, size_t size) {
@@ -317,10 +340,15 @@ static void *grow_into_cached(void *p, size_t old, size_t size) {
     uint64_t held = out_of_hand();
     if (held) retire(unpack_address(held), unpack_size(held));
     void *q = cache_get(size > 2 * old ? size : 2 * old, SIZE_MAX, UNIT, &got);
-    if (!q) return NULL;
+    if (!q) {
+        cache_missed(size);
+        return NULL;
+    }
     memcpy(q, p, old);
     retire(p, old);
-    return enter(q, got);
+    enter(q, got);
+    ask(q, got, size);
+    return q;
 }
 
 /* As fh_huge_resize; size is whole pages. */
@@ -347,9 +375,14 @@ static void *resize(void *p, size_t size) {
 
 void *fh_huge_resize(void *p, size_t size) {
     if (size > (size_t)PTRDIFF_MAX - UNIT) return NULL;
-    size_t old = fh_huge_size(p);
+    const fh_word *entry = entry_of(p);
+    uint64_t was = entry ? fh_load(entry) : 0;
+    size_t old = size_of(was), asked = asked_of(was);
     size = fh_round_up(size, fh_system_page_size());
-    if (size <= old && size >= old - old / 2) return p;
+    if (size <= old && size >= asked - asked / 2) {
+        if (was & SHARE_MASK) ask(p, old, size > asked ? size : asked);
+        return p;
+    }
     bool limited = size > old && fh_limit_is_set();
     if (limited && !fh_limit_admit(size - old, false)) return NULL;
     void *q = resize(p, size);
@@ -361,7 +394,7 @@ void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), vo
     for (uintptr_t i = 0; i < ROOT_SIZE; i++) {
         const fh_word *leaf = leaf_of(i << (UNIT_SHIFT + LEAF_BITS));
         for (uintptr_t k = 0; leaf && k < LEAF_SIZE; k++) {
-            size_t size = (size_t)fh_load(&leaf[k]);
+            size_t size = size_of(fh_load(&leaf[k]));
             if (size) visit(context, (i << LEAF_BITS | k) << UNIT_SHIFT, size);
         }
     }

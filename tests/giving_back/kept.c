@@ -92,6 +92,36 @@ static void fitting(void) {
     fh_free(zero);
 }
 
+/* A buffer that doubles from 4 to 64 MiB, and is freed. */
+static void doubling(void) {
+    size_t size = 4 << 20;
+    char *p = get(size);
+    for (; size < (size_t)64 << 20; size *= 2) {
+        p = fh_realloc(p, 2 * size);
+        CHECK(p && p[size - 1] == 1, "realloc to %zu", 2 * size);
+        memset(p + size, 1, size);
+    }
+    fh_free(p);
+}
+
+/* It is kept once it was missed, and then grown into: no call of the system, and so no new page to touch. */
+static void growing(void) {
+    for (int i = 0; i < 3; i++) doubling();
+    uint64_t before = calls();
+    double began = seconds_now();
+    doubling();
+    unsigned long made = (unsigned long)(calls() - before);
+    printf("a buffer that doubles from 4 to 64 MiB for the fourth time: %lu calls\n", made);
+    if (seconds_now() - began < 0.3) CHECK(made == 0, "%lu calls", made);
+    /* What is asked for less of goes back all the same. */
+    char *small = get(3 << 20), *p = fh_realloc(get(4 << 20), 8 << 20), *q = fh_realloc(p, 32 << 20);
+    CHECK(p && q, "realloc");
+    q = fh_realloc(q, 9 << 20);
+    CHECK(q && fh_malloc_usable_size(q) <= 12 << 20, "9 MiB have %zu", fh_malloc_usable_size(q));
+    fh_free(q);
+    fh_free(small);
+}
+
 /* Under a limit the kept block counts, and goes when its room is wanted. */
 static void limited(void) {
     fh_malloc_trim(0);
@@ -114,6 +144,7 @@ int main(void) {
     ring(4 << 20);
     ring(16 << 20);
     fitting();
+    growing();
     limited();
     return 0;
 }
