@@ -21,8 +21,9 @@ mod shell;
 mod top;
 mod wording;
 
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Looks after programs that run on the Freehold memory allocator.
@@ -55,8 +56,22 @@ enum Command {
     Manual(shell::ManualArgs),
 }
 
+/// Programs and their arguments may have any bytes in them; only what a question is about has to be text.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        let odd = std::env::args_os().find(|word| word.to_str().is_none());
+        if let (ErrorKind::InvalidUtf8, Some(word)) = (error.kind(), odd) {
+            eprintln!(
+                "freehold: {word:?} is not UTF-8: say the number of the process, or give the file a link with another name"
+            );
+            exit(2);
+        }
+        error.exit()
+    })
+}
+
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match parse().command {
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -8,7 +8,9 @@
 mod made_up;
 mod observed;
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -166,6 +168,43 @@ fn doctor_answers_for_a_name_and_for_what_a_program_left() {
     child.wait().unwrap();
     assert_eq!(named.status.code(), Some(1), "{}", text(&named.stderr));
     assert_eq!(text(&named.stdout), text(&numbered.stdout));
+}
+
+#[test]
+fn metrics_of_a_damaged_page_say_so_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = saved(folder.path());
+    let ask = |page: &str| {
+        let asked = Command::new(command()).args(["metrics", page]).output();
+        let asked = asked.unwrap();
+        assert!(asked.status.success() && asked.stdout.ends_with(b"# EOF\n"));
+        String::from_utf8(asked.stderr).unwrap()
+    };
+    assert_eq!(ask(&page), "");
+    let mut bytes = fs::read(&page).unwrap();
+    // Behind the header and the control words, where the figures are.
+    for (i, byte) in bytes.iter_mut().enumerate().skip(8192 + 64) {
+        *byte = (i % 251) as u8 ^ 0x5A;
+    }
+    let odd = folder.path().join("damaged").display().to_string();
+    fs::write(&odd, bytes).unwrap();
+    let told = ask(&odd);
+    assert!(told.starts_with("freehold: note: "), "{told}");
+}
+
+#[test]
+fn what_is_not_text_is_named_and_a_way_out_with_it() {
+    let odd = OsStr::from_bytes(b"caf\xe9");
+    for question in ["explain", "profile", "leaks", "top", "metrics", "report"] {
+        let asked = Command::new(command()).arg(question).arg(odd).output();
+        let asked = asked.unwrap();
+        let told = String::from_utf8(asked.stderr).unwrap();
+        assert_eq!(asked.status.code(), Some(2), "{question}: {told}");
+        assert!(
+            told.starts_with("freehold: \"caf\\xE9\" is not UTF-8: "),
+            "{question}: {told}"
+        );
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fields::{FIELDS, Field, ROWS, SAMPLES};
 use freehold_page::layout::{Figures, Row};
-use freehold_page::{Control, Snapshot, Target, output_file};
+use freehold_page::{Concern, Control, Snapshot, Target, output_file};
 
 /// Prints the figures of an observed program as OpenMetrics text.
 #[derive(clap::Args)]
@@ -48,7 +48,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             control.refresh(PATIENCE);
         }
     }
-    let mut text = render(&target.read()?)?;
+    let snapshot = target.read()?;
+    // A collector has no place for them; and that a living program went on meanwhile is what it always does.
+    for warning in &snapshot.warnings {
+        if warning.concern != Concern::Moving {
+            eprintln!("freehold: note: {warning}");
+        }
+    }
+    let mut text = render(&snapshot)?;
     if args.json {
         text = serde_json::to_string_pretty(&crate::families::to_json(&text))? + "\n";
     }
