@@ -307,8 +307,8 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     ),
     (
         "cache/cache.h",
-        "extern __thread fh_thread *fh_self_pointer __attribute__((tls_model(\"initial-exec\")));",
-        "#define fh_self_pointer (fh_model->own()[0])",
+        "extern __thread fh_bin *fh_self_bins __attribute__((tls_model(\"initial-exec\")));",
+        "#define fh_self_bins (*(fh_bin **)fh_model->own())",
     ),
     (
         "cache/observed.h",
@@ -317,12 +317,12 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     ),
     (
         "cache/thread.c",
-        "__thread fh_thread *fh_self_pointer __attribute__((tls_model(\"initial-exec\"))) = (fh_thread *)&fh_thread_none;",
+        "__thread fh_bin *fh_self_bins __attribute__((tls_model(\"initial-exec\"))) = (fh_bin *)nothing;",
         "",
     ),
     (
         "cache/thread.c",
-        "__thread fh_observed_state fh_observed_here __attribute__((tls_model(\"initial-exec\")));",
+        "__thread fh_observed_state fh_observed_here\n    __attribute__((tls_model(\"initial-exec\"))) = {.thread = (fh_thread *)&fh_thread_none, .distance = -1};",
         "",
     ),
 ];

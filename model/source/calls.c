@@ -23,6 +23,9 @@ void fh_model_free(void *p) {
 fh_thread *fh_model_no_thread(void) {
     return (fh_thread *)&fh_thread_none;
 }
+const fh_bin *fh_model_no_bins(void) {
+    return fh_thread_none.bin;
+}
 
 extern void (*fh_model_at_thread_exit)(void *);
 extern void (*fh_model_at_fork)(void);

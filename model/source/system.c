@@ -148,6 +148,7 @@ ACCESS(unaligned_write16, 16, 1)
 void __tsan_read_range(void *p, unsigned long n);
 void __tsan_write_range(void *p, unsigned long n);
 void __tsan_init(void);
+void __tsan_atomic_signal_fence(int order);
 void __tsan_func_entry(void *p);
 void __tsan_func_exit(void);
 BARE void __tsan_read_range(void *p, unsigned long n) {
@@ -155,6 +156,10 @@ BARE void __tsan_read_range(void *p, unsigned long n) {
 }
 BARE void __tsan_write_range(void *p, unsigned long n) {
     access((uintptr_t)p, n, 1);
+}
+/* Keeps the compiler from moving stores, and no processor. */
+BARE void __tsan_atomic_signal_fence(int order) {
+    (void)order;
 }
 BARE void __tsan_init(void) {
 }

@@ -60,7 +60,7 @@ thread_local! {
 fn prologue(core: &Core, scenario: &Scenario) -> (Vec<Hand>, Vec<u8>) {
     memory::start_image();
     // SAFETY: no arguments to get wrong.
-    memory::begin_threads(unsafe { (core.no_thread)() });
+    memory::begin_threads(unsafe { (core.no_bins)() }, unsafe { (core.no_thread)() });
     // SAFETY: likewise. The scenario before this one may have set a limit.
     unsafe {
         (core.limit_install)(0, 0, None);

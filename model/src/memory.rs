@@ -328,9 +328,9 @@ unsafe extern "C-unwind" fn own() -> *mut usize {
     })
 }
 
-/// What every thread has at its beginning.
-pub fn begin_threads(no_thread: usize) {
-    OWN.set([[no_thread, 0, 0]; MOST_THREADS]);
+/// What every thread has at its beginning: bins and cache of nobody, and a distance of -1.
+pub fn begin_threads(no_bins: usize, no_thread: usize) {
+    OWN.set([[no_bins, no_thread, usize::MAX]; MOST_THREADS]);
 }
 
 /// From now on the system refuses memory so many times.
