@@ -55,6 +55,14 @@ static inline bool fh_cas_relaxed(fh_word *w, uint64_t *seen, uint64_t v) {
     return atomic_compare_exchange_strong_explicit(&w->value, seen, v, memory_order_relaxed, memory_order_relaxed);
 }
 
+static inline uint64_t fh_or_relaxed(fh_word *w, uint64_t bits) {
+    return atomic_fetch_or_explicit(&w->value, bits, memory_order_relaxed);
+}
+
+static inline uint64_t fh_and_relaxed(fh_word *w, uint64_t bits) {
+    return atomic_fetch_and_explicit(&w->value, bits, memory_order_relaxed);
+}
+
 static inline uint64_t fh_or_release(fh_word *w, uint64_t bits) {
     return atomic_fetch_or_explicit(&w->value, bits, memory_order_release);
 }

@@ -74,6 +74,7 @@ const fh_class_info fh_class_table[FH_CLASSES] = {
     ROW(16384, 1),
     ROW(32768, 1),
     ROW(65536, 1),
+    {.size = 0},
 };
 
 _Static_assert(64 << (FH_MAGAZINE_SIZES - 1) == 4096, "the magazine rows above");

@@ -75,8 +75,9 @@
 #define FH_CLASS_SAMPLE 136u /* 136 + k: sampled blocks of 64 << k bytes */
 #define FH_SAMPLE_SIZES 11u
 #define FH_SAMPLE_LAST 146u
-#define FH_CLASSES 147u
-#define FH_KIND_RUN 147u /* a slab state only: this slot is the head of a run */
+#define FH_CLASS_SUBLET 147u /* a slab state and a mark only: its holes are let to other classes (store/sublet.h) */
+#define FH_CLASSES 148u
+#define FH_KIND_RUN 148u /* a slab state only: this slot is the head of a run */
 
 /* Runs of up to 2 MiB lie in the window; what is bigger gets a mapping of its own (store/huge.h). */
 #define FH_RUN_MAX_SLOTS 32u
@@ -116,9 +117,10 @@ typedef struct {
 
 /* ── Slab: equal blocks, one bit each ────────────────────────────────────────────────────────────────────────────── */
 
-/* state:  63          41   40    39      32 31      16 15       0
- *         │  0          │ clean │ kind      │ bump      │ count  │
+/* state:  63    56 55    48 47   41   40    39      32 31      16 15       0
+ *         │  0    │ host    │ 0    │ clean │ kind      │ bump      │ count  │
  *
+ *   host   of a sublet slab the class whose blocks are its units, else 0
  *   kind   class + 1 of a slab, FH_KIND_RUN + 1 of a run, 0 of a free slot
  *   bump   blocks handed out at least once; those beyond were never touched. Of a run: its length in slots.
  *   count  blocks given back since the mark was cleared last, while it is clear: a hint that says when to mark. Nothing
@@ -133,7 +135,8 @@ typedef struct {
 
 typedef struct {
     fh_word state;
-    fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free */
+    fh_word
+        free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Of a sublet slab, words 32 … 63: joined */
     uint64_t pad[7];
 } fh_slab;
 
@@ -141,6 +144,7 @@ typedef struct {
 #define FH_STATE_BUMP_SHIFT 16
 #define FH_STATE_KIND_SHIFT 32
 #define FH_STATE_CLEAN (UINT64_C(1) << 40)
+#define FH_STATE_HOST_SHIFT 48
 
 static inline unsigned fh_state_count(uint64_t s) {
     return (unsigned)(s & FH_STATE_COUNT_MASK);
@@ -151,6 +155,11 @@ static inline unsigned fh_state_bump(uint64_t s) {
 /* The class, or FH_KIND_RUN; ~0u of a free slot. */
 static inline unsigned fh_state_kind(uint64_t s) {
     return ((unsigned)(s >> FH_STATE_KIND_SHIFT) & 0xFF) - 1;
+}
+/* The class whose blocks the slab is divided into: its kind, or the host of a sublet one. */
+static inline unsigned fh_state_class(uint64_t s) {
+    unsigned kind = fh_state_kind(s);
+    return kind == FH_CLASS_SUBLET ? (unsigned)(s >> FH_STATE_HOST_SHIFT) & 0xFF : kind;
 }
 static inline uint64_t fh_state_make(unsigned kind, unsigned bump, uint64_t clean) {
     return clean | (uint64_t)(kind + 1) << FH_STATE_KIND_SHIFT | (uint64_t)bump << FH_STATE_BUMP_SHIFT;
@@ -168,7 +177,6 @@ typedef struct {
     fh_word mark[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
     fh_word split;            /* bit 0, bit 1: pages of that half may go back one by one: no huge page any more;
                                * bit 2, bit 3: and the kernel was told to make none of it again. See purge.c */
-    uint64_t pad[1];          /* to an odd number of lines: see the assertion */
 } fh_chunk;
 
 /* ── Region: the metadata of 256 MiB, one mapping ────────────────────────────────────────────────────────────────── */
@@ -278,7 +286,7 @@ _Static_assert(sizeof(fh_slab) == 9 * FH_CACHE_LINE, "slab metadata: an odd numb
 _Static_assert(sizeof(fh_chunk) % 128 == FH_CACHE_LINE, "chunk metadata: an odd number of lines");
 _Static_assert(FH_SLOT_SIZE / FH_MIN_ALIGN == FH_SLAB_WORDS * 64, "a slot of the smallest blocks fills the words");
 _Static_assert(sizeof(fh_bin) == FH_MIN_ALIGN, "malloc computes the bin's address from the size without a shift");
-_Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASSES,
+_Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASS_SUBLET,
                "the classes of sampled blocks");
 _Static_assert(FH_CLASS_MARK == FH_BINS && sizeof(fh_bin[FH_BINS]) == offsetof(fh_thread, bin),
                "a marked class leads from the face to the bin");

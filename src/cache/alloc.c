@@ -12,6 +12,7 @@
 #include "store/purge.h"
 #include "store/run.h"
 #include "store/slab.h"
+#include "store/sublet.h"
 #include "store/trim.h"
 #include "system/report.h"
 #include "system/system.h"
@@ -215,6 +216,22 @@ static unsigned aligned_class(size_t align, size_t n) {
     return c;
 }
 
+/* A block of a class whose blocks are multiples of align, instead of a lodger (sublet.h), which is one of 16. */
+__attribute__((noinline)) static void *instead_of_lodger(void *lodger, unsigned c) {
+    void *p;
+    fh_thread *t = fh_thread_enter();
+    unsigned got = fh_slab_take_own(c, 1, &p);
+    fh_thread_leave(t);
+    fh_release(lodger);
+    return got ? p : no_memory(fh_class_size(c));
+}
+
+/* A block of class c, of which those in its own slabs are multiples of align. */
+static void *alloc_class_aligned(size_t align, unsigned c) {
+    void *p = alloc_class(c);
+    return FH_LIKELY(((uintptr_t)p & (align - 1)) == 0) ? p : instead_of_lodger(p, c);
+}
+
 void *fh_alloc_aligned(size_t align, size_t n) {
     if (n > PTRDIFF_MAX) return no_memory(n);
     if (align <= FH_MIN_ALIGN) return fh_alloc(n);
@@ -224,7 +241,7 @@ void *fh_alloc_aligned(size_t align, size_t n) {
     if (align <= FH_SLOT_SIZE) {
         unsigned c = n <= FH_RUN_CACHED_MAX ? aligned_class(align, n) : FH_CLASS_SPECIAL;
         /* Runs begin at a multiple of 64 KiB anyway. */
-        if (c != FH_CLASS_SPECIAL) return alloc_class(c);
+        if (c != FH_CLASS_SPECIAL) return alloc_class_aligned(align, c);
     }
     return alloc_special(align, n ? n : 1, &clean);
 }
@@ -276,6 +293,7 @@ static void release_special(const char *call, void *p) {
             release_sampled(call, p, c);
             return;
         }
+        if (fh_sublet_give(p)) return;
         size_t size = fh_large_size(p);
         if (size) {
             /* Runs that have a class byte were not sampled; of those that never have one, some. */
@@ -383,6 +401,9 @@ size_t fh_usable(const char *call, const void *p) {
         fh_report_fault(start ? FH_FAULT_INSIDE : FH_FAULT_FOREIGN, call, p, (size_t)start, fh_class_size(c));
         return 0;
     }
+    size_t lodger = 0;
+    void *begin = fh_sublet_block_of(p, &lodger);
+    if (begin == p) return lodger;
     size_t size = fh_in_window(p) ? fh_large_size(p) : fh_huge_size(p);
     if (size) return size;
     void *around = fh_in_window(p) ? fh_large_around(p) : fh_huge_around(p);

@@ -6,6 +6,7 @@
 #include "store/depot.h"
 #include "store/huge.h"
 #include "store/limit.h"
+#include "store/sublet.h"
 #include "store/trim.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -75,7 +76,7 @@ static void add_threads(fh_page_figures *f, size_t slot, unsigned made) {
     }
 }
 
-/* Adds the slab of class c at a slot. `resident` says which of its pages have memory; NULL if nobody wants to know. */
+/* Adds the slab of class c, or with that host, at a slot. `resident` says which of its pages have memory; NULL if nobody wants to know. */
 static void add_slab(fh_page_figures *f, size_t slot, unsigned c, uint64_t state, const unsigned char *resident) {
     const fh_slab *slab = fh_slab_at(slot);
     unsigned made = fh_state_bump(state), room = fh_class_table[c].blocks, set = 0;
@@ -83,8 +84,10 @@ static void add_slab(fh_page_figures *f, size_t slot, unsigned c, uint64_t state
     for (unsigned w = 0; w < (made + 63) / 64; w++) set += fh_count_bits(fh_load(&slab->free[w]));
     unsigned missing = resident && c <= FH_SMALL_LAST ? fh_trim_missing_pages(slot, c, made, resident) : 0;
     /* It may have become something else while its words were read. */
-    if (fh_state_kind(fh_load(&slab->state)) != c) return;
+    if (fh_state_class(fh_load(&slab->state)) != c) return;
     if (set > made) set = made;
+    /* The rows count units; a block of several is one to the program. The sum of the rows is added later. */
+    if (fh_state_kind(state) == FH_CLASS_SUBLET) f->live_blocks -= fh_sublet_joined(slab, made);
     fh_page_row *row = &f->row[c];
     row->slabs++;
     row->slots += fh_class_table[c].slots;
@@ -127,7 +130,7 @@ static void add_chunk(fh_page_figures *f, const fh_region *region, size_t number
     inside = inside && fh_system_resident(fh_slot_address(first), FH_CHUNK_SIZE, pages);
     for (size_t i = 0; i < FH_CHUNK_SLOTS; i++) {
         uint64_t state = fh_load_acquire(&fh_slab_at(first + i)->state);
-        unsigned kind = fh_state_kind(state);
+        unsigned kind = fh_state_class(state);
         if (kind == FH_KIND_RUN) {
             add_run(f, fh_state_bump(state));
         } else if (kind < FH_CLASSES) {

@@ -4,6 +4,7 @@
 #include "see/figures.h"
 #include "store/depot.h"
 #include "store/huge.h"
+#include "store/sublet.h"
 #include "store/window.h"
 #include "system/code.h"
 #include "system/snapshot.h"
@@ -66,9 +67,12 @@ static void set_free(const fh_reach *r, unsigned c, const void *block) {
         fh_store(&slab->state, 0);
         return;
     }
-    if (fh_state_kind(fh_load(&slab->state)) != c) return;
-    unsigned i = fh_block_index(c, (size_t)((const char *)block - fh_slot_address(slot)));
-    fh_or_release(&slab->free[i / 64 % FH_SLAB_WORDS], UINT64_C(1) << i % 64);
+    uint64_t state = fh_load(&slab->state);
+    bool sublet = fh_state_kind(state) == FH_CLASS_SUBLET;
+    if (!sublet && fh_state_kind(state) != c) return;
+    unsigned i = fh_block_index(fh_state_class(state), (size_t)((const char *)block - fh_slot_address(slot)));
+    unsigned units = sublet ? fh_sublet_units(slab, i % fh_state_bump(state)) : 1;
+    fh_or_release(&slab->free[i / 64 % FH_SLAB_WORDS], fh_run_mask(i % 64, units));
 }
 
 static void set_magazine_free(const fh_reach *r, unsigned c, const fh_magazine *m, size_t count) {
@@ -112,7 +116,7 @@ static void set_caches_free(fh_reach *r) {
 /* ── Beginning ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static unsigned slots_of(uint64_t state) {
-    unsigned kind = fh_state_kind(state);
+    unsigned kind = fh_state_class(state);
     if (kind == FH_KIND_RUN) return fh_state_bump(state);
     return kind < FH_CLASSES ? fh_class_table[kind].slots : 0;
 }
@@ -158,8 +162,8 @@ typedef struct {
     uintptr_t begin;
     size_t size;
     uint64_t *mark;
-    uint64_t bit;
-    bool *flag; /* of a huge block, which has no bit */
+    uint64_t bits; /* one, or those of all units of a lodger */
+    bool *flag;    /* of a huge block, which has no bit */
 } found;
 
 static bool find_in_window(const fh_reach *r, uintptr_t address, found *f) {
@@ -168,7 +172,7 @@ static bool find_in_window(const fh_reach *r, uintptr_t address, found *f) {
     slot -= r->back[slot];
     const fh_slab *slab = fh_slab_at(slot);
     uint64_t state = fh_load(&slab->state);
-    unsigned kind = fh_state_kind(state), i = 0;
+    unsigned kind = fh_state_class(state), i = 0, units = 1;
     uintptr_t begin = (uintptr_t)fh_slot_address(slot);
     f->size = fh_state_bump(state) * FH_SLOT_SIZE;
     if (kind != FH_KIND_RUN) {
@@ -178,9 +182,14 @@ static bool find_in_window(const fh_reach *r, uintptr_t address, found *f) {
         if (i >= fh_state_bump(state) || (fh_load(&slab->free[i / 64]) >> i % 64 & 1)) return false;
         f->size = fh_class_size(kind);
     }
+    if (fh_state_kind(state) == FH_CLASS_SUBLET) {
+        while (fh_sublet_is_joined(slab, i)) i--;
+        units = fh_sublet_units(slab, i);
+    }
     f->begin = begin + i * f->size;
+    f->size *= units;
     f->mark = &r->mark[slot][i / 64];
-    f->bit = UINT64_C(1) << i % 64;
+    f->bits = fh_run_mask(i % 64, units);
     return true;
 }
 
@@ -208,7 +217,7 @@ static bool find(const fh_reach *r, uintptr_t address, found *f) {
 }
 
 static bool is_marked(const found *f) {
-    return f->flag ? *f->flag : (*f->mark & f->bit) != 0;
+    return f->flag ? *f->flag : (*f->mark & f->bits) != 0;
 }
 
 static void push(fh_reach *r, const found *f) {
@@ -225,7 +234,7 @@ static inline void look_at(fh_reach *r, uintptr_t word) {
     if (f.flag) {
         *f.flag = true;
     } else {
-        *f.mark |= f.bit;
+        *f.mark |= f.bits;
     }
     push(r, &f);
 }
@@ -284,7 +293,7 @@ static void look_again(fh_reach *r) {
     for (size_t slot = 0; slot < r->slots; slot++) {
         if (r->back[slot] != 0) continue;
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
-        size_t size = fh_state_kind(state) < FH_CLASSES ? fh_class_size(fh_state_kind(state)) : 0;
+        size_t size = fh_state_class(state) < FH_CLASSES ? fh_class_size(fh_state_class(state)) : 0;
         for (unsigned i = 0; i < FH_SLAB_WORDS * 64; i++) {
             if (!(r->mark[slot][i / 64] >> i % 64 & 1)) continue;
             uintptr_t begin = (uintptr_t)fh_slot_address(slot) + i * size;
@@ -422,7 +431,7 @@ static void count_run(const fh_reach *r, size_t slot, unsigned slots, fh_page_sc
 void fh_reach_count(const fh_reach *r, fh_page_scan *answer) {
     for (size_t slot = 0; slot < r->slots; slot++) {
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
-        unsigned kind = fh_state_kind(state);
+        unsigned kind = fh_state_class(state);
         if (r->back[slot] != 0) continue;
         if (kind == FH_KIND_RUN) {
             count_run(r, slot, fh_state_bump(state), answer);

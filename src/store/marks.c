@@ -78,6 +78,27 @@ size_t fh_mark_find(unsigned mark, unsigned lowest_level) {
     }
 }
 
+size_t fh_mark_next(unsigned mark, size_t from) {
+    size_t chunks = fh_window_chunks(), chunk = from / FH_CHUNK_SLOTS;
+    unsigned first = from % FH_CHUNK_SLOTS;
+    while (chunk < chunks) {
+        size_t region = chunk / FH_REGION_CHUNKS;
+        /* acquire: as in fh_mark_find. */
+        uint64_t rest = fh_region_at(region) ? fh_load_acquire(node(mark, 1, region)) >> chunk % FH_REGION_CHUNKS : 0;
+        if (!rest) {
+            chunk = (region + 1) * FH_REGION_CHUNKS;
+        } else if (rest & 1) {
+            uint64_t slots = fh_load_acquire(node(mark, 0, chunk)) & ~fh_low_mask(first);
+            if (slots) return chunk * FH_CHUNK_SLOTS + fh_lowest_bit(slots);
+            chunk++;
+        } else {
+            chunk += fh_lowest_bit(rest);
+        }
+        first = 0;
+    }
+    return FH_NONE;
+}
+
 bool fh_mark_other(unsigned mark, size_t slot) {
     for (unsigned level = 0; level <= TOP_LEVEL; level++, slot >>= 6) {
         if (fh_load(node(mark, level, slot >> 6)) & ~(UINT64_C(1) << (slot & 63))) return true;

@@ -36,6 +36,9 @@ size_t fh_mark_find(unsigned mark, unsigned level);
  * ones, FH_NONE; if the search would be long, one of them. */
 size_t fh_mark_find_apart(unsigned mark, const size_t *apart, unsigned n);
 
+/* The lowest slot with the class mark from that slot on, or FH_NONE. Cost: a load a region in between. */
+size_t fh_mark_next(unsigned mark, size_t from);
+
 /* True if some slot other than this one has the class mark. */
 bool fh_mark_other(unsigned mark, size_t slot);
 

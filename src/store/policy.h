@@ -117,10 +117,24 @@ static inline bool fh_idle_is_due(size_t chunks, size_t last) {
     return chunks >= last + last / 32 + 1;
 }
 
+/* And after so many bytes were taken from slabs: a heap whose holes are filled grows seldom. */
+static inline bool fh_idle_is_due_by_flow(size_t heap, uint64_t taken) {
+    return heap >= 32 * FH_MIB && taken >= 4 * FH_MIB && taken >= heap / 32;
+}
+
 /* An idle class is gone through again when as much was given back since as makes it worth the walk: a sixteenth of what
  * was free in it, and a MiB at least. */
 static inline bool fh_idle_again(size_t given, size_t free_then) {
     return given >= FH_MIB && given >= free_then / 16;
+}
+
+/* ── Slabs that are let to other sizes ───────────────────────────────────────────────────────────────────────────── */
+
+/* What a lodger (sublet.h) may take of the units that it lies on: a block of 100 bytes on two of 96 would waste as much as it
+ * saves. */
+#define FH_LODGER_UNITS 32u
+static inline bool fh_lodger_fits(size_t size, size_t on) {
+    return on <= size + size / 4;
 }
 
 /* Pages inside of slabs that lie on a huge page cost that huge page, and the kernel gets the memory only when it splits it.

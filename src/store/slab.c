@@ -5,6 +5,7 @@
 #include "store/idle.h"
 #include "store/marks.h"
 #include "store/run.h"
+#include "store/sublet.h"
 #include "store/window.h"
 #include "system/report.h"
 #include "system/system.h"
@@ -53,8 +54,8 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
         /* All blocks are ours, so nobody is adding to the count; only a bump can interfere. */
         uint64_t state = fh_load(&slab->state);
         while (fh_state_kind(state) == c && fh_state_bump(state) == bump) {
+            unsigned slots = fh_class_table[fh_state_class(state)].slots;
             if (!fh_cas_acq_rel(&slab->state, &state, 0)) continue;
-            unsigned slots = fh_class_table[c].slots;
             if (c <= FH_SMALL_LAST) {
                 for (unsigned i = 0; i < slots; i++) *fh_class_byte(slot + i) = 0;
             }
@@ -117,13 +118,22 @@ static unsigned emit(unsigned c, char *start, unsigned w, uint64_t bits, void **
     return n;
 }
 
-/* Bits were put back into a slab that is not of the class it was taken for: whoever freed its last block meanwhile did not
- * see it all free, and whoever looked for its blocks did not see these. */
-static void put_back(size_t slot, const fh_slab *slab) {
+/* Whoever freed the slab's last block while these were held did not see it all free, and whoever looked for its blocks did
+ * not see these. */
+void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
+    fh_slab *slab = fh_slab_at(slot);
+    /* release: what was done with the blocks, before anybody takes them. */
+    fh_or_release(&slab->free[w], bits);
+    fh_fence_after_rmw();
     unsigned c = fh_state_kind(fh_load_acquire(&slab->state));
     if (c >= FH_CLASSES) return; /* free, or a run */
     fh_mark_set(c, 0, slot);
     settle(slot, c, false);
+}
+
+void fh_slab_given(size_t slot, unsigned c, bool filled) {
+    if (!fh_mark_is_set(c, slot)) fh_mark_set(c, 0, slot);
+    if (filled) settle(slot, c, false);
 }
 
 /* Claims up to `want` free blocks: up to 64 in one instruction. Gets nothing from a slab that is not of class c. */
@@ -137,10 +147,8 @@ static unsigned take_bits(size_t slot, fh_slab *slab, unsigned c, unsigned bump,
             /* acquire: pairs with the release of whoever freed the blocks. */
             if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~claim)) continue;
             if (got == 0 && fh_state_kind(fh_load(&slab->state)) != c) {
-                /* A stale mark led us here. Put the bits back; nothing was counted. */
-                fh_or_release(&slab->free[w], claim);
-                fh_fence_after_rmw();
-                put_back(slot, slab);
+                /* A stale mark led us here. Nothing was counted. */
+                fh_slab_put_back(slot, w, claim);
                 return 0;
             }
             got += emit(c, start, w, claim, out + got);
@@ -225,13 +233,17 @@ static size_t find_slab(unsigned c, unsigned shard) {
     return fh_mark_find_apart(c, others, FH_SHARDS);
 }
 
-unsigned fh_slab_take(unsigned c, unsigned want, void **out) {
+static unsigned take(unsigned c, unsigned want, void **out, bool lodgers) {
     unsigned got = 0, shard = fh_system_near() % FH_SHARDS;
     fh_idle_wanted(c);
     while (got < want) {
         size_t slot = find_slab(c, shard);
         if (slot == FH_NONE) {
-            unsigned n = take_new(c, want - got, out + got);
+            /* Before the heap grows, the holes that other classes have left. */
+            unsigned n = lodgers ? fh_sublet_take(c, want - got, out + got) : 0;
+            got += n;
+            if (n) break;
+            n = take_new(c, want - got, out + got);
             if (n == 0) break;
             remember(shard, c, fh_slot_of(out[got]) + 1);
             got += n;
@@ -248,7 +260,16 @@ unsigned fh_slab_take(unsigned c, unsigned want, void **out) {
         if (got < want) unmark(slot, slab, c);
         remember(shard, c, got < want ? 0 : slot + 1);
     }
+    fh_idle_taken(got * fh_class_size(c));
     return got;
+}
+
+unsigned fh_slab_take(unsigned c, unsigned want, void **out) {
+    return take(c, want, out, true);
+}
+
+unsigned fh_slab_take_own(unsigned c, unsigned want, void **out) {
+    return take(c, want, out, false);
 }
 
 /* ── Give ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -341,8 +362,10 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
         if (offset >= bytes) {
             put_away(s, c);
             if (FH_UNLIKELY(!enter_slab(s, c, p))) {
-                /* Everything in that slab was free, it went back, and now this block comes again. */
                 s->start = NULL;
+                /* It may have been let meanwhile, or this is a lodger that nobody had asked for yet. If not, everything
+                 * in that slab was free, it went back, and now this block comes again. */
+                if (fh_sublet_give(p)) continue;
                 fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, size);
                 continue;
             }
@@ -449,11 +472,11 @@ static bool are_strewn(unsigned c, unsigned n, void **blocks) {
 }
 
 void fh_slab_give(unsigned c, unsigned n, void **blocks) {
-    fh_idle_given(c, n * fh_class_size(c));
     for (unsigned done = 0; done < n; done += BATCH) {
         unsigned batch = n - done < BATCH ? n - done : BATCH;
         (are_strewn(c, batch, blocks + done) ? give_strewn : give_sorted)(c, batch, blocks + done);
     }
+    fh_idle_given(c, n * fh_class_size(c));
 }
 
 /* ── Questions ───────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -463,7 +486,8 @@ void *fh_slab_block_of(unsigned c, const void *p) {
     char *start = fh_slot_address(slot);
     unsigned i = fh_block_index(c, (size_t)((const char *)p - start));
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
-    return fh_state_kind(state) == c && i < fh_state_bump(state) ? start + i * size : NULL;
+    /* The class and not the kind: the slab may just be being let. */
+    return fh_state_class(state) == c && i < fh_state_bump(state) ? start + i * size : NULL;
 }
 
 bool fh_slab_is_free(unsigned c, const void *p) {

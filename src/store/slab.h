@@ -27,9 +27,12 @@
 
 #include "base/types.h"
 
-/* Takes up to `want` blocks of class c into out[]. Returns how many; 0 when the system has no more memory. Blocks out of
- * one slab come with ascending addresses. */
+/* Takes up to `want` blocks of class c into out[]. Returns how many: fewer when no more lie about, 0 when the system has no
+ * more memory. Blocks out of one slab come with ascending addresses. */
 unsigned fh_slab_take(unsigned c, unsigned want, void **out);
+
+/* The same out of slabs of the class alone: never a lodger (sublet.h), so that the blocks are aligned as their size is. */
+unsigned fh_slab_take_own(unsigned c, unsigned want, void **out);
 
 /* Gives n blocks back, of class c as far as the caller knows. A pointer that is no block's beginning and a block that is
  * free already are reported; the others are given back all the same. */
@@ -43,5 +46,14 @@ bool fh_slab_is_free(unsigned c, const void *p);
 
 /* Releases all slabs of class c that are all free. Returns how many. */
 unsigned fh_slab_release_empty(unsigned c);
+
+/* ── For sublet.c ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Puts bits of word w back that were claimed for what turned out to be nothing. The thread holds nothing of the slab
+ * afterwards. */
+void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits);
+
+/* Units of a slab were given back: marks it; if `filled`, a word became full, and the slab is released if all is free. */
+void fh_slab_given(size_t slot, unsigned c, bool filled);
 
 #endif

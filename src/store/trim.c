@@ -99,7 +99,7 @@ static bool claim(holding *h, const uint64_t *wanted) {
         }
         if (!h->held[w] || checked) continue;
         /* Only now that blocks are held its class cannot change: the same rule as for whoever takes. */
-        unsigned kind = fh_state_kind(fh_load(&h->slab->state));
+        unsigned kind = fh_state_class(fh_load(&h->slab->state));
         checked = true;
         if (kind != h->c) {
             h->c = kind;
@@ -145,10 +145,11 @@ static unsigned purge_slab(size_t slot, unsigned c, unsigned bump) {
     return given;
 }
 
-size_t fh_trim_free_bytes(size_t slot, unsigned c) {
+size_t fh_trim_free_bytes(size_t slot) {
     const fh_slab *slab = fh_slab_at(slot);
     uint64_t state = fh_load_acquire(&slab->state);
-    if (fh_state_kind(state) != c) return 0;
+    unsigned c = fh_state_class(state);
+    if (c < 1 || c > FH_SMALL_LAST) return 0;
     size_t free = 0;
     for (unsigned w = 0; w < (fh_state_bump(state) + 63) / 64; w++) free += fh_count_bits(fh_load(&slab->free[w]));
     free *= fh_class_size(c);
@@ -158,10 +159,13 @@ size_t fh_trim_free_bytes(size_t slot, unsigned c) {
 /* Pages that went back from inside of slabs so far. */
 static fh_word given_inside;
 
-size_t fh_trim_slab(size_t slot, unsigned c) {
+size_t fh_trim_slab(size_t slot) {
     /* The bits are looked at before the kernel is asked anything. */
-    if (!fh_trim_free_bytes(slot, c)) return 0;
-    unsigned pages = purge_slab(slot, c, fh_state_bump(fh_load_acquire(&fh_slab_at(slot)->state)));
+    if (!fh_trim_free_bytes(slot)) return 0;
+    uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
+    unsigned c = fh_state_class(state);
+    if (c < 1 || c > FH_SMALL_LAST) return 0; /* it has become something else since */
+    unsigned pages = purge_slab(slot, c, fh_state_bump(state));
     if (pages) fh_add_relaxed(&given_inside, pages);
     return pages * fh_system_page_size();
 }
@@ -174,7 +178,7 @@ unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const uns
     const holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
     unsigned pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / fh_system_page_size());
     unsigned missing = 0, first, last;
-    if (!fh_trim_free_bytes(slot, c)) return 0;
+    if (!fh_trim_free_bytes(slot)) return 0;
     for (unsigned page = 0; page < pages && blocks_of_page(&h, page, &first, &last); page++) {
         if (resident[page] & 1) continue;
         bool free = true;
@@ -187,13 +191,6 @@ unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const uns
     return missing;
 }
 
-/* The class of the slab at a slot if pages of it may go back, 0 if not: of the classes behind the bins none do, as what a
- * thread cache was is read by others after its end. */
-static unsigned class_at(size_t slot) {
-    unsigned c = fh_state_kind(fh_load(&fh_slab_at(slot)->state));
-    return c <= FH_SMALL_LAST ? c : 0;
-}
-
 #define HALF (FH_CHUNK_SLOTS / 2)
 
 /* Half of a chunk, the 2 MiB of a huge page. Unless `split` says that it may cost that page, there must be enough to gain. */
@@ -201,14 +198,12 @@ static size_t trim_half(size_t first, bool split) {
     size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0, given = 0;
     if (fh_advice_is_huge(chunk)) {
         for (size_t slot = first; slot < first + HALF && !split; slot++) {
-            unsigned c = class_at(slot);
-            if (c) free += fh_trim_free_bytes(slot, c);
+            free += fh_trim_free_bytes(slot);
         }
         if (!free || !fh_advice_may_split(chunk, first / HALF % 2, free)) return 0;
     }
     for (size_t slot = first; slot < first + HALF; slot++) {
-        unsigned c = class_at(slot);
-        if (c) given += fh_trim_slab(slot, c);
+        given += fh_trim_slab(slot);
     }
     return given;
 }
@@ -231,7 +226,7 @@ static void weigh(size_t chunk, size_t *used, size_t *free) {
     for (unsigned i = 0; i < FH_CHUNK_SLOTS; i++) {
         const fh_slab *slab = fh_slab_at(chunk * FH_CHUNK_SLOTS + i);
         uint64_t state = fh_load_acquire(&slab->state);
-        unsigned c = fh_state_kind(state), bump = fh_state_bump(state);
+        unsigned c = fh_state_class(state), bump = fh_state_bump(state);
         if (c < 1 || c > FH_SMALL_LAST) continue;
         for (unsigned w = 0; w < (bump + 63) / 64; w++)
             *free += fh_count_bits(fh_load(&slab->free[w])) * fh_class_size(c);

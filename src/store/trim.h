@@ -30,10 +30,10 @@ size_t fh_trim_inside(void);
 bool fh_trim_was_inside(void);
 unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const unsigned char *resident);
 
-/* The free pages inside of one slab of class c, as far as the slot is one: gives them back, returns the bytes. And the
- * bytes of its free blocks, 0 when they would not fill a page. */
-size_t fh_trim_slab(size_t slot, unsigned c);
-size_t fh_trim_free_bytes(size_t slot, unsigned c);
+/* The free pages inside of the slab at a slot, as far as there is one of the program's blocks: gives them back, returns the
+ * bytes. And the bytes of its free blocks, 0 when they would not fill a page. */
+size_t fh_trim_slab(size_t slot);
+size_t fh_trim_free_bytes(size_t slot);
 
 /* The heap is about to grow to so many chunks. If it has grown much since the last look, and half of what its slabs hold
  * is free, the free pages inside of them go back. */
