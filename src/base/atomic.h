@@ -19,6 +19,19 @@ typedef struct {
     _Atomic(uint64_t) value;
 } fh_word;
 
+/* A byte of the class map, which is read a few times a nanosecond: relaxed loads and stores are plain moves. */
+typedef struct {
+    _Atomic(uint8_t) value;
+} fh_byte;
+
+static inline uint8_t fh_byte_load(const fh_byte *b) {
+    return atomic_load_explicit(&b->value, memory_order_relaxed);
+}
+
+static inline void fh_byte_store(fh_byte *b, uint8_t v) {
+    atomic_store_explicit(&b->value, v, memory_order_relaxed);
+}
+
 /* The initialiser that every shared word gets before it is published. Memory fresh from the system is zero and counts
  * as initialised with 0. */
 static inline void fh_word_init(fh_word *w, uint64_t v) {

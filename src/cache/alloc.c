@@ -126,7 +126,7 @@ static void *try_sampled(size_t align, size_t n, bool *clean) {
         return try_class(fh_class_sample(room));
     }
     void *p = try_special(align, n, clean);
-    if (p && fh_in_window(p)) *fh_class_byte(fh_slot_of(p)) = FH_CLASS_SPECIAL;
+    if (p && fh_in_window(p)) fh_class_set(fh_slot_of(p), FH_CLASS_SPECIAL);
     return p;
 }
 
@@ -293,7 +293,7 @@ static void release_special(const char *call, void *p) {
             release_sampled(call, p, c);
             return;
         }
-        if (fh_sublet_give(p)) return;
+        if (fh_sublet_give(call, p)) return;
         size_t size = fh_large_size(p);
         if (size) {
             /* Runs that have a class byte were not sampled; of those that never have one, some. */
@@ -435,7 +435,7 @@ static void *resize_without_copy(void *p, size_t old, size_t n) {
 __attribute__((noinline)) static void *made_anew(void *p, size_t n) {
     fh_thread *t = fh_observed();
     if (!t || !fh_counts(n)) return p;
-    if (fh_in_window(p)) *fh_class_byte(fh_slot_of(p)) = FH_CLASS_SPECIAL;
+    if (fh_in_window(p)) fh_class_set(fh_slot_of(p), FH_CLASS_SPECIAL);
     fh_hook_sampled(p, n, fh_hook_draw(), __builtin_frame_address(0));
     return p;
 }

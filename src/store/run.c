@@ -227,7 +227,7 @@ static unsigned slots_of(size_t size) {
 
 /* Says what a run's first slot is. Up to 16 slots it has a class, so that free puts it into a magazine. */
 static void label(size_t slot, unsigned n) {
-    *fh_class_byte(slot) = n <= FH_RUN_CACHED_MAX / FH_SLOT_SIZE && n >= 2 ? fh_class_marked(FH_RUN_FIRST - 2 + n) : 0;
+    fh_class_set(slot, n <= FH_RUN_CACHED_MAX / FH_SLOT_SIZE && n >= 2 ? fh_class_marked(FH_RUN_FIRST - 2 + n) : 0);
     /* release: a reader of the heap that sees the state sees the class. */
     fh_store_release(&fh_slab_at(slot)->state, fh_state_make(FH_KIND_RUN, n, 0));
 }
@@ -263,7 +263,7 @@ void fh_large_free(void *p) {
     size_t slot = fh_slot_of(p);
     fh_slab *head = fh_slab_at(slot);
     unsigned n = fh_state_bump(fh_load(&head->state));
-    *fh_class_byte(slot) = 0;
+    fh_class_set(slot, 0);
     fh_store_release(&head->state, 0);
     fh_run_release(slot, n);
 }

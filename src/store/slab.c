@@ -57,7 +57,7 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
             unsigned slots = fh_class_table[fh_state_class(state)].slots;
             if (!fh_cas_acq_rel(&slab->state, &state, 0)) continue;
             if (c <= FH_SMALL_LAST) {
-                for (unsigned i = 0; i < slots; i++) *fh_class_byte(slot + i) = 0;
+                for (unsigned i = 0; i < slots; i++) fh_class_set(slot + i, 0);
             }
             fh_mark_clear(c, 0, slot); /* no second look: the slot is ours, and has nothing */
             fh_run_release(slot, slots);
@@ -200,7 +200,7 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
     char *p = fh_slot_address(slot);
     for (unsigned i = 0; i < n; i++, p += info->size) out[i] = p;
     if (c <= FH_SMALL_LAST) {
-        for (unsigned i = 0; i < info->slots; i++) *fh_class_byte(slot + i) = fh_class_marked(c);
+        for (unsigned i = 0; i < info->slots; i++) fh_class_set(slot + i, fh_class_marked(c));
     }
     /* release: whoever sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store: a
      * mark from this slot's earlier life may be on its way out, and whoever clears it must see the state, or we must see
@@ -365,7 +365,7 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
                 s->start = NULL;
                 /* It may have been let meanwhile, or this is a lodger that nobody had asked for yet. If not, everything
                  * in that slab was free, it went back, and now this block comes again. */
-                if (fh_sublet_give(p)) continue;
+                if (fh_sublet_give(NULL, p)) continue;
                 fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, size);
                 continue;
             }

@@ -51,7 +51,7 @@ bool fh_sublet_open(size_t slot, unsigned c) {
     unsigned w = hold(slot, slab, c, &held);
     if (w == UNIT_WORDS) return false;
     /* While we hold a block the slab stays, and stays of class c unless somebody else opens it. */
-    *fh_class_byte(slot) = FH_CLASS_SPECIAL;
+    fh_class_set(slot, FH_CLASS_SPECIAL);
     uint64_t sublet = fh_state_make(FH_CLASS_SUBLET, blocks, 0) | (uint64_t)c << FH_STATE_HOST_SHIFT;
     state = fh_load(&slab->state);
     bool opened = false;
@@ -199,7 +199,7 @@ void *fh_sublet_block_of(const void *p, size_t *bytes) {
     return fh_slot_address(fh_slot_of(p)) + i * unit;
 }
 
-bool fh_sublet_give(void *p) {
+bool fh_sublet_give(const char *call, void *p) {
     fh_slab *slab;
     unsigned i;
     uint64_t state;
@@ -207,7 +207,7 @@ bool fh_sublet_give(void *p) {
     size_t slot = fh_slot_of(p), bytes = 0;
     void *begin = fh_sublet_block_of(p, &bytes);
     if (FH_UNLIKELY(begin != p)) {
-        fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, NULL, p, (size_t)begin, bytes);
+        fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, call, p, (size_t)begin, bytes);
         return true;
     }
     unsigned w = i / 64, units = fh_sublet_units(slab, i);
@@ -216,7 +216,7 @@ bool fh_sublet_give(void *p) {
     uint64_t mask = fh_run_mask(i % 64, units);
     /* release: the program's last use of the block, and the above, before anybody takes a unit. */
     uint64_t before = fh_or_release(&slab->free[w], mask);
-    if (FH_UNLIKELY(before & mask)) fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, bytes);
+    if (FH_UNLIKELY(before & mask)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, bytes);
     fh_fence_after_rmw();
     bool full = (before | mask) == ~UINT64_C(0) || (w + 1) * 64 > fh_state_bump(state);
     fh_slab_given(slot, FH_CLASS_SUBLET, full);

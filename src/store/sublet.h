@@ -50,8 +50,8 @@ bool fh_sublet_open(size_t slot, unsigned c);
 unsigned fh_sublet_take(unsigned c, unsigned want, void **out);
 
 /* Gives a block back that lies in a sublet slab. False: p lies in none. A pointer that is no block's beginning and a block
- * that is free already are reported. */
-bool fh_sublet_give(void *p);
+ * that is free already are reported, in the name of `call` (NULL: found when a cache was handed in). */
+bool fh_sublet_give(const char *call, void *p);
 
 /* The beginning and the bytes of the block that p points into; NULL if it is in no sublet slab, or in a free unit. */
 void *fh_sublet_block_of(const void *p, size_t *bytes);

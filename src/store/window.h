@@ -33,9 +33,14 @@ static inline uintptr_t fh_window_base(void) {
     return (uintptr_t)fh_load(&fh_base);
 }
 
-/* The byte of the class map for slot s. Written by whoever owns the slot, before a block of it gets into other hands. */
-static inline uint8_t *fh_class_byte(size_t slot) {
-    return (uint8_t *)(fh_window_base() - FH_CLASS_MAP_SIZE + slot);
+/* The byte of the class map for slot s. Written by whoever owns the slot, before a block of it gets into other hands; when a
+ * slab is let (sublet.h) also while others have blocks of it: they may see the old value or the new. */
+static inline fh_byte *fh_class_byte(size_t slot) {
+    return (fh_byte *)(fh_window_base() - FH_CLASS_MAP_SIZE + slot);
+}
+
+static inline void fh_class_set(size_t slot, unsigned c) {
+    fh_byte_store(fh_class_byte(slot), (uint8_t)c);
 }
 
 /* FH_CLASS_MARK in a program that is observed from its beginning, else 0. Changes at most once, before any thread has a
@@ -53,7 +58,7 @@ static inline unsigned fh_bin_number_at(const void *p) {
     uintptr_t base = fh_window_base();
     uintptr_t slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
     if (FH_UNLIKELY(slot >= FH_WINDOW_SLOTS)) return FH_CLASS_SPECIAL;
-    return ((const uint8_t *)(base - FH_CLASS_MAP_SIZE))[slot];
+    return fh_byte_load((const fh_byte *)(base - FH_CLASS_MAP_SIZE) + slot);
 }
 
 /* Class of the block at p: 0 if p is not in the window, or special. */

@@ -14,6 +14,17 @@ typedef struct {
     uint64_t value;
 } fh_word;
 
+/* The class map is plain memory here: its bytes are looked at where a scenario asks for them. */
+typedef struct {
+    uint8_t value;
+} fh_byte;
+static inline uint8_t fh_byte_load(const fh_byte *b) {
+    return b->value;
+}
+static inline void fh_byte_store(fh_byte *b, uint8_t v) {
+    b->value = v;
+}
+
 enum { FH_MODEL_RELAXED, FH_MODEL_ACQUIRE, FH_MODEL_RELEASE, FH_MODEL_ACQ_REL };
 enum { FH_MODEL_OR, FH_MODEL_AND, FH_MODEL_ADD, FH_MODEL_SUB, FH_MODEL_SWAP };
 

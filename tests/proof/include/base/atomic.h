@@ -32,6 +32,8 @@ void fh_proof_step(fh_proof_site *site, const void *word, int writes);
 #define fh_cas_acquire(w, s, v) (FH_PROOF_STEP("cas_acquire", w, 1, 1), (fh_cas_acquire)(w, s, v))
 #define fh_cas_acq_rel(w, s, v) (FH_PROOF_STEP("cas_acq_rel", w, 1, 1), (fh_cas_acq_rel)(w, s, v))
 #define fh_cas_relaxed(w, s, v) (FH_PROOF_STEP("cas_relaxed", w, 1, 1), (fh_cas_relaxed)(w, s, v))
+#define fh_or_relaxed(w, v) (FH_PROOF_STEP("or_relaxed", w, 1, 1), (fh_or_relaxed)(w, v))
+#define fh_and_relaxed(w, v) (FH_PROOF_STEP("and_relaxed", w, 1, 1), (fh_and_relaxed)(w, v))
 #define fh_or_release(w, v) (FH_PROOF_STEP("or_release", w, 1, 1), (fh_or_release)(w, v))
 #define fh_or_acq_rel(w, v) (FH_PROOF_STEP("or_acq_rel", w, 1, 1), (fh_or_acq_rel)(w, v))
 #define fh_and_acq_rel(w, v) (FH_PROOF_STEP("and_acq_rel", w, 1, 1), (fh_and_acq_rel)(w, v))
