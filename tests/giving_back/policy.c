@@ -98,6 +98,14 @@ static void idle_classes(void) {
     CHECK(looks >= 200 && looks <= 400, "%zu looks while a heap grows to a TiB", looks);
     CHECK(!fh_idle_again(FH_MIB - 1, 0) && fh_idle_again(FH_MIB, 0), "a MiB is the least");
     CHECK(!fh_idle_again(FH_GIB - 1, 16 * FH_GIB) && fh_idle_again(FH_GIB, 16 * FH_GIB), "a sixteenth is the line");
+    CHECK(!fh_idle_is_due_by_flow(16 * FH_MIB, FH_GIB), "a small heap is left alone");
+    CHECK(!fh_idle_is_due_by_flow(32 * FH_MIB, 4 * FH_MIB - 1) && fh_idle_is_due_by_flow(32 * FH_MIB, 4 * FH_MIB),
+          "4 MiB are the least");
+    CHECK(!fh_idle_is_due_by_flow(FH_GIB, 31 * FH_MIB) && fh_idle_is_due_by_flow(FH_GIB, 32 * FH_MIB),
+          "a thirty-second of the heap is the line");
+    /* A lodger wastes a quarter of what it is at most. */
+    CHECK(fh_lodger_fits(160, 192) && fh_lodger_fits(160, 200) && !fh_lodger_fits(160, 208),
+          "160 bytes on units of 100");
     CHECK(!fh_split_pays(FH_SLOT_SIZE) && fh_split_pays(FH_HUGE_PAGE / 4), "a quarter of a huge page is the line");
 }
 
