@@ -216,8 +216,10 @@ static void alone(void) {
 #endif
 }
 
-int main(void) {
-    alone();
+/* With an argument only the threads. */
+int main(int argc, char **argv) {
+    (void)argv;
+    if (argc == 1) alone();
     threads();
     return 0;
 }
