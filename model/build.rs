@@ -273,6 +273,91 @@ const MUTANTS: &[Mutant] = &[
             "fh_store_release(&chunk->free, free & ~mask);\n        *clean",
         )],
     },
+    Mutant {
+        name: "freed_while_being_let",
+        edits: &[(
+            "store/sublet.c",
+            "if (!is_let(slot, *state)) return false;",
+            "if ((void)is_let, fh_state_kind(*state) != FH_CLASS_SUBLET) return false;",
+        )],
+    },
+    Mutant {
+        name: "let_before_the_last_was_given",
+        edits: &[(
+            "store/slab.c",
+            "if (kind == FH_CLASS_SUBLET) c = FH_CLASS_SUBLET;",
+            "",
+        )],
+    },
+    Mutant {
+        name: "let_without_holding",
+        edits: &[(
+            "store/sublet.c",
+            "unsigned w = hold(slot, slab, c, &held);",
+            "unsigned w = 0;\n    (void)hold, held = 0;",
+        )],
+    },
+    Mutant {
+        name: "class_byte_after_state",
+        edits: &[
+            (
+                "store/sublet.c",
+                "fh_class_set(slot, FH_CLASS_SPECIAL);",
+                ";",
+            ),
+            (
+                "store/sublet.c",
+                "    fh_slab_put_back(slot, w, held);",
+                "    fh_slab_put_back(slot, w, held);\n    fh_class_set(slot, FH_CLASS_SPECIAL);",
+            ),
+        ],
+    },
+    Mutant {
+        name: "lodger_in_another_slab",
+        edits: &[(
+            "store/sublet.c",
+            "if (got == 0 && fh_load(&slab->state) != state) {",
+            "if (got == 64) {",
+        )],
+    },
+    Mutant {
+        name: "joined_cleared_after_the_units",
+        edits: &[
+            (
+                "store/sublet.c",
+                "if (units > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, units - 1));",
+                ";",
+            ),
+            (
+                "store/sublet.c",
+                "uint64_t before = fh_or_release(&slab->free[w], mask);",
+                "uint64_t before = fh_or_release(&slab->free[w], mask);\n    fh_and_relaxed(joined_word(slab, w), ~(mask & ~(UINT64_C(1) << i % 64)));",
+            ),
+        ],
+    },
+    Mutant {
+        name: "lodger_given_relaxed",
+        edits: &[(
+            "store/sublet.c",
+            "uint64_t before = fh_or_release(&slab->free[w], mask);",
+            "uint64_t before = fh_or_relaxed(&slab->free[w], mask);",
+        )],
+    },
+    Mutant {
+        name: "last_lodgers_each_see_the_other",
+        edits: &[
+            (
+                "store/sublet.c",
+                "uint64_t before = fh_or_release(&slab->free[w], mask);",
+                "uint64_t before = fh_load(&slab->free[w]);\n    fh_or_release(&slab->free[w], mask);",
+            ),
+            (
+                "store/sublet.c",
+                "bool full = (before | mask) == ~UINT64_C(0) || (w + 1) * 64 > fh_state_bump(state);",
+                "bool full = (before | mask) == fh_low_mask(fh_state_bump(state) - 64 * w);",
+            ),
+        ],
+    },
 ];
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are

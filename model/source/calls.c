@@ -9,6 +9,8 @@
 #include "store/depot.h"
 #include "store/limit.h"
 #include "store/purge.h"
+#include "store/slab.h"
+#include "store/sublet.h"
 #include "store/trim.h"
 #include "store/window.h"
 
@@ -44,6 +46,14 @@ void fh_model_forked(void) {
 /* The calling thread was inside of a slow path when the fork came. */
 void fh_model_be_busy(void) {
     fh_store(&fh_own()->state, FH_THREAD_BUSY);
+}
+
+/* Frees a block of a slab as a program does that has no cache: by its class byte. False if nobody knows it. */
+bool fh_model_free_one(void *p) {
+    unsigned c = fh_class_at(p);
+    if (c == FH_CLASS_SPECIAL) return fh_sublet_give(NULL, p);
+    fh_slab_give(c, 1, &p);
+    return true;
 }
 
 /* ── The books of a limit ────────────────────────────────────────────────────────────────────────────────────────── */

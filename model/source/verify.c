@@ -14,7 +14,12 @@ enum {
     BROKEN_TREE,      /* a word is not 0 and the bit above it is not set */
     BROKEN_ROOM,      /* a chunk has a free run and no room mark for it */
     BROKEN_DIRTY,     /* the number of dirty slots is not what the chunks say */
-    BROKEN_LOST_SLOT  /* a slot is neither free nor part of anything */
+    BROKEN_LOST_SLOT, /* a slot is neither free nor part of anything */
+    BROKEN_SUBLET,    /* a sublet slab's bump is not all its blocks */
+    BROKEN_JOINED,    /* a unit is said to belong to the one before, but one of the two is free */
+    BROKEN_BYTE,      /* a sublet slab's blocks have a class to free */
+    BROKEN_EMPTY,     /* a sublet slab is all free, there is another, and it is still there */
+    BROKEN_CLASS      /* a slab's class byte is another one */
 };
 
 static void broken(int what, uint64_t where) {
@@ -55,6 +60,33 @@ static void check_slab(size_t slot, unsigned c, uint64_t state) {
     check_tree(c, 0, slot);
 }
 
+static bool is_marked(size_t slot, unsigned mark) {
+    return fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->mark[mark]) >> slot % FH_CHUNK_SLOTS & 1;
+}
+
+/* The equations of store/sublet.h. The last of several that got all free may stay, as in any class. No scenario has one that
+ * was the only one when it got all free, and others later. */
+static void check_sublet(size_t slot, uint64_t state) {
+    const fh_slab *slab = fh_slab_at(slot);
+    unsigned blocks = fh_class_table[fh_state_class(state)].blocks, free = 0;
+    if (fh_state_bump(state) != blocks || fh_state_count(state)) broken(BROKEN_SUBLET, slot);
+    for (unsigned w = 0; w < FH_SLAB_WORDS / 2; w++) {
+        uint64_t bits = fh_load(&slab->free[w]), joined = fh_load(&slab->free[FH_SLAB_WORDS / 2 + w]);
+        unsigned below = blocks > w * 64 ? blocks - w * 64 : 0;
+        if ((bits | joined) & ~fh_low_mask(below < 64 ? below : 64)) broken(BROKEN_BEYOND, slot);
+        if ((joined & 1) || joined & (bits | bits << 1)) broken(BROKEN_JOINED, slot);
+        free += fh_count_bits(bits);
+    }
+    if (fh_byte_load(fh_class_byte(slot))) broken(BROKEN_BYTE, slot);
+    if (!free) return;
+    if (!is_marked(slot, FH_CLASS_SUBLET)) {
+        broken(BROKEN_MARK, slot);
+        return;
+    }
+    check_tree(FH_CLASS_SUBLET, 0, slot);
+    if (free == blocks && fh_mark_other(FH_CLASS_SUBLET, slot)) broken(BROKEN_EMPTY, slot);
+}
+
 /* The room marks as run.c keeps them: the chunk's longest free run must be findable. */
 static void check_room(size_t chunk, uint64_t free) {
     static const uint8_t rooms[FH_ROOMS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
@@ -80,13 +112,19 @@ static unsigned check_chunk(size_t chunk, unsigned *stray) {
         if (kind == ~0u || state == 0) {
             if (state) broken(BROKEN_FREE_SLOT, slot);
             if (free >> i & 1 && fh_load(&fh_slab_at(slot)->free[0])) broken(BROKEN_FREE_SLOT, slot);
+            if (free >> i & 1 && fh_load(&fh_slab_at(slot)->free[FH_SLAB_WORDS / 2])) broken(BROKEN_JOINED, slot);
             continue;
         }
-        unsigned n = kind == FH_KIND_RUN ? fh_state_bump(state) : fh_class_table[kind].slots;
+        unsigned n = kind == FH_KIND_RUN ? fh_state_bump(state) : fh_class_table[fh_state_class(state)].slots;
         uint64_t mine = fh_run_mask(i, n);
         if ((free | used) & mine) broken(BROKEN_OVERLAP, slot);
         used |= mine;
-        if (kind != FH_KIND_RUN) check_slab(slot, kind, state);
+        if (kind == FH_CLASS_SUBLET) {
+            check_sublet(slot, state);
+        } else if (kind != FH_KIND_RUN) {
+            check_slab(slot, kind, state);
+            if (kind <= FH_SMALL_LAST && fh_byte_load(fh_class_byte(slot)) != kind) broken(BROKEN_CLASS, slot);
+        }
     }
     *stray += fh_count_bits(~(free | used));
     check_room(chunk, free);
@@ -116,6 +154,22 @@ size_t fh_model_blocks_out(unsigned c) {
         out += fh_state_bump(state);
         for (unsigned w = 0; w * 64 < fh_class_table[c].blocks; w++)
             out -= fh_count_bits(fh_load(&fh_slab_at(slot)->free[w]));
+    }
+    return out;
+}
+
+/* Units of sublet slabs that are in somebody's hands; and in *joined, how many of them belong to the one before. */
+size_t fh_model_units_out(size_t *joined) {
+    size_t out = 0;
+    *joined = 0;
+    for (size_t slot = 0; fh_load(&fh_window.origin) && slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
+        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+        if (fh_state_kind(state) != FH_CLASS_SUBLET) continue;
+        out += fh_state_bump(state);
+        for (unsigned w = 0; w < FH_SLAB_WORDS / 2; w++) {
+            out -= fh_count_bits(fh_load(&fh_slab_at(slot)->free[w]));
+            *joined += fh_count_bits(fh_load(&fh_slab_at(slot)->free[FH_SLAB_WORDS / 2 + w]));
+        }
     }
     return out;
 }

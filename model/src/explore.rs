@@ -59,6 +59,7 @@ thread_local! {
 /// Runs the prologue alone. Returns each thread's hand and the class map's bytes.
 fn prologue(core: &Core, scenario: &Scenario) -> (Vec<Hand>, Vec<u8>) {
     memory::start_image();
+    memory::share_bytes(scenario.has_lodgers());
     // SAFETY: no arguments to get wrong.
     memory::begin_threads(unsafe { (core.no_bins)() }, unsafe { (core.no_thread)() });
     // SAFETY: likewise. The scenario before this one may have set a limit.

@@ -11,6 +11,8 @@
 
 pub mod core;
 pub mod explore;
+mod lodgers;
 mod memory;
 pub mod program;
 pub mod scenarios;
+mod sublets;

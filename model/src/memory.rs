@@ -104,8 +104,20 @@ thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Prologue) };
     static MEMORY: RefCell<Memory> = RefCell::new(Memory::default());
     static LEARNT: Cell<bool> = const { Cell::new(false) };
+    static BYTES_ARE_SHARED: Cell<bool> = const { Cell::new(false) };
     static LAST_WRITE_LOCKED: Cell<bool> = const { Cell::new(false) };
+    static MAPPING: RefCell<Option<Mapping>> = const { RefCell::new(None) };
     static ARENA: Cell<Arena> = const { Cell::new(Arena { start: 0, next: 0, image_end: 0 }) };
+}
+
+/// Goes with the test program's thread: there is address space for some thirty of them, and each test is a thread.
+struct Mapping(usize);
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by start_image, and used by nobody any more.
+        unsafe { munmap(self.0 as *mut c_void, ARENA_SIZE) };
+    }
 }
 
 /// Address space that is handed out from bottom to top; a run begins where the prologue ended.
@@ -140,10 +152,15 @@ fn value_of(memory: &Memory, address: usize) -> u64 {
         .run
         .get(&address)
         .or_else(|| memory.image.get(&address));
-    // SAFETY: the C code passes the address of a word of its own, and nobody writes words in place.
-    written
-        .copied()
-        .unwrap_or_else(|| unsafe { *(address as *const u64) })
+    // SAFETY: the C code passes the address of a word of its own, and nobody writes words in place; or that of a byte of the
+    // class map.
+    written.copied().unwrap_or_else(|| unsafe {
+        if in_class_map(address) {
+            u64::from(*(address as *const u8))
+        } else {
+            *(address as *const u64)
+        }
+    })
 }
 
 /// The atom of an address; None when it is new, and the run only serves to learn it.
@@ -288,6 +305,49 @@ unsafe extern "C-unwind" fn cas(
     result.is_ok()
 }
 
+/// Bytes of the class map are plain memory to the explorer: each is written by who owns the slot, before a block of it is in
+/// other hands, and that is watched (see plain_access). Where slabs are let, they are written while others read them: in
+/// scenarios that say so they are atoms like the words, with their old values.
+pub fn share_bytes(shared: bool) {
+    BYTES_ARE_SHARED.set(shared);
+}
+
+pub fn bytes_are_shared() -> bool {
+    BYTES_ARE_SHARED.get()
+}
+
+unsafe extern "C-unwind" fn load_byte(byte: *const u8) -> u8 {
+    let address = byte as usize;
+    if BYTES_ARE_SHARED.get() && matches!(MODE.get(), Mode::Loom | Mode::Verify) {
+        // SAFETY: `load` reads a byte at an address of the class map.
+        return unsafe { load(byte.cast(), 0) } as u8;
+    }
+    if MODE.get() == Mode::Shuttle {
+        shuttle_step();
+    }
+    // SAFETY: the class map is mapped; it is read as the library reads it.
+    unsafe {
+        plain_access(address, 1, 0);
+        *byte
+    }
+}
+
+unsafe extern "C-unwind" fn store_byte(byte: *mut u8, v: u8) {
+    let address = byte as usize;
+    if BYTES_ARE_SHARED.get() && MODE.get() == Mode::Loom {
+        // SAFETY: `store` keeps the value under the address.
+        return unsafe { store(byte.cast(), u64::from(v), 0) };
+    }
+    if MODE.get() == Mode::Shuttle {
+        shuttle_step();
+    }
+    // SAFETY: as in load_byte.
+    unsafe {
+        plain_access(address, 1, 1);
+        *byte = v;
+    }
+}
+
 /// On x86-64 the library's barrier is none for the processor: the locked instruction before it is. The prologue, which
 /// runs through the same code alone, verifies that there is one.
 unsafe extern "C-unwind" fn fence() {
@@ -356,8 +416,7 @@ unsafe extern "C-unwind" fn plain_access(address: usize, bytes: u64, writes: c_i
     if MODE.get() != Mode::Loom || address < arena.start || address >= arena.next {
         return;
     }
-    let in_class_map = address < class_map() as usize + (16 << 20);
-    let piece = if in_class_map { 1 } else { 16 };
+    let piece = if in_class_map(address) { 1 } else { 16 };
     let end = address + bytes as usize;
     let mut at = address / piece * piece;
     while at < end {
@@ -383,7 +442,7 @@ unsafe extern "C-unwind" fn fault(kind: c_int, p: *const c_void) {
 }
 
 unsafe extern "C-unwind" fn note(what: c_int, a: u64, b: u64) {
-    const EQUATIONS: [&str; 9] = [
+    const EQUATIONS: [&str; 14] = [
         "the count of a slab is below its number of blocks",
         "no bit beyond bump",
         "a free slot has no state and no bits",
@@ -393,6 +452,11 @@ unsafe extern "C-unwind" fn note(what: c_int, a: u64, b: u64) {
         "a chunk with a free run has its room mark",
         "the number of dirty slots is what the chunks say",
         "every slot is free or part of something",
+        "the bump of a sublet slab is all its blocks",
+        "a unit is joined to the one before only in a lodger",
+        "the class byte of a sublet slab is 0",
+        "a sublet slab that is all free goes when there is another",
+        "the class byte of a slab is its class",
     ];
     if what > 0 {
         finding(&format!(
@@ -409,6 +473,8 @@ pub struct Hooks {
     store: unsafe extern "C-unwind" fn(*mut u64, u64, c_int),
     change: unsafe extern "C-unwind" fn(*mut u64, c_int, u64, c_int) -> u64,
     cas: unsafe extern "C-unwind" fn(*mut u64, *mut u64, u64, c_int, c_int) -> bool,
+    load_byte: unsafe extern "C-unwind" fn(*const u8) -> u8,
+    store_byte: unsafe extern "C-unwind" fn(*mut u8, u8),
     fence: unsafe extern "C-unwind" fn(),
     near: unsafe extern "C-unwind" fn() -> u32,
     own: unsafe extern "C-unwind" fn() -> *mut usize,
@@ -424,6 +490,8 @@ pub static HOOKS: Hooks = Hooks {
     store,
     change,
     cas,
+    load_byte,
+    store_byte,
     fence,
     near,
     own,
@@ -448,17 +516,15 @@ pub fn start_image() {
     LEARNT.set(false);
     MODE.set(Mode::Prologue);
     PROLOGUE_THREAD.set(0);
-    let old = ARENA.get();
+    // The old one goes first.
+    MAPPING.take();
     const READ_WRITE_PRIVATE_ANONYMOUS_NORESERVE: (c_int, c_int) = (3, 0x4022);
     let (protection, flags) = READ_WRITE_PRIVATE_ANONYMOUS_NORESERVE;
-    // SAFETY: a fresh private mapping; the old one is used by nobody any more.
-    let start = unsafe {
-        if old.start != 0 {
-            munmap(old.start as *mut c_void, ARENA_SIZE);
-        }
-        mmap(std::ptr::null_mut(), ARENA_SIZE, protection, flags, -1, 0) as usize
-    };
+    // SAFETY: a fresh private mapping.
+    let start =
+        unsafe { mmap(std::ptr::null_mut(), ARENA_SIZE, protection, flags, -1, 0) as usize };
     assert!(start as isize != -1, "no address space for the model");
+    MAPPING.set(Some(Mapping(start)));
     ARENA.set(Arena {
         start,
         next: start,
@@ -496,6 +562,11 @@ pub fn seal_image() -> Vec<u8> {
 fn class_map() -> *mut u8 {
     let chunk = 4usize << 20;
     ((ARENA.get().start + (16 << 20)).next_multiple_of(chunk) - (16 << 20)) as *mut u8
+}
+
+fn in_class_map(address: usize) -> bool {
+    let map = class_map() as usize;
+    ARENA.get().start != 0 && (map..map + (16 << 20)).contains(&address)
 }
 
 /// The first chunks of the window, which lies behind its class map.

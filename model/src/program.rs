@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::core::Core;
-use crate::memory::{finding, hold, let_go, refuse};
+use crate::lodgers::{HOST, lodges, pieces, verify_lodgers};
+use crate::memory::{bytes_are_shared, finding, hold, let_go, refuse};
 
 const NONE: usize = usize::MAX;
 
@@ -62,7 +63,12 @@ pub enum Step {
     /// Empties the depot of a class; releases its empty slabs; gives back free pages inside of a slab.
     EmptyDepot(u32),
     ReleaseEmpty(u32),
-    TrimSlab(usize, u32),
+    TrimSlab(usize),
+    /// Opens the slab at a slot, of that class, to lodgers; takes up to so many of a class, be it none; frees the oldest block of
+    /// a class that it holds, as free does without a cache.
+    OpenSublet(usize, u32),
+    TakeLodgers(u32, u32),
+    FreeOne(u32),
     /// Gives back the address space of chunks that are all free.
     DropChunks,
     /// The oldest huge block gets another size, in MiB.
@@ -82,7 +88,7 @@ pub enum Step {
 /// What one thread has.
 #[derive(Clone, Default, Debug)]
 pub struct Hand {
-    blocks: HashMap<u32, Vec<usize>>,
+    pub(crate) blocks: HashMap<u32, Vec<usize>>,
     runs: Vec<(usize, u32)>,
     full: Vec<usize>,
     empty: Vec<usize>,
@@ -111,14 +117,26 @@ impl Scenario {
             .chain(self.threads.iter().flatten())
             .any(|step| matches!(step, Step::Malloc(_)))
     }
+
+    /// True if slabs are let in it.
+    pub fn has_lodgers(&self) -> bool {
+        let prologue = self.prologue.iter().map(|(_, step)| step);
+        prologue
+            .chain(self.threads.iter().flatten())
+            .any(|step| matches!(step, Step::OpenSublet(..)))
+    }
 }
 
 impl Hand {
     /// Says to the memory that this hand has what the prologue gave it.
     pub fn announce(&self) {
-        let blocks = self.blocks.values().flatten();
-        for &address in blocks
-            .chain(&self.full)
+        for (&c, blocks) in &self.blocks {
+            let pieces = blocks.iter().flat_map(|&p| pieces(c, p));
+            pieces.for_each(hold);
+        }
+        for &address in self
+            .full
+            .iter()
             .chain(&self.empty)
             .chain(&self.huge)
             .chain(&self.mallocs)
@@ -228,8 +246,11 @@ impl Hand {
                 Step::ReleaseEmpty(c) => {
                     (core.release_empty)(c);
                 }
-                Step::TrimSlab(slot, c) => {
-                    (core.trim_slab)(slot, c);
+                Step::TrimSlab(slot) => {
+                    (core.trim_slab)(slot);
+                }
+                Step::OpenSublet(..) | Step::TakeLodgers(..) | Step::FreeOne(_) => {
+                    self.lodgers_step(core, step)
                 }
                 Step::DropChunks => {
                     (core.drop_chunks)();
@@ -326,10 +347,11 @@ impl Hand {
         let got = unsafe { (core.slab_take)(c, n, out.as_mut_ptr()) };
         assert!(got == n, "{got} of {n} blocks, and there is memory");
         for &p in &out {
-            hold(p);
+            pieces(c, p).for_each(hold);
             // SAFETY: reads one byte of the class map.
             let class = unsafe { (core.class_at)(p) };
-            if c <= 112 && class != c {
+            let is_let = bytes_are_shared() && class == 0 && c == HOST;
+            if c <= 112 && class != c && !is_let {
                 finding(&format!("a block of class {c} is found as class {class}"));
             }
         }
@@ -340,7 +362,9 @@ impl Hand {
         let mine = self.blocks.entry(c).or_default();
         let n = mine.len().min(n as usize);
         let mut given: Vec<usize> = mine.drain(..n).collect();
-        given.iter().for_each(|&p| let_go(p));
+        for &p in &given {
+            pieces(c, p).for_each(let_go);
+        }
         // SAFETY: the blocks were this hand's.
         unsafe { (core.slab_give)(c, given.len() as u32, given.as_mut_ptr()) };
     }
@@ -418,11 +442,8 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
             .flat_map(|hand| hand.blocks.keys().copied())
             .collect();
         for c in classes {
-            let held: usize = hands
-                .iter()
-                .filter_map(|hand| hand.blocks.get(&c))
-                .map(Vec::len)
-                .sum();
+            let blocks = hands.iter().filter_map(|hand| hand.blocks.get(&c));
+            let held = blocks.flatten().filter(|&&p| !lodges(core, p)).count();
             let out = (core.blocks_out)(c);
             if out != held {
                 finding(&format!(
@@ -433,6 +454,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         if with_caches {
             verify_caches(core, hands);
         }
+        verify_lodgers(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was handed in though busy");

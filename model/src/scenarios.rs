@@ -4,13 +4,14 @@
 
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
+use crate::sublets::sublets;
 
 const X: u32 = 112;
 const Y: u32 = 111;
 /// 64 blocks of 1 KiB: marked from the fourth free block on.
 const Z: u32 = 64;
 /// The hand of nobody: what it holds stays out, and keeps things as they are.
-const REST: fn(usize) -> usize = |threads| threads;
+pub(crate) const REST: fn(usize) -> usize = |threads| threads;
 
 /// A scenario with its name and the most preemptions a run of it may have (None: every interleaving) in the short form;
 /// the long form has one more.
@@ -20,7 +21,7 @@ pub struct Entry {
     pub preemptions: Option<usize>,
 }
 
-fn two(prologue: &[(usize, Step)], first: &[Step], second: &[Step]) -> Scenario {
+pub(crate) fn two(prologue: &[(usize, Step)], first: &[Step], second: &[Step]) -> Scenario {
     Scenario {
         prologue: prologue.to_vec(),
         threads: vec![first.to_vec(), second.to_vec()],
@@ -417,7 +418,7 @@ fn edges() -> Vec<Entry> {
             Some(2),
             two(
                 &[(rest, Take(X, 8)), (rest, Give(X, 5))],
-                &[TrimSlab(0, X)],
+                &[TrimSlab(0)],
                 &[Take(X, 2), Give(X, 1)],
             ),
         ),
@@ -432,7 +433,7 @@ fn edges() -> Vec<Entry> {
                     (rest, Give(X, 1)),
                 ],
                 &[Give(X, 2)],
-                &[TrimSlab(8, X)],
+                &[TrimSlab(8)],
             ),
         ),
         entry(
@@ -559,7 +560,7 @@ fn threesomes() -> Vec<Entry> {
     ]
 }
 
-fn entry(name: &'static str, preemptions: Option<usize>, scenario: Scenario) -> Entry {
+pub(crate) fn entry(name: &'static str, preemptions: Option<usize>, scenario: Scenario) -> Entry {
     Entry {
         name,
         scenario,
@@ -574,6 +575,7 @@ pub fn all() -> Vec<Entry> {
         .chain(others())
         .chain(caches())
         .chain(edges())
+        .chain(sublets())
         .chain(tables())
         .chain(threesomes())
         .collect()

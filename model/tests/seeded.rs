@@ -269,6 +269,80 @@ fn marked_below_is_enough() {
     );
 }
 
+/// The bug was in the real file once: a block of a slab whose class byte says special while its state says host.
+#[test]
+fn freed_while_being_let() {
+    must_find_in(
+        "freed_while_being_let",
+        "lodgers: a block is freed while its slab is being let",
+        "nobody knows it",
+    );
+}
+
+/// The bug was in the real file once: the slab stayed, all free.
+#[test]
+fn let_before_the_last_was_given() {
+    must_find_in(
+        "let_before_the_last_was_given",
+        "lodgers: the last block is given while its slab is being let",
+        "goes when there is another",
+    );
+}
+
+#[test]
+fn let_without_holding() {
+    must_find_in(
+        "let_without_holding",
+        "lodgers: a slab is made anew while it is being let",
+        "class",
+    );
+}
+
+#[test]
+fn class_byte_after_state() {
+    must_find_in(
+        "class_byte_after_state",
+        "lodgers: a lodger is taken while its slab is being let",
+        "found as class 72",
+    );
+}
+
+#[test]
+fn lodger_in_another_slab() {
+    must_find_in(
+        "lodger_in_another_slab",
+        "lodgers: a slab becomes another class under a taker",
+        "",
+    );
+}
+
+#[test]
+fn joined_cleared_after_the_units() {
+    must_find_in(
+        "joined_cleared_after_the_units",
+        "lodgers: one is given while another is taken beside it",
+        "a lodger of class 84",
+    );
+}
+
+#[test]
+fn lodger_given_relaxed() {
+    must_find_in(
+        "lodger_given_relaxed",
+        "lodgers: one is given while another is taken beside it",
+        "Causality",
+    );
+}
+
+#[test]
+fn last_lodgers_each_see_the_other() {
+    must_find_in(
+        "last_lodgers_each_see_the_other",
+        "lodgers: two give the last",
+        "goes when there is another",
+    );
+}
+
 /// The linked stack with a plain compare-and-swap: what all of the five old allocators stumbled over.
 #[test]
 fn linked_stack() {

@@ -75,8 +75,11 @@ static void settle(size_t slot, unsigned c, bool release_last) {
     fh_slab *slab = fh_slab_at(slot);
     for (;;) {
         uint64_t state = fh_load_acquire(&slab->state);
-        unsigned bump = fh_state_bump(state);
-        if (fh_state_kind(state) != c || !all_free(slab, bump)) return;
+        unsigned kind = fh_state_kind(state), bump = fh_state_bump(state);
+        /* Let since this thread saw it of its class and gave its last block: who let it has looked before that, and nobody
+         * else would look. */
+        if (kind == FH_CLASS_SUBLET) c = FH_CLASS_SUBLET;
+        if (kind != c || !all_free(slab, bump)) return;
         fh_mark_set(c, 0, slot);
         if (!release_last && !fh_mark_other(c, slot)) return;
         if (try_release(slot, slab, c, bump)) return;

@@ -162,6 +162,15 @@ unsigned fh_sublet_take(unsigned c, unsigned want, void **out) {
 
 /* ── Giving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* True if a slab is a sublet one, or is just becoming one: between the two writes of fh_sublet_open its class byte is 0 and
+ * its state says host still. Its blocks are special to free by then, and whoever frees one has come here because of it. Who
+ * reads that byte read it 0 before, and nobody sets it while a block of the slab is out. */
+static bool is_let(size_t slot, uint64_t state) {
+    unsigned c = fh_state_kind(state);
+    if (c == FH_CLASS_SUBLET) return true;
+    return c >= FH_HOST_FIRST && c <= FH_HOST_LAST && fh_byte_load(fh_class_byte(slot)) == FH_CLASS_SPECIAL;
+}
+
 /* The unit that p lies in, and its slab's state; false if it is no sublet slab. The caller's block keeps the slab. */
 static bool find(const void *p, fh_slab **slab, unsigned *unit, uint64_t *state) {
     if (!fh_in_window(p)) return false;
@@ -169,7 +178,7 @@ static bool find(const void *p, fh_slab **slab, unsigned *unit, uint64_t *state)
     if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return false;
     *slab = fh_slab_at(slot);
     *state = fh_load_acquire(&(*slab)->state);
-    if (fh_state_kind(*state) != FH_CLASS_SUBLET) return false;
+    if (!is_let(slot, *state)) return false;
     *unit = fh_block_index(fh_state_class(*state), (size_t)((const char *)p - fh_slot_address(slot)));
     return *unit < fh_state_bump(*state);
 }

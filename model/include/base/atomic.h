@@ -14,16 +14,10 @@ typedef struct {
     uint64_t value;
 } fh_word;
 
-/* The class map is plain memory here: its bytes are looked at where a scenario asks for them. */
+/* A byte of the class map. */
 typedef struct {
     uint8_t value;
 } fh_byte;
-static inline uint8_t fh_byte_load(const fh_byte *b) {
-    return b->value;
-}
-static inline void fh_byte_store(fh_byte *b, uint8_t v) {
-    b->value = v;
-}
 
 enum { FH_MODEL_RELAXED, FH_MODEL_ACQUIRE, FH_MODEL_RELEASE, FH_MODEL_ACQ_REL };
 enum { FH_MODEL_OR, FH_MODEL_AND, FH_MODEL_ADD, FH_MODEL_SUB, FH_MODEL_SWAP };
@@ -34,6 +28,8 @@ typedef struct {
     void (*store)(fh_word *w, uint64_t v, int order);
     uint64_t (*change)(fh_word *w, int operation, uint64_t v, int order);
     bool (*cas)(fh_word *w, uint64_t *seen, uint64_t v, int success, int failure);
+    uint8_t (*load_byte)(const fh_byte *b);
+    void (*store_byte)(fh_byte *b, uint8_t v);
     void (*fence)(void);
     unsigned (*near)(void);
     struct fh_thread **(*own)(
@@ -49,6 +45,12 @@ extern const fh_model_hooks *fh_model;
 
 static inline void fh_word_init(fh_word *w, uint64_t v) {
     fh_model->store(w, v, FH_MODEL_RELAXED);
+}
+static inline uint8_t fh_byte_load(const fh_byte *b) {
+    return fh_model->load_byte(b);
+}
+static inline void fh_byte_store(fh_byte *b, uint8_t v) {
+    fh_model->store_byte(b, v);
 }
 static inline uint64_t fh_load(const fh_word *w) {
     return fh_model->load(w, FH_MODEL_RELAXED);
@@ -70,6 +72,12 @@ static inline bool fh_cas_acq_rel(fh_word *w, uint64_t *seen, uint64_t v) {
 }
 static inline bool fh_cas_relaxed(fh_word *w, uint64_t *seen, uint64_t v) {
     return fh_model->cas(w, seen, v, FH_MODEL_RELAXED, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_or_relaxed(fh_word *w, uint64_t bits) {
+    return fh_model->change(w, FH_MODEL_OR, bits, FH_MODEL_RELAXED);
+}
+static inline uint64_t fh_and_relaxed(fh_word *w, uint64_t bits) {
+    return fh_model->change(w, FH_MODEL_AND, bits, FH_MODEL_RELAXED);
 }
 static inline uint64_t fh_or_release(fh_word *w, uint64_t bits) {
     return fh_model->change(w, FH_MODEL_OR, bits, FH_MODEL_RELEASE);
