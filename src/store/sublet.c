@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "store/idle.h"
+#include "store/limit.h"
 #include "store/marks.h"
 #include "store/policy.h"
 #include "store/slab.h"
@@ -137,6 +138,11 @@ unsigned fh_sublet_take(unsigned c, unsigned want, void **out) {
         if (fh_load(&begun[c]) == looks) return 0;
         fh_store(&begun[c], looks);
         from = 0;
+    }
+    if (FH_UNLIKELY(fh_load(&fh_limit_grouped))) {
+        /* What lies in holes may have no memory yet, and the group has to be looked at as where slabs are claimed. */
+        fh_limit_count(want * fh_class_size(c));
+        fh_limit_grown();
     }
     unsigned got = 0;
     for (unsigned slabs = 0;; slabs++) {

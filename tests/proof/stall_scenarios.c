@@ -269,6 +269,26 @@ static void drift(void) {
     stall_live -= SMALL * 512;
 }
 
+/* Slabs of a size that nobody wants any more are let: another size comes to lie in their holes, and goes again. */
+static void lodgers(void) {
+    enum { SMALL = 400000, LARGE = 60000 };
+    static void *small[SMALL], *large[LARGE];
+    stall_live += SMALL * 96; /* what the few that stay keep of their slabs */
+    for (unsigned i = 0; i < SMALL; i++) small[i] = get(96);
+    for (unsigned i = 0; i < SMALL; i++) {
+        if (i % 8) drop(small[i], 96);
+    }
+    fh_thread_flush();
+    for (unsigned repeat = 0; repeat < 2; repeat++) {
+        for (unsigned i = 0; i < LARGE; i++) large[i] = get(176);
+        for (unsigned i = 0; i < LARGE; i++) drop(large[i], 176);
+    }
+    stall_ask_figures();
+    for (unsigned i = 0; i < SMALL; i += 8) drop(small[i], 96);
+    fh_malloc_trim(0);
+    stall_live -= SMALL * 96;
+}
+
 /* ── Figures and questions ───────────────────────────────────────────────────────────────────────────────────────── */
 
 static void ask(void) {
@@ -380,6 +400,7 @@ const stall_scenario stall_scenarios[] = {
     {.name = "a group's limit", .victim = group_is_short, .clear = no_more_faults},
     {.name = "slow huge pages", .victim = slow_huge_pages, .clear = no_more_faults},
     {.name = "drift", .victim = drift},
+    {.name = "lodgers", .victim = lodgers},
     {.name = "figures", .victim = ask},
     {.name = "after a fork", .prepare = before_fork, .victim = after_fork, .forks = true},
     {.name = "holes", .victim = holes},
