@@ -271,7 +271,7 @@ static void drift(void) {
 
 /* Slabs of a size that nobody wants any more are let: another size comes to lie in their holes, and goes again. */
 static void lodgers(void) {
-    enum { SMALL = 400000, LARGE = 60000 };
+    enum { SMALL = 400000, LARGE = 180000 }; /* more than the holes take */
     static void *small[SMALL], *large[LARGE];
     stall_live += SMALL * 96; /* what the few that stay keep of their slabs */
     for (unsigned i = 0; i < SMALL; i++) small[i] = get(96);
