@@ -135,8 +135,7 @@ typedef struct {
 
 typedef struct {
     fh_word state;
-    fh_word
-        free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Of a sublet slab, words 32 … 63: joined */
+    fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Sublet: words 32 … 63 are joined */
     uint64_t pad[7];
 } fh_slab;
 

@@ -32,8 +32,7 @@ extern fh_word fh_observing FH_HIDDEN;
 
 typedef struct {
     fh_thread *thread; /* the calling thread's cache, observed or not, or one of those of threads that have none */
-    int64_t
-        distance; /* bytes that may still be asked for before a block is sampled; below 0 if the thread has no face */
+    int64_t distance;  /* bytes until a block is sampled; below 0 if the thread has no face */
 } fh_observed_state;
 
 extern __thread fh_observed_state fh_observed_here __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
