@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "threads")) threads();
     /* Into the slow paths once more, where the heap is counted when the last time is a while ago. */
     usleep(400000);
-    for (size_t n = 70000; n < 2000000; n += 70000) free(malloc(n));
+    for (size_t n = 70000; n < 2000000; n += 70000) { void *volatile p = malloc(n); free(p); }
     printf("%zu\n", held);
     fflush(stdout);
     return getchar() == 0;

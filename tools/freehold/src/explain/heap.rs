@@ -222,7 +222,16 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     let loose = counted.cached as f64 + free + counted.dirty as f64 + counted.own as f64;
     // What is there beyond the blocks that were ever used are mostly pages that used and unused blocks share.
     let fresh = (resident as f64 - firm - loose).clamp(0.0, counted.fresh as f64);
-    let (scale, scale_of_free) = scales(resident as f64 - fresh, firm, loose, live_error);
+    let whole = resident as f64 - fresh;
+    let (scale, scale_of_free) = scales(whole, firm, loose, live_error);
+    // Figures from before most of the memory was taken say nothing of what it is used for; stretched, they would call all of
+    // it caches or records.
+    let beyond = whole - firm * scale - loose;
+    let (scale_of_free, uncounted) = if loose > 0.0 && beyond > whole / 2.0 {
+        (1.0, beyond)
+    } else {
+        (scale_of_free, 0.0)
+    };
 
     let part = |key, label, bytes: f64, error: f64| {
         let factor = if matches!(key, "live" | "rounding") {
@@ -289,6 +298,14 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
         bytes: fresh.round() as u64,
         certainty: Certainty::About((fresh / 2.0).round() as u64),
     });
+    if uncounted > 0.0 {
+        parts.push(Part {
+            key: "uncounted",
+            label: "not counted yet: the figures are older",
+            bytes: uncounted.round() as u64,
+            certainty: Certainty::About(live_error.round() as u64),
+        });
+    }
     settle(&mut parts, resident);
     Split {
         parts,
@@ -461,6 +478,24 @@ mod tests {
         let more = split(3000, &counted, &[sample(16, 3.0)]);
         assert_eq!((bytes(&more, "live"), bytes(&more, "cached")), (1500, 1500));
         assert_eq!(sum(&more), 3000);
+    }
+
+    #[test]
+    fn figures_from_before_most_was_taken_explain_nothing() {
+        let counted = Counted {
+            live: 60_000,
+            live_error: 20_000,
+            own: 8192,
+            classes: classes(),
+            ..Counted::default()
+        };
+        let split = split(10_000_000, &counted, &[sample(16, 4_000.0)]);
+        assert_eq!(sum(&split), 10_000_000);
+        assert_eq!(
+            (bytes(&split, "live"), bytes(&split, "own")),
+            (80_000, 8192)
+        );
+        assert_eq!(bytes(&split, "uncounted"), 9_911_808);
     }
 
     #[test]
