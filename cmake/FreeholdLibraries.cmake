@@ -7,8 +7,10 @@ file(
     src/base/*.c
     src/store/*.c
     src/cache/*.c
+    src/reclaim/*.c
     src/heap/*.c
-    src/see/*.c
+    src/observe/*.c
+    src/observe/*/*.c
     src/api/*.c)
 
 # The files that take over names of the C and C++ libraries are the only difference between the drop-in and

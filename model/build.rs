@@ -63,14 +63,14 @@ const MUTANTS: &[Mutant] = &[
         name: "unmark_without_second_look",
         edits: &[(
             "store/slab.c",
-            "if (bump < fh_class_table[c].blocks || any_free(slab, bump)) fh_mark_set(c, 0, slot);",
+            "if (bump < fh_class_table[c].blocks || any_free(slab, bump)) fh_hint_set(c, 0, slot);",
             "(void)any_free, (void)bump;",
         )],
     },
     Mutant {
         name: "lower_without_second_look",
         edits: &[(
-            "store/marks.c",
+            "store/hints.c",
             "if (fh_load_acquire(node(mark, level, index)) != 0) {",
             "if (level == 64) {",
         )],
@@ -118,7 +118,7 @@ const MUTANTS: &[Mutant] = &[
         name: "failed_release_without_mark",
         edits: &[(
             "store/slab.c",
-            "        if (c >= FH_CLASSES) return;\n        fh_mark_set(c, 0, slot);\n    }",
+            "        if (c >= FH_CLASSES) return;\n        fh_hint_set(c, 0, slot);\n    }",
             "        if (c >= FH_CLASSES) return;\n    }",
         )],
     },
@@ -228,7 +228,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "sample_shown_too_early",
         edits: &[(
-            "see/samples.c",
+            "observe/samples.c",
             "fh_store_release(address, sample->address);",
             "fh_store(address, sample->address);",
         )],
@@ -236,7 +236,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "index_entry_lost",
         edits: &[(
-            "see/index.c",
+            "observe/index.c",
             "if (fh_cas_acq_rel(place, &word, (s->hash >> 32) << 32 | made)) return made;",
             "return fh_store_release(place, (s->hash >> 32) << 32 | made), made;",
         )],
@@ -244,7 +244,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "index_read_relaxed",
         edits: &[(
-            "see/index.c",
+            "observe/index.c",
             "uint64_t word = fh_load_acquire(place);",
             "uint64_t word = fh_load(place);",
         )],
@@ -252,7 +252,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "index_loser_takes_what_is_there",
         edits: &[(
-            "see/index.c",
+            "observe/index.c",
             "if (fh_cas_acq_rel(place, &word, (s->hash >> 32) << 32 | made)) return made;",
             "return fh_cas_acq_rel(place, &word, (s->hash >> 32) << 32 | made) ? made : (uint32_t)word;",
         )],
@@ -260,7 +260,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "marked_below_is_enough",
         edits: &[(
-            "store/marks.c",
+            "store/hints.c",
             "if (fh_load(word) & bit) continue;",
             "if (fh_load(word) & bit) return;",
         )],
@@ -418,8 +418,8 @@ fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
         "base/classes.c",
         "base/settings.c",
-        "see/index.c",
-        "see/samples.c",
+        "observe/index.c",
+        "observe/samples.c",
     ]
     .map(String::from)
     .to_vec();

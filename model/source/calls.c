@@ -3,9 +3,9 @@
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
-#include "see/index.h"
-#include "see/page_file.h"
-#include "see/samples.h"
+#include "observe/index.h"
+#include "observe/profile_file.h"
+#include "observe/samples.h"
 #include "store/depot.h"
 #include "store/limit.h"
 #include "store/purge.h"
@@ -89,26 +89,26 @@ void fh_model_begin_samples(void) {
     fh_window_start();
     samples = fh_slot_address(TABLES);
 }
-void *fh_page_extent(fh_page_section_kind kind, unsigned k, uint64_t *entries) {
+void *fh_profile_extent(fh_profile_section_kind kind, unsigned k, uint64_t *entries) {
     (void)kind;
     *entries = SAMPLES;
     return k == 0 ? samples : NULL;
 }
-bool fh_page_grow(fh_page_section_kind kind) {
+bool fh_profile_grow(fh_profile_section_kind kind) {
     (void)kind;
     return false;
 }
-void fh_page_drop(fh_page_section_kind kind) {
+void fh_profile_drop(fh_profile_section_kind kind) {
     (void)kind;
 }
 
 bool fh_model_sample(uint64_t address, uint64_t size) {
-    fh_page_sample sample = {.address = address, .size = size, .interval = size, .born_ns = size};
+    fh_profile_sample sample = {.address = address, .size = size, .interval = size, .born_ns = size};
     return fh_samples_enter(&sample);
 }
 /* The size, twice the size if the fields do not belong together, 0 if there is no such sample. */
 uint64_t fh_model_unsample(uint64_t address) {
-    fh_page_sample sample;
+    fh_profile_sample sample;
     if (!fh_samples_remove(address, &sample)) return 0;
     return sample.interval == sample.size && sample.born_ns == sample.size ? sample.size : 2 * sample.size;
 }

@@ -107,7 +107,7 @@ void fh_hook_start(void) {
 void fh_hook_moment(void) {
 }
 
-unsigned fh_system_near(void) {
+unsigned fh_system_cpu_hint(void) {
     return fh_model->near();
 }
 

@@ -1,7 +1,7 @@
 /* The equations of src/base/types.h, checked over the whole heap when no thread is in the middle of anything. Every chunk
  * and slab that exists is looked at; what does not hold is reported through the `note` hook, which fails the run. */
 #include "base/classes.h"
-#include "store/marks.h"
+#include "store/hints.h"
 #include "store/purge.h"
 #include "store/window.h"
 
@@ -31,10 +31,10 @@ static void check_tree(unsigned mark, unsigned lowest, size_t child) {
     static const unsigned top = 3;
     for (unsigned level = lowest; level <= top; level++, child >>= 6) {
         size_t node = child >> 6;
-        const fh_word *word = level == 0   ? &fh_chunk_at(node)->mark[mark]
-                              : level == 1 ? &fh_region_at(node)->marks.mark[mark]
-                              : level == 2 ? &fh_window.unit[node].mark[mark]
-                                           : &fh_window.top.mark[mark];
+        const fh_word *word = level == 0   ? &fh_chunk_at(node)->hint[mark]
+                              : level == 1 ? &fh_region_at(node)->hints.hint[mark]
+                              : level == 2 ? &fh_window.unit[node].hint[mark]
+                                           : &fh_window.top.hint[mark];
         if (!(fh_load(word) >> (child & 63) & 1)) broken(BROKEN_TREE, (uint64_t)mark << 32 | level);
     }
 }
@@ -53,7 +53,7 @@ static void check_slab(size_t slot, unsigned c, uint64_t state) {
     if (fh_state_count(state) > 4096) broken(BROKEN_COUNT, slot);
     bool something = bump < info->blocks || set >= info->mark_at || set == bump;
     if (!something) return;
-    if (!(fh_load(&fh_chunk_at(slot / 64)->mark[c]) >> slot % 64 & 1)) {
+    if (!(fh_load(&fh_chunk_at(slot / 64)->hint[c]) >> slot % 64 & 1)) {
         broken(BROKEN_MARK, slot);
         return;
     }
@@ -61,7 +61,7 @@ static void check_slab(size_t slot, unsigned c, uint64_t state) {
 }
 
 static bool is_marked(size_t slot, unsigned mark) {
-    return fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->mark[mark]) >> slot % FH_CHUNK_SLOTS & 1;
+    return fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->hint[mark]) >> slot % FH_CHUNK_SLOTS & 1;
 }
 
 /* The equations of store/sublet.h. The last of several that got all free may stay, as in any class. No scenario has one that
@@ -84,21 +84,21 @@ static void check_sublet(size_t slot, uint64_t state) {
         return;
     }
     check_tree(FH_CLASS_SUBLET, 0, slot);
-    if (free == blocks && fh_mark_other(FH_CLASS_SUBLET, slot)) broken(BROKEN_EMPTY, slot);
+    if (free == blocks && fh_hint_other(FH_CLASS_SUBLET, slot)) broken(BROKEN_EMPTY, slot);
 }
 
 /* The room marks as run.c keeps them: the chunk's longest free run must be findable. */
 static void check_room(size_t chunk, uint64_t free) {
-    static const uint8_t rooms[FH_ROOMS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
-    unsigned longest = fh_longest_run(free), room = FH_ROOMS - 1;
+    static const uint8_t rooms[FH_LENGTHS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
+    unsigned longest = fh_longest_run(free), room = FH_LENGTHS - 1;
     if (!longest) return;
     while (rooms[room] > longest) room--;
     fh_region *region = fh_region_at(chunk / 64);
-    if (!(fh_load(&region->marks.mark[FH_MARK_ROOM + room]) >> chunk % 64 & 1)) {
+    if (!(fh_load(&region->hints.hint[FH_HINT_LENGTH + room]) >> chunk % 64 & 1)) {
         broken(BROKEN_ROOM, chunk);
         return;
     }
-    check_tree(FH_MARK_ROOM + room, 1, chunk);
+    check_tree(FH_HINT_LENGTH + room, 1, chunk);
 }
 
 /* Returns the number of free slots with memory behind them. `stray` slots may be in the test's own hands. */

@@ -62,7 +62,7 @@ int fh_malloc_trim(size_t keep) {
 
 void fh_thread_flush(void) {
     int saved = errno;
-    fh_thread_hand_in();
+    fh_cache_flush();
     errno = saved;
 }
 

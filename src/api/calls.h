@@ -89,7 +89,7 @@ static inline void fh_call_free_aligned_sized(void *p, size_t alignment, size_t 
 
 static inline int fh_call_trim(size_t keep) {
     int saved = errno;
-    fh_thread_hand_in();
+    fh_cache_flush();
     size_t given = fh_trim(keep);
     errno = saved;
     return given > 0;

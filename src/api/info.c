@@ -1,9 +1,9 @@
-/* The figures of see/stats.h in the forms in which they are asked for: a table for people, glibc's structures, XML. */
+/* The figures of observe/stats.h in the forms in which they are asked for: a table for people, glibc's structures, XML. */
 #include "base/settings.h"
 #include "base/text.h"
-#include "see/figures.h"
-#include "see/json.h"
-#include "see/metrics.h"
+#include "observe/statistics.h"
+#include "observe/json.h"
+#include "observe/metrics.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"
@@ -61,7 +61,7 @@ static void print_header(page *p) {
     end_line(p);
 }
 
-static void print_row(page *p, const fh_page_row *row, size_t live_bytes) {
+static void print_row(page *p, const fh_profile_row *row, size_t live_bytes) {
     size_t slab_bytes = row->slots * FH_SLOT_SIZE;
     if (!row->size) {
         string_column(p, "> 1 MiB", 10);
@@ -83,12 +83,12 @@ static void print_row(page *p, const fh_page_row *row, size_t live_bytes) {
     end_line(p);
 }
 
-static void print_classes(page *p, const fh_page_figures *f) {
+static void print_classes(page *p, const fh_profile_figures *f) {
     print_header(p);
     for (unsigned c = 1; c < FH_BINS; c++) {
         if (f->row[c].slabs) print_row(p, &f->row[c], f->row[c].live * f->row[c].size);
     }
-    const fh_page_row *large = &f->row[FH_FIGURES_LARGE];
+    const fh_profile_row *large = &f->row[FH_FIGURES_LARGE];
     if (large->slabs) print_row(p, large, large->slots * FH_SLOT_SIZE);
 }
 
@@ -107,8 +107,8 @@ static void print_sum(page *p, const char *what, uint64_t bytes, const char *bef
     end_line(p);
 }
 
-static void print_sums(page *p, const fh_page_figures *f) {
-    fh_figures_total t = fh_figures_sum(f);
+static void print_sums(page *p, const fh_profile_figures *f) {
+    fh_statistics_total t = fh_statistics_sum(f);
     print_sum(p, "live", f->live_bytes + f->huge_bytes, "   in ", f->live_blocks + f->huge_blocks,
               " blocks that the program holds");
     print_sum(p, "  of it huge", f->huge_bytes, "   in ", f->huge_blocks, " blocks with a mapping of their own");
@@ -129,12 +129,12 @@ int fh_stats_print(int fd) {
         errno = EINVAL;
         return -1;
     }
-    fh_page_figures *f = fh_figures_borrow();
+    fh_profile_figures *f = fh_statistics_borrow();
     if (!f) {
         errno = ENOMEM;
         return -1;
     }
-    fh_figures_collect(f);
+    fh_statistics_collect(f);
     page p;
     p.fd = fd;
     p.text = fh_text_in(p.buffer, sizeof p.buffer);
@@ -142,7 +142,7 @@ int fh_stats_print(int fd) {
     end_line(&p);
     print_classes(&p, f);
     print_sums(&p, f);
-    fh_figures_return(f);
+    fh_statistics_return(f);
     fh_system_write(fd, p.text.begin, fh_text_length(&p.text));
     return 0;
 }
@@ -154,16 +154,16 @@ void fh_malloc_stats(void) {
 /* ── For programs ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Both forms: what is put, the figures taken for it, and the length. */
-static size_t write_into(char *buffer, size_t size, void (*put)(fh_output *, const fh_page_figures *)) {
+static size_t write_into(char *buffer, size_t size, void (*put)(fh_output *, const fh_profile_figures *)) {
     fh_output out = fh_output_to_buffer(buffer, size);
-    fh_page_figures *f = fh_figures_borrow();
+    fh_profile_figures *f = fh_statistics_borrow();
     if (!f) {
         errno = ENOMEM;
         return 0;
     }
-    fh_figures_collect(f);
+    fh_statistics_collect(f);
     put(&out, f);
-    fh_figures_return(f);
+    fh_statistics_return(f);
     return out.length;
 }
 
@@ -178,15 +178,15 @@ size_t fh_stats_metrics(char *buffer, size_t size) {
 /* ── glibc's structures ──────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Memory behind blocks of up to 2 MiB, used or free. */
-static size_t arena_bytes(const fh_page_figures *f) {
+static size_t arena_bytes(const fh_profile_figures *f) {
     return f->live_bytes + f->cached_bytes + f->free_bytes + f->dirty_bytes;
 }
 
 struct fh_mallinfo2 fh_mallinfo2(void) {
-    fh_page_figures *f = fh_figures_borrow();
+    fh_profile_figures *f = fh_statistics_borrow();
     if (!f) return (struct fh_mallinfo2){0}; /* the call has no way to say more */
-    fh_figures_collect(f);
-    fh_figures_total t = fh_figures_sum(f);
+    fh_statistics_collect(f);
+    fh_statistics_total t = fh_statistics_sum(f);
     struct fh_mallinfo2 m = {
         .arena = arena_bytes(f),
         .ordblks = t.free_blocks + t.cached_blocks,
@@ -198,7 +198,7 @@ struct fh_mallinfo2 fh_mallinfo2(void) {
         .fordblks = f->free_bytes + f->dirty_bytes,
         .keepcost = f->dirty_bytes + f->huge_cached_bytes,
     };
-    fh_figures_return(f);
+    fh_statistics_return(f);
     return m;
 }
 
@@ -232,13 +232,13 @@ static void print_total(FILE *stream, const char *type, uint64_t count, uint64_t
  * the stream may allocate. */
 int fh_malloc_info(int options, FILE *stream) {
     if (options != 0 || !stream) return EINVAL;
-    fh_page_figures *f = fh_figures_borrow();
+    fh_profile_figures *f = fh_statistics_borrow();
     if (!f) return ENOMEM;
-    fh_figures_collect(f);
-    fh_figures_total t = fh_figures_sum(f);
+    fh_statistics_collect(f);
+    fh_statistics_total t = fh_statistics_sum(f);
     fprintf(stream, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
     for (unsigned c = 1; c < FH_BINS; c++) {
-        const fh_page_row *row = &f->row[c];
+        const fh_profile_row *row = &f->row[c];
         if (!row->slabs) continue;
         fprintf(stream, "  <size from=\"%" PRIu64 "\" to=\"%" PRIu64 "\" total=\"%" PRIu64 "\" count=\"%" PRIu64 "\"",
                 f->row[c - 1].size + 1, row->size, row->free * row->size, row->free);
@@ -252,7 +252,7 @@ int fh_malloc_info(int options, FILE *stream) {
     fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n", arena_bytes(f) + (size_t)f->metadata_bytes);
     fprintf(stream, "<aspace type=\"total\" size=\"%zu\"/>\n", (size_t)f->chunks * FH_CHUNK_SIZE);
     fprintf(stream, "</malloc>\n");
-    fh_figures_return(f);
+    fh_statistics_return(f);
     return 0;
 }
 

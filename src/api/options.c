@@ -6,8 +6,8 @@
 #include "base/types.h"
 #include "cache/background_thread.h"
 #include "cache/observed.h"
-#include "see/metrics.h"
-#include "see/observe.h"
+#include "observe/metrics.h"
+#include "observe/observe.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"

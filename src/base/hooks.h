@@ -17,7 +17,7 @@ struct fh_thread;
  * May be entered again from within itself; does not allocate. Any thread. */
 void fh_hook_start(void);
 
-/* see/metrics.c: a slow path is taken. Looks at the clock if somebody wants metrics, and sets fh_hook_due when it is time
+/* observe/metrics.c: a slow path is taken. Looks at the clock if somebody wants metrics, and sets fh_hook_due when it is time
  * to write them. Cheap otherwise. Any thread; may be called with a thread's cache half changed. */
 void fh_hook_moment(void);
 
@@ -26,7 +26,7 @@ void fh_hook_moment(void);
 extern fh_word fh_hook_due __attribute__((visibility("hidden")));
 void fh_hook_write(void);
 
-/* see/observe.c: what the observer does. None of these allocates, waits, or lets a failure be seen; errno is kept.
+/* observe/observe.c: what the observer does. None of these allocates, waits, or lets a failure be seen; errno is kept.
  *
  * A slow path of thread t begins, with nothing held: makes the page if it is not there, follows the control words, takes
  * figures when they are due. Called only while fh_observing is set. */

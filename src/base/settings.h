@@ -44,7 +44,7 @@ typedef struct {
     size_t limit;            /* bytes that the heap may have at most; 0: no limit of its own */
     fh_on_oom on_oom;        /* what is said when the program gets no memory */
     fh_setting_path metrics; /* the file for the metrics */
-    bool observe;            /* sample allocations and show them in the shared page (see/page.h) */
+    bool observe;            /* sample allocations and show them in the shared page (observe/profile.h) */
     size_t sample;           /* mean bytes between two samples; 0: no samples, only figures */
     fh_setting_path page;    /* the folder of the page, which then stays when the program ends; none: /dev/shm */
 } fh_settings_values;

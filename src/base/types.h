@@ -106,14 +106,14 @@ typedef struct {
  *         a slab has mark_at free blocks, or blocks never handed out, or is all free  ⇒  its bit is set
  *
  * While somebody is, a bit may be set too many (whoever follows it finds nothing and clears it) and, between a clear
- * and the second look that follows every clear, one too few. See store/marks.h. */
-#define FH_ROOMS 20u
-#define FH_MARK_ROOM FH_CLASSES /* + room: chunks by their longest free run */
-#define FH_MARKS (FH_CLASSES + FH_ROOMS)
+ * and the second look that follows every clear, one too few. See store/hints.h. */
+#define FH_LENGTHS 20u
+#define FH_HINT_LENGTH FH_CLASSES /* + room: chunks by their longest free run */
+#define FH_HINTS (FH_CLASSES + FH_LENGTHS)
 
 typedef struct {
-    fh_word mark[FH_MARKS];
-} fh_marks;
+    fh_word hint[FH_HINTS];
+} fh_hints;
 
 /* ── Slab: equal blocks, one bit each ────────────────────────────────────────────────────────────────────────────── */
 
@@ -173,7 +173,7 @@ typedef struct {
     fh_word free;  /* 1 = free. Claimed by compare-and-swap, given back by fetch_or: neighbours are one run again */
     fh_word dirty; /* 1 = written since it came from the system */
     fh_word used;  /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
-    fh_word mark[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
+    fh_word hint[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
     fh_word split;            /* bit 0, bit 1: pages of that half may go back one by one: no huge page any more;
                                * bit 2, bit 3: and the kernel was told to make none of it again. See purge.c */
 } fh_chunk;
@@ -181,7 +181,7 @@ typedef struct {
 /* ── Region: the metadata of 256 MiB, one mapping ────────────────────────────────────────────────────────────────── */
 
 typedef struct {
-    fh_marks marks; /* one bit a chunk */
+    fh_hints hints; /* one bit a chunk */
     fh_word lost;   /* chunks of this region that the system had no memory for: to be tried again */
     fh_word huge;   /* chunks for which huge pages were asked for when they were started */
     /* Each on lines of its own, so that a slab's state and its first seven words come with one miss. */

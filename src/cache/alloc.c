@@ -45,7 +45,7 @@ static void *try_class(unsigned c) {
 /* The system has no more memory, or the limit is met. Whatever is free but kept goes back: what this thread has in hand,
  * the depots, empty slabs, cached mappings, the address space of chunks that are empty then, and the memory of free slots. */
 static void give_up_what_is_kept(void) {
-    fh_thread_hand_in();
+    fh_cache_flush();
     fh_trim_caches();
     fh_huge_trim(0);
     fh_run_drop_free_chunks();

@@ -53,7 +53,7 @@ static bool look(memory_of_looks *m) {
     m->quiet_looks = moves == m->moves ? m->quiet_looks + 1 : 0;
     size_t given = give_back_unused(m);
     if (m->quiet_looks == FH_BACKGROUND_QUIET_LOOKS) {
-        fh_thread_hand_in(); /* this thread has no cache; it is for those that ended threads have left */
+        fh_cache_flush(); /* this thread has no cache; it is for those that ended threads have left */
         fh_trim_caches();
         given += fh_trim_inside() + fh_purge_aged(0);
     }

@@ -104,7 +104,7 @@ void *fh_resize(void *p, size_t n);
 size_t fh_usable(const char *call, const void *p);
 
 /* Gives everything that the calling thread has in hand to the store. The thread goes on, with an empty cache. */
-void fh_thread_hand_in(void);
+void fh_cache_flush(void);
 
 /* Called once, early, when the C library is ready for it: registers the fork handler. */
 void fh_process_start(void);

@@ -220,7 +220,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
     }
     grow(t, c);
     fh_ebb_wanted(c);
-    unsigned near = fh_system_near();
+    unsigned near = fh_system_cpu_hint();
     m = fh_depot_get(c, near, empty);
     if (m) {
         t->from_depot++;
@@ -260,7 +260,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         fh_gave_back(t, (int64_t)bytes);
         bool counted = falling || ebbs;
         if (FH_UNLIKELY(counted)) ebbs = fh_ebb_count(c, bytes);
-        if (!ebbs && fh_depot_put(c, fh_system_near(), oldest, &empty)) {
+        if (!ebbs && fh_depot_put(c, fh_system_cpu_hint(), oldest, &empty)) {
             t->to_depot++;
         } else {
             if (!counted) fh_ebb_count(c, bytes);

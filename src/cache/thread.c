@@ -148,7 +148,7 @@ static fh_thread *unpark(unsigned shard);
 
 static fh_thread *make(void) {
     fh_thread *t = NULL;
-    for (unsigned i = 0, near = fh_system_near(); !t && i < FH_SHARDS; i++) t = unpark((near + i) % FH_SHARDS);
+    for (unsigned i = 0, near = fh_system_cpu_hint(); !t && i < FH_SHARDS; i++) t = unpark((near + i) % FH_SHARDS);
     if (!t) t = make_empty();
     if (!t) return NULL;
     /* Relaxed, as is all of it: the release of `state` comes after. */
@@ -211,7 +211,7 @@ void fh_thread_dissolve_parked(void) {
     }
 }
 
-void fh_thread_hand_in(void) {
+void fh_cache_flush(void) {
     fh_thread_dissolve_parked();
     fh_thread *t = fh_own();
     if (t == &fh_thread_none || t == &fh_thread_over) return;
@@ -263,7 +263,7 @@ static bool lighten(fh_thread *t) {
 /* Puts t where none waits, or else in the place of one that waits near here, and returns that one. */
 static fh_thread *park(fh_thread *t) {
     uint64_t word = (uint64_t)(uintptr_t)t;
-    unsigned near = fh_system_near();
+    unsigned near = fh_system_cpu_hint();
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         uint64_t none = 0;
         fh_word *place = &parked[(near + i) % FH_SHARDS];

@@ -77,10 +77,10 @@ static void give_back(size_t slot, unsigned c, uint32_t *free_in_half) {
 }
 
 static void visit(fh_region *region, size_t number, unsigned c, visitor what, uint32_t *free_in_half) {
-    for (uint64_t chunks = fh_load_acquire(&region->marks.mark[c]); chunks; chunks &= chunks - 1) {
+    for (uint64_t chunks = fh_load_acquire(&region->hints.hint[c]); chunks; chunks &= chunks - 1) {
         unsigned place = fh_lowest_bit(chunks);
         size_t first = (number * FH_REGION_CHUNKS + place) * FH_CHUNK_SLOTS;
-        for (uint64_t slots = fh_load_acquire(&region->chunk[place].mark[c]); slots; slots &= slots - 1) {
+        for (uint64_t slots = fh_load_acquire(&region->chunk[place].hint[c]); slots; slots &= slots - 1) {
             size_t slot = first + fh_lowest_bit(slots);
             what(slot, c, &free_in_half[2 * place + slot % FH_CHUNK_SLOTS / HALF_SLOTS]);
         }
@@ -125,7 +125,7 @@ __attribute__((noinline)) static void flowed(void) {
 }
 
 void fh_idle_taken(size_t bytes) {
-    uint64_t before = fh_add_relaxed(&flow[fh_system_near() % FH_SHARDS].bytes, bytes);
+    uint64_t before = fh_add_relaxed(&flow[fh_system_cpu_hint() % FH_SHARDS].bytes, bytes);
     if (FH_UNLIKELY((before ^ (before + bytes)) >> FLOW_STEP_SHIFT)) flowed();
 }
 

@@ -4,30 +4,30 @@
 #include "store/advice.h"
 #include "store/idle.h"
 #include "store/limit.h"
-#include "store/marks.h"
+#include "store/hints.h"
 #include "store/purge.h"
 #include "store/trim.h"
 #include "store/window.h"
 #include "system/report.h"
 
 /* Lengths of free runs that have a mark of their own. Between two of them a chunk counts as the shorter. */
-static const uint8_t rooms[FH_ROOMS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
-#define NO_ROOM FH_ROOMS
+static const uint8_t rooms[FH_LENGTHS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
+#define NO_ROOM FH_LENGTHS
 
 /* The room of a chunk whose free word is `free`. */
 static unsigned room_of(uint64_t free) {
     unsigned longest = fh_longest_run(free);
     if (longest == 0) return NO_ROOM;
-    unsigned room = FH_ROOMS - 1;
+    unsigned room = FH_LENGTHS - 1;
     while (rooms[room] > longest) room--;
     return room;
 }
 
 /* The chunk is no longer of this room, or so it seemed: clear, look again. */
 static void leave_room(size_t chunk, unsigned room) {
-    fh_mark_clear(FH_MARK_ROOM + room, 1, chunk);
+    fh_hint_clear(FH_HINT_LENGTH + room, 1, chunk);
     unsigned now = room_of(fh_load_acquire(&fh_chunk_at(chunk)->free));
-    if (now != NO_ROOM) fh_mark_set(FH_MARK_ROOM + now, 1, chunk);
+    if (now != NO_ROOM) fh_hint_set(FH_HINT_LENGTH + now, 1, chunk);
 }
 
 /* The chunk's free word was `before` and has just been changed by this thread. Whoever changes it last looks last, so the
@@ -35,7 +35,7 @@ static void leave_room(size_t chunk, unsigned room) {
 void fh_run_changed(size_t chunk, uint64_t before) {
     fh_fence_after_rmw();
     unsigned was = room_of(before), now = room_of(fh_load_acquire(&fh_chunk_at(chunk)->free));
-    if (now != NO_ROOM) fh_mark_set(FH_MARK_ROOM + now, 1, chunk);
+    if (now != NO_ROOM) fh_hint_set(FH_HINT_LENGTH + now, 1, chunk);
     if (was != NO_ROOM && was != now) leave_room(chunk, was);
 }
 
@@ -128,11 +128,11 @@ static bool bring_chunk(void) {
 static size_t claim_in_any(unsigned n, unsigned align, bool *clean) {
     /* A chunk with n + align − 1 free slots in a row fits for sure; one with n may. It is tried once, so that an aligned
      * hole of exactly n slots is not passed over. */
-    for (unsigned room = 0; room < FH_ROOMS; room++) {
+    for (unsigned room = 0; room < FH_LENGTHS; room++) {
         if (rooms[room] < n) continue;
         bool sure = rooms[room] >= n + align - 1 || rooms[room] == 64;
         for (;;) {
-            size_t chunk = fh_mark_find(FH_MARK_ROOM + room, 1);
+            size_t chunk = fh_hint_find(FH_HINT_LENGTH + room, 1);
             if (chunk == FH_NONE) break;
             unsigned place = claim_in(chunk, n, align, clean);
             if (place < 64) return chunk * FH_CHUNK_SLOTS + place;

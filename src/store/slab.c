@@ -3,7 +3,7 @@
 #include "base/classes.h"
 #include "store/advice.h"
 #include "store/idle.h"
-#include "store/marks.h"
+#include "store/hints.h"
 #include "store/run.h"
 #include "store/sublet.h"
 #include "store/window.h"
@@ -59,7 +59,7 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
             if (c <= FH_SMALL_LAST) {
                 for (unsigned i = 0; i < slots; i++) fh_class_set(slot + i, 0);
             }
-            fh_mark_clear(c, 0, slot); /* no second look: the slot is ours, and has nothing */
+            fh_hint_clear(c, 0, slot); /* no second look: the slot is ours, and has nothing */
             fh_run_release(slot, slots);
             return true;
         }
@@ -80,14 +80,14 @@ static void settle(size_t slot, unsigned c, bool release_last) {
          * else would look. */
         if (kind == FH_CLASS_SUBLET) c = FH_CLASS_SUBLET;
         if (kind != c || !all_free(slab, bump)) return;
-        fh_mark_set(c, 0, slot);
-        if (!release_last && !fh_mark_other(c, slot)) return;
+        fh_hint_set(c, 0, slot);
+        if (!release_last && !fh_hint_other(c, slot)) return;
         if (try_release(slot, slab, c, bump)) return;
         /* While its words were ours, whoever looked for blocks here saw none and cleared the mark, and whoever freed its
          * last block did not see it all free. Both are made up for, under the class that it is of by now. */
         c = fh_state_kind(fh_load_acquire(&slab->state));
         if (c >= FH_CLASSES) return;
-        fh_mark_set(c, 0, slot);
+        fh_hint_set(c, 0, slot);
     }
 }
 
@@ -95,13 +95,13 @@ static void settle(size_t slot, unsigned c, bool release_last) {
  * nothing of the slab any more. If no mark leads to it, counts them and sets the mark when there are enough; `filled`: a
  * word became full, so that all may be free. */
 static void given(fh_slab *slab, size_t slot, unsigned c, unsigned n, bool filled) {
-    if (!fh_mark_is_set(c, slot)) {
+    if (!fh_hint_is_set(c, slot)) {
         uint64_t state = fh_load(&slab->state);
         /* Relaxed, and only while it is a slab of this class: the count is a hint, and of a free slot it stays 0. */
         while (fh_state_kind(state) == c) {
             unsigned count = fh_state_count(state) + n;
             if (count >= fh_class_table[c].mark_at) {
-                fh_mark_set(c, 0, slot);
+                fh_hint_set(c, 0, slot);
                 break;
             }
             if (fh_cas_relaxed(&slab->state, &state, state + n)) break;
@@ -130,12 +130,12 @@ void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
     fh_fence_after_rmw();
     unsigned c = fh_state_kind(fh_load_acquire(&slab->state));
     if (c >= FH_CLASSES) return; /* free, or a run */
-    fh_mark_set(c, 0, slot);
+    fh_hint_set(c, 0, slot);
     settle(slot, c, false);
 }
 
 void fh_slab_given(size_t slot, unsigned c, bool filled) {
-    if (!fh_mark_is_set(c, slot)) fh_mark_set(c, 0, slot);
+    if (!fh_hint_is_set(c, slot)) fh_hint_set(c, 0, slot);
     if (filled) settle(slot, c, false);
 }
 
@@ -185,11 +185,11 @@ static void unmark(size_t slot, fh_slab *slab, unsigned c) {
     while (fh_state_kind(state) == c && fh_state_count(state) != 0) {
         if (fh_cas_relaxed(&slab->state, &state, state & ~FH_STATE_COUNT_MASK)) break;
     }
-    fh_mark_clear(c, 0, slot);
+    fh_hint_clear(c, 0, slot);
     state = fh_load_acquire(&slab->state);
     if (fh_state_kind(state) != c) return;
     unsigned bump = fh_state_bump(state);
-    if (bump < fh_class_table[c].blocks || any_free(slab, bump)) fh_mark_set(c, 0, slot);
+    if (bump < fh_class_table[c].blocks || any_free(slab, bump)) fh_hint_set(c, 0, slot);
 }
 
 /* A new slab; its first blocks go to the caller before anybody else sees it. */
@@ -210,7 +210,7 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
      * it cleared. A plain store could still be in the processor's buffer while the mark is read. */
     fh_swap_acq_rel(&slab->state, fh_state_make(c, n, clean ? FH_STATE_CLEAN : 0));
     fh_fence_after_rmw();
-    if (n < info->blocks) fh_mark_set(c, 0, slot);
+    if (n < info->blocks) fh_hint_set(c, 0, slot);
     return n;
 }
 
@@ -233,11 +233,11 @@ static size_t find_slab(unsigned c, unsigned shard) {
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         others[i] = i == shard || together ? FH_NONE : (size_t)fh_load(&current[i][c]) - 1; /* 0 − 1 is FH_NONE */
     }
-    return fh_mark_find_apart(c, others, FH_SHARDS);
+    return fh_hint_find_apart(c, others, FH_SHARDS);
 }
 
 static unsigned take(unsigned c, unsigned want, void **out, bool lodgers) {
-    unsigned got = 0, shard = fh_system_near() % FH_SHARDS;
+    unsigned got = 0, shard = fh_system_cpu_hint() % FH_SHARDS;
     fh_idle_wanted(c);
     while (got < want) {
         size_t slot = find_slab(c, shard);
@@ -502,7 +502,7 @@ bool fh_slab_is_free(unsigned c, const void *p) {
 unsigned fh_slab_release_empty(unsigned c) {
     unsigned released = 0;
     for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
-        for (uint64_t marks = fh_load_acquire(&fh_chunk_at(chunk)->mark[c]); marks; marks &= marks - 1) {
+        for (uint64_t marks = fh_load_acquire(&fh_chunk_at(chunk)->hint[c]); marks; marks &= marks - 1) {
             size_t slot = chunk * FH_CHUNK_SLOTS + fh_lowest_bit(marks);
             settle(slot, c, true);
             released += fh_state_kind(fh_load(&fh_slab_at(slot)->state)) != c;

@@ -3,7 +3,7 @@
 #include "base/classes.h"
 #include "store/idle.h"
 #include "store/limit.h"
-#include "store/marks.h"
+#include "store/hints.h"
 #include "store/policy.h"
 #include "store/slab.h"
 #include "store/window.h"
@@ -62,7 +62,7 @@ bool fh_sublet_open(size_t slot, unsigned c) {
     }
     if (opened) {
         free_fresh(slab, fh_state_bump(state), blocks);
-        fh_mark_clear(c, 0, slot); /* no second look: of class c it has nothing any more, for good */
+        fh_hint_clear(c, 0, slot); /* no second look: of class c it has nothing any more, for good */
         if (!fh_load(&any)) fh_store(&any, 1);
     }
     fh_slab_put_back(slot, w, held);
@@ -146,7 +146,7 @@ unsigned fh_sublet_take(unsigned c, unsigned want, void **out) {
     }
     unsigned got = 0;
     for (unsigned slabs = 0;; slabs++) {
-        size_t slot = fh_mark_next(FH_CLASS_SUBLET, from);
+        size_t slot = fh_hint_next(FH_CLASS_SUBLET, from);
         if (slot == FH_NONE) {
             fh_store(&place[c], NOWHERE);
             break;

@@ -5,7 +5,7 @@
 #include "store/advice.h"
 #include "store/depot.h"
 #include "store/huge.h"
-#include "store/marks.h"
+#include "store/hints.h"
 #include "store/policy.h"
 #include "store/purge.h"
 #include "store/slab.h"
@@ -80,7 +80,7 @@ static void put_back(holding *h) {
     }
     fh_fence_after_rmw();
     /* Somebody may have found the slab empty meanwhile, and cleared its mark. */
-    fh_mark_set(h->c, 0, h->slot);
+    fh_hint_set(h->c, 0, h->slot);
     void *last = fh_slot_address(h->slot) + ((words - 1) * 64 + highest) * fh_class_size(h->c);
     fh_slab_give(h->c, 1, &last);
 }

@@ -20,8 +20,8 @@ typedef struct {
     fh_word next_chunk;                /* chunks below it were taken from the window; only grows */
     fh_word lost;                      /* number of bits set in the regions' `lost` words */
     fh_word region[FH_WINDOW_REGIONS]; /* fh_region*, 0 until its first chunk is wanted; written once */
-    fh_marks top;                      /* one bit a unit */
-    fh_marks unit[FH_WINDOW_UNITS];    /* one bit a region */
+    fh_hints top;                      /* one bit a unit */
+    fh_hints unit[FH_WINDOW_UNITS];    /* one bit a region */
 } fh_window_state;
 
 extern fh_window_state fh_window FH_HIDDEN;

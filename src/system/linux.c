@@ -365,7 +365,7 @@ static uint64_t near_field(void) {
     return getauxval(AT_RSEQ_FEATURE_SIZE) >= RSEQ_WITH_MM_CID ? RSEQ_MM_CID : RSEQ_CPU_ID;
 }
 
-unsigned fh_system_near(void) {
+unsigned fh_system_cpu_hint(void) {
     static fh_word known; /* 1 + near_field(), 0 not asked yet */
     uint64_t field = fh_load(&known);
     if (field == 0) {

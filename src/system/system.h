@@ -115,7 +115,7 @@ unsigned fh_system_processors(void);
 
 /* A small number for the processor that the caller runs on, dense within the process where the kernel says so (mm_cid).
  * A hint: it may change at any time. A few nanoseconds. */
-unsigned fh_system_near(void);
+unsigned fh_system_cpu_hint(void);
 
 /* Calls `exit_of_thread` with `value` when the calling thread ends. May be called again by a thread for which it has
  * already been called. False if the system gives no such service. */

@@ -39,7 +39,7 @@ static bool run_on(int number, const cpu_set_t *allowed) {
 
 static cpu_set_t allowed;
 
-/* The number by which the library tells where a thread runs: see fh_system_near. */
+/* The number by which the library tells where a thread runs: see fh_system_cpu_hint. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
 

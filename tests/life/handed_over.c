@@ -17,8 +17,8 @@ enum { HERE = 1, ELSEWHERE = 6 }; /* ELSEWHERE has another depot of its own, too
 static __thread unsigned near_now = HERE;
 
 /* Takes the place of the library's own function: see -Wl,--wrap. */
-unsigned __wrap_fh_system_near(void);
-unsigned __wrap_fh_system_near(void) {
+unsigned __wrap_fh_system_cpu_hint(void);
+unsigned __wrap_fh_system_cpu_hint(void) {
     return near_now;
 }
 

@@ -53,6 +53,6 @@ static | musl-static) how=(-static) ;;
 static-pie) how=(-static-pie -fPIE) ;;
 esac
 # The test names fh_thread_flush weakly, which alone takes nothing out of an archive.
-"$compiler" "${flags[@]}" "${how[@]}" -Wl,-u,fh_thread_flush "$root/tests/giving_back/background.c" "$archive" \
+"$compiler" "${flags[@]}" "${how[@]}" -Wl,-u,fh_thread_flush "$root/tests/purge/background.c" "$archive" \
     -o "$work/background-$kind"
 for what in sleep fork; do FREEHOLD=purge=background timeout 200 "$work/background-$kind" "$what"; done

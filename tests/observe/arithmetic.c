@@ -1,6 +1,6 @@
 /* The sampler's own logarithm and exponential against the C library's, and what its distances and weights add up to. */
-#include "see/page.h"
-#include "see/sampling.h"
+#include "observe/profile.h"
+#include "observe/sampling.h"
 
 #include "../support/check.h"
 
@@ -77,8 +77,8 @@ static void weights(void) {
         double s = (double)sizes[k], p = -expm1(-s / 524288);
         fh_weight w = fh_sampling_weight(sizes[k], sizes[k], 524288);
         CHECK(fabs((double)w.bytes - s / p) <= 0.5 + 1e-9 * s / p, "%g bytes stand for %g", s, (double)w.bytes);
-        CHECK(fabs((double)w.blocks - FH_PAGE_BLOCK_UNIT / p) <= 0.51, "%g bytes: blocks", s);
-        double variance = s * s * (1 - p) / (p * p) / (1 << FH_PAGE_VARIANCE_SHIFT);
+        CHECK(fabs((double)w.blocks - FH_PROFILE_BLOCK_UNIT / p) <= 0.51, "%g bytes: blocks", s);
+        double variance = s * s * (1 - p) / (p * p) / (1 << FH_PROFILE_VARIANCE_SHIFT);
         CHECK(fabs((double)w.variance - variance) <= 0.51 + 1e-9 * variance, "%g bytes: variance", s);
     }
     for (uint64_t size = 1; size < 100; size += 47) {

@@ -74,8 +74,8 @@ void fh_proof_step(fh_proof_site *site, const void *word, int writes) {
 }
 
 /* What the kernel would say on a machine with a processor for each thread. */
-unsigned __wrap_fh_system_near(void);
-unsigned __wrap_fh_system_near(void) {
+unsigned __wrap_fh_system_cpu_hint(void);
+unsigned __wrap_fh_system_cpu_hint(void) {
     return processor < 0 ? 0 : (unsigned)processor;
 }
 

@@ -1,9 +1,9 @@
 /* Scenarios of stall.c in which the program is observed: samples, sites, the shared page, figures, metrics. */
 #include "stall.h"
 
-#include "see/nodes.h"
-#include "see/page_file.h"
-#include "see/sites.h"
+#include "observe/nodes.h"
+#include "observe/profile_file.h"
+#include "observe/sites.h"
 
 void stall_ask_figures(void) {
     static char text[1 << 16];
@@ -67,7 +67,7 @@ void stall_observed_once(void) {
     stall_begin_to_observe();
     be_observed();
     CHECK(fh_nodes_bytes() + fh_sites_bytes() > 0, "nothing is known");
-    fh_page_end();
+    fh_profile_end();
 }
 
 void stall_observed_much(void) {

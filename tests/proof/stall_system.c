@@ -52,8 +52,8 @@ bool __wrap_fh_system_group_memory(size_t *limit, size_t *used) {
     return true;
 }
 
-unsigned __wrap_fh_system_near(void);
-unsigned __wrap_fh_system_near(void) {
+unsigned __wrap_fh_system_cpu_hint(void);
+unsigned __wrap_fh_system_cpu_hint(void) {
     return stall_near;
 }
 

@@ -1,7 +1,7 @@
 /* What a frame costs: cost DEPTH WALKS takes the stack WALKS times under DEPTH functions; cost.py counts its instructions. With
  * a third argument it also says how many nanoseconds a frame took. */
 #include "../support/check.h"
-#include "see/stack.h"
+#include "observe/unwind/stack.h"
 
 #define MOST 512
 

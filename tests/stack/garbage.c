@@ -3,10 +3,10 @@
  * comes out within bounds. */
 #include "../support/check.h"
 
-#include "see/modules.h"
-#include "see/stack.h"
-#include "see/unwind_index.h"
-#include "see/unwind_rule.h"
+#include "observe/modules.h"
+#include "observe/unwind/stack.h"
+#include "observe/unwind/index.h"
+#include "observe/unwind/rule.h"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
  * library that is loaded appears, has a time of its end when it is unloaded, and none when it is back. */
 #include "../support/check.h"
 
-#include "see/page.h"
+#include "observe/profile.h"
 
 #include <freehold/freehold.h>
 
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 static char *page;
-static fh_page_control *control;
+static fh_profile_control *control;
 
 static uint64_t load(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -30,7 +30,7 @@ static void open_page(void) {
     CHECK(page != MAP_FAILED, "mmap");
     close(fd);
     unlink(path);
-    control = (fh_page_control *)(page + FH_PAGE_CONTROL_OFFSET);
+    control = (fh_profile_control *)(page + FH_PROFILE_CONTROL_OFFSET);
 }
 
 /* New figures, and with them the modules as they are now. */
@@ -46,12 +46,12 @@ static void refresh(void) {
 }
 
 /* The module that has code at the address and is still there, else the last one that was; NULL: none. */
-static const fh_page_module *module_at(uintptr_t address) {
-    const fh_page_section *s = &((const fh_page_header *)page)->section[FH_PAGE_MODULES];
-    const fh_page_module *found = NULL;
+static const fh_profile_module *module_at(uintptr_t address) {
+    const fh_profile_section *s = &((const fh_profile_header *)page)->section[FH_PROFILE_MODULES];
+    const fh_profile_module *found = NULL;
     uint64_t seen = 0, used = load(&s->used);
-    for (unsigned k = 0; k < FH_PAGE_EXTENTS && s->extent[k]; k++) {
-        const fh_page_module *m = (const fh_page_module *)(page + s->extent[k]);
+    for (unsigned k = 0; k < FH_PROFILE_EXTENTS && s->extent[k]; k++) {
+        const fh_profile_module *m = (const fh_profile_module *)(page + s->extent[k]);
         for (uint64_t i = 0; i < (uint64_t)s->first << k && seen < used; i++, seen++) {
             if (address < m[i].begin || address >= m[i].end) continue;
             if (!found || !m[i].unloaded_ns) found = &m[i];
@@ -61,7 +61,7 @@ static const fh_page_module *module_at(uintptr_t address) {
 }
 
 static void check_module(uintptr_t address, const char *name) {
-    const fh_page_module *m = module_at(address);
+    const fh_profile_module *m = module_at(address);
     Dl_info info;
     struct link_map *map = NULL;
     CHECK(m, "%s: no module at %#lx", name, (unsigned long)address);
@@ -86,7 +86,7 @@ int main(int arguments, char **argument) {
         check_module(code, "stack-plugin");
         dlclose(library);
         refresh();
-        const fh_page_module *m = module_at(code);
+        const fh_profile_module *m = module_at(code);
         CHECK(m && strstr(m->path, "stack-plugin") && m->unloaded_ns != 0, "round %u: the plugin has gone, and is %s",
               i, m ? "still there" : "missing");
     }

@@ -1,6 +1,6 @@
 /* Preloaded into real programs: an allocation of exactly STACK_PROBE bytes prints the stack that the walker sees, one frame a
  * line (file, offset in it), outermost last, and whether it is whole. All allocations go on to the C library. */
-#include "see/stack.h"
+#include "observe/unwind/stack.h"
 
 #include <dlfcn.h>
 #include <link.h>

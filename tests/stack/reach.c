@@ -5,7 +5,7 @@
  *     reach MIB       figures: how long the fork and the scan of a heap of so many MiB take */
 #include "../support/check.h"
 
-#include "see/page.h"
+#include "observe/profile.h"
 
 #include <freehold/freehold.h>
 
@@ -24,8 +24,8 @@
 
 /* The command's side of the page. */
 static char *page;
-static fh_page_control *control;
-static fh_page_scan *scan;
+static fh_profile_control *control;
+static fh_profile_scan *scan;
 
 static uint64_t load(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -45,8 +45,8 @@ static void open_page(const char *folder) {
     close(fd);
     unlink(path); /* what page= asks for is kept; the library does not need the name */
     CHECK(page != MAP_FAILED, "mmap");
-    control = (fh_page_control *)(page + FH_PAGE_CONTROL_OFFSET);
-    scan = (fh_page_scan *)(page + FH_PAGE_SCAN_OFFSET);
+    control = (fh_profile_control *)(page + FH_PROFILE_CONTROL_OFFSET);
+    scan = (fh_profile_scan *)(page + FH_PROFILE_SCAN_OFFSET);
 }
 
 /* Asks, and allocates until the answer is there. */
@@ -54,7 +54,7 @@ NOINLINE static void request(void) {
     uint64_t number = load(&control->scan) + 1;
     __atomic_store_n(&control->scan, number, __ATOMIC_RELEASE);
     double end = seconds_now() + 120;
-    while (load(&scan->number) != number || load(&scan->state) == FH_PAGE_SCAN_RUNNING) {
+    while (load(&scan->number) != number || load(&scan->state) == FH_PROFILE_SCAN_RUNNING) {
         for (unsigned i = 0; i < 64; i++) {
             void *volatile p = fh_malloc(300000 + i);
             fh_free(p);
@@ -62,7 +62,7 @@ NOINLINE static void request(void) {
         CHECK(seconds_now() < end, "no answer: scan %llu, state %llu", (unsigned long long)load(&scan->number),
               (unsigned long long)load(&scan->state));
     }
-    CHECK(load(&scan->state) == FH_PAGE_SCAN_DONE, "the scan failed: %s", strerror((int)load(&scan->error)));
+    CHECK(load(&scan->state) == FH_PROFILE_SCAN_DONE, "the scan failed: %s", strerror((int)load(&scan->error)));
 }
 
 /* ── Verdicts ────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -84,9 +84,9 @@ static void *expect(void *p, bool kept) {
 
 /* The verdict on the sample at that address: 1 reached, 0 not, -1 there is none. Looks at all samples. */
 static int verdict(uint64_t address) {
-    const fh_page_section *s = &((const fh_page_header *)page)->section[FH_PAGE_SAMPLES];
-    for (unsigned k = 0; k < FH_PAGE_EXTENTS && s->extent[k]; k++) {
-        const fh_page_sample *sample = (const fh_page_sample *)(page + s->extent[k]);
+    const fh_profile_section *s = &((const fh_profile_header *)page)->section[FH_PROFILE_SAMPLES];
+    for (unsigned k = 0; k < FH_PROFILE_EXTENTS && s->extent[k]; k++) {
+        const fh_profile_sample *sample = (const fh_profile_sample *)(page + s->extent[k]);
         for (uint64_t i = 0; i < (uint64_t)s->first << k; i++) {
             if (load(&sample[i].address) != address) continue;
             uint64_t word = load(&sample[i].reached);
@@ -230,14 +230,14 @@ static void check_killed(void) {
         __atomic_store_n(&control->scan, number, __ATOMIC_RELEASE);
         double end = seconds_now() + 60;
         bool sent = false;
-        while (load(&scan->number) != number || load(&scan->state) == FH_PAGE_SCAN_RUNNING) {
+        while (load(&scan->number) != number || load(&scan->state) == FH_PROFILE_SCAN_RUNNING) {
             void *volatile p = fh_malloc(300000);
             fh_free(p);
             uint64_t copy = load(&scan->number) == number ? load(&scan->pid) : 0;
             if (copy > 1 && !sent) sent = kill((pid_t)copy, SIGKILL) == 0;
             CHECK(seconds_now() < end, "no answer after it was killed");
         }
-        if (load(&scan->state) == FH_PAGE_SCAN_DONE) continue; /* it was faster */
+        if (load(&scan->state) == FH_PROFILE_SCAN_DONE) continue; /* it was faster */
         CHECK(load(&scan->error) == EINTR, "error %llu", (unsigned long long)load(&scan->error));
         printf("killed at try %u\n", tries);
         request();

@@ -3,7 +3,7 @@
 #include "chain.h"
 
 #include "../support/check.h"
-#include "see/modules.h"
+#include "observe/modules.h"
 #include "plugin.h"
 
 #include <dlfcn.h>

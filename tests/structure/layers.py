@@ -1,17 +1,26 @@
 #!/usr/bin/env python3
-"""The layer rule of src/README.md, checked: layers.py SOURCE-ROOT
+"""The rules of src/README.md, checked on the modules of the library: layers.py SOURCE-ROOT [--self-test]
 
-1. A file of a folder includes only from its own folder and from those below it.
-2. Only src/system asks the kernel or the C library for memory, descriptors, time or threads.
-3. No circle of includes, not even within a folder.
-4. A file is no longer than 600 lines."""
+A module is X.c and X.h together: one node. An arrow is an include of one module by another.
+
+1. A module includes only from its own folder and from the layers below. Upwards there is base/hooks.h alone.
+2. No cycle of modules anywhere, not even inside one folder.
+3. Only src/system calls the kernel or the C library for memory, descriptors, time or threads.
+4. Each function of base/hooks.h is defined once, in the layer that the header names, and called from below it.
+5. A file has 600 lines at most.
+
+It prints the graph: each layer with its modules, and what each module includes. With --self-test it copies the
+sources, plants one violation of each kind, and fails unless every one is found."""
 
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 
-# From the lowest to the highest. `hooks.h` in base is how a lower layer reaches a higher one.
-LAYERS = ["base", "system", "store", "cache", "heap", "see", "api"]
+# From the lowest to the highest.
+LAYERS = ["base", "system", "store", "cache", "reclaim", "heap", "observe", "api"]
 
 # What only src/system may call. A name counts when it is followed by an opening parenthesis.
 KERNEL_CALLS = """mmap mmap64 munmap mremap madvise mprotect mincore sbrk brk syscall memfd_create process_madvise
@@ -20,6 +29,8 @@ sched_yield sched_getcpu nanosleep usleep pthread_\\w+ abort raise kill signal s
 CALL = re.compile(r"(?<![\w.>])(" + "|".join(KERNEL_CALLS) + r")\s*\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
 KERNEL_HEADERS = re.compile(r"^(sys/|linux/|asm/|unistd\.h|fcntl\.h|pthread\.h|sched\.h|signal\.h|time\.h)")
+HOOK = re.compile(r"^[a-z][\w ]*?\b\*?(fh_hook_\w+)\(", re.M)
+HOOK_HOME = re.compile(r"^/\* ── Defined in ([\w./]+)", re.M)
 
 problems = []
 
@@ -35,6 +46,10 @@ def line_of(text, position):
     return text.count("\n", 0, position) + 1
 
 
+def module_of(name):
+    return os.path.splitext(name)[0]
+
+
 def check_includes(path, layer, text):
     """Returns what the file includes of ours."""
     ours = []
@@ -45,14 +60,14 @@ def check_includes(path, layer, text):
         if found[1] == '"' and top in LAYERS:
             ours.append(name)
             if LAYERS.index(top) > LAYERS.index(layer):
-                problems.append(f"{where}: {layer} includes {name}, which lies above it")
+                problems.append(f"{where}: {layer} includes {name}, which is above it")
         elif name.startswith("freehold/"):
-            if layer not in ("see", "api"):
-                problems.append(f"{where}: {layer} includes the public {name}; only see and api speak to the world")
+            if layer not in ("observe", "api"):
+                problems.append(f"{where}: {layer} includes the public {name}; only observe and api know it")
         elif found[1] == '"':
             problems.append(f"{where}: {name} is not named by its folder")
         elif KERNEL_HEADERS.match(name) and layer != "system":
-            problems.append(f"{where}: {layer} includes <{name}>; only system speaks to the kernel")
+            problems.append(f"{where}: {layer} includes <{name}>; only system calls the kernel")
     return ours
 
 
@@ -67,15 +82,46 @@ def check_calls(path, layer, text):
         problems.append(f"{path}:{line_of(plain, found.start())}: {layer} calls {found[1]}(); only system may")
 
 
-def find_circles(graph):
+def read_sources(source):
+    """name below src → text, for each file of the library."""
+    texts = {}
+    for folder, _, names in sorted(os.walk(source)):
+        below = os.path.relpath(folder, source)
+        layer = below.split(os.sep)[0]
+        for name in sorted(names):
+            if not name.endswith((".c", ".h", ".cc")):
+                continue
+            if layer not in LAYERS:
+                problems.append(f"src/{below}: a folder that no layer is named after")
+                continue
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                texts[f"{below}/{name}"] = file.read()
+    return texts
+
+
+def graph_of(texts):
+    """module → the modules that it includes."""
+    graph = {}
+    for name, text in texts.items():
+        layer, path = name.split("/")[0], f"src/{name}"
+        included = {module_of(other) for other in check_includes(path, layer, text)}
+        graph.setdefault(module_of(name), set()).update(included - {module_of(name)})
+        check_calls(path, layer, text)
+        if text.count("\n") > 600:
+            problems.append(f"{path}: {text.count(chr(10))} lines; 600 are the most")
+    return graph
+
+
+def find_cycles(graph):
+    """Reports each cycle that a walk along the arrows meets, once."""
     done = set()
 
     def visit(node, way):
         if node in way:
-            problems.append("a circle of includes: " + " -> ".join(way[way.index(node):] + [node]))
+            problems.append("a cycle of modules: " + " -> ".join(way[way.index(node):] + [node]))
             return
         if node not in done:
-            for goal in graph.get(node, []):
+            for goal in sorted(graph.get(node, ())):
                 visit(goal, way + [node])
             done.add(node)
 
@@ -83,32 +129,88 @@ def find_circles(graph):
         visit(node, [])
 
 
-def main():
-    source = os.path.join(sys.argv[1], "src")
-    graph, files = {}, 0
-    for folder in sorted(os.listdir(source)):
-        if not os.path.isdir(os.path.join(source, folder)):
+def defines(text, function):
+    return re.search(r"^[a-z][\w *]*\b" + function + r"\([^;{]*\)\s*\{", text, re.M)
+
+
+def check_hooks(texts):
+    header = texts.get("base/hooks.h", "")
+    homes = [(found.start(), found[1]) for found in HOOK_HOME.finditer(header)]
+    count = 0
+    for found in HOOK.finditer(header):
+        count += 1
+        function = found[1]
+        home = [name for start, name in homes if start < found.start()][-1:]
+        places = [name for name, text in texts.items() if name.endswith((".c", ".cc")) and defines(text, function)]
+        if places != home:
+            problems.append(f"src/base/hooks.h: {function} should be defined in {home}, and is in {places}")
             continue
-        if folder not in LAYERS:
-            problems.append(f"src/{folder}: a folder that no layer is named after")
+        layer = LAYERS.index(home[0].split("/")[0])
+        for name, text in texts.items():
+            called = re.search(r"\b" + function + r"\s*\(", without_comments(text))
+            if called and LAYERS.index(name.split("/")[0]) > layer and name != "base/hooks.h":
+                problems.append(f"src/{name}: calls the hook {function} from above; it needs none")
+    if count < 5:
+        problems.append(f"only {count} hooks found in src/base/hooks.h: nothing was checked")
+
+
+def print_graph(graph):
+    for layer in reversed(LAYERS):
+        modules = sorted(module for module in graph if module.split("/")[0] == layer)
+        if not modules:
             continue
-        for name in sorted(os.listdir(os.path.join(source, folder))):
-            if not name.endswith((".c", ".h", ".cc")):
-                continue
-            files += 1
-            path = f"src/{folder}/{name}"
-            text = open(os.path.join(source, folder, name), encoding="utf-8").read()
-            graph[f"{folder}/{name}"] = check_includes(path, folder, text)
-            check_calls(path, folder, text)
-            if text.count("\n") > 600:
-                problems.append(f"{path}: {text.count(chr(10))} lines; 600 are the most")
-    find_circles(graph)
-    if files < 20:
-        problems.append(f"only {files} files found under {source}: nothing was checked")
+        print(f"{layer}/")
+        for module in modules:
+            goals = sorted(goal for goal in graph[module] if goal.split("/")[0] != "base")
+            print(f"    {module[len(layer) + 1:]:<22} -> {' '.join(goals) or '(base alone)'}")
+
+
+def check(root):
+    texts = read_sources(os.path.join(root, "src"))
+    graph = graph_of(texts)
+    print_graph(graph)
+    find_cycles(graph)
+    check_hooks(texts)
+    if len(texts) < 20:
+        problems.append(f"only {len(texts)} files found: nothing was checked")
     for problem in problems:
         print(problem)
-    print(f"{files} files, {len(problems)} violations of the layer rule")
-    sys.exit(1 if problems else 0)
+    arrows = sum(len(goals) for goals in graph.values())
+    print(f"{len(graph)} modules of {len(texts)} files, {arrows} arrows, {len(problems)} violations")
+    return not problems
+
+
+# What is planted, in which file, and the words by which it must be found.
+PLANTED = [
+    ("store/window.h", '#include "store/slab.h"\n', "a cycle of modules"),
+    ("store/hints.c", '#include "cache/cache.h"\n', "which is above it"),
+    ("store/depot.c", "#include <sys/mman.h>\n", "only system calls the kernel"),
+    ("store/depot.c", "\nvoid planted(void);\nvoid planted(void) {\n    abort();\n}\n", "only system may"),
+    ("cache/cache.h", '#include "freehold/freehold.h"\n', "the public"),
+    ("base/text.c", "\n" * 600, "600 are the most"),
+    ("store/slab.c", "\nvoid fh_hook_start(void) {\n}\n", "should be defined in"),
+]
+
+
+def self_test(root):
+    found_all = True
+    for name, text, words in PLANTED:
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(os.path.join(root, "src"), os.path.join(folder, "src"))
+            with open(os.path.join(folder, "src", name), "a", encoding="utf-8") as file:
+                file.write(text)
+            run = subprocess.run([sys.executable, __file__, folder], capture_output=True, text=True, check=False)
+            found = run.returncode != 0 and words in run.stdout
+            print(f"{'found' if found else 'MISSED'}: {words!r} planted in src/{name}")
+            found_all = found_all and found
+    return found_all
+
+
+def main():
+    passed = check(sys.argv[1])
+    if "--self-test" in sys.argv[2:]:
+        passed = self_test(sys.argv[1]) and passed
+    sys.exit(0 if passed else 1)
 
 
 main()

@@ -1,4 +1,4 @@
-//! The page as it lies in the file: `src/see/page.h`, field by field. `tests/layout.rs` has a C compiler print the
+//! The page as it lies in the file: `src/observe/profile.h`, field by field. `tests/layout.rs` has a C compiler print the
 //! offsets of that header and compares them with these, so the two cannot drift apart.
 //!
 //! Nothing here judges what it reads: that is the business of [`crate::snapshot`].
@@ -80,7 +80,7 @@ impl SectionKind {
 /// How many sections there are.
 pub const SECTIONS: usize = 6;
 
-/// `fh_page_section`.
+/// `fh_profile_section`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Section {
@@ -91,14 +91,14 @@ pub struct Section {
     pub extent: [u64; EXTENTS],
 }
 
-/// `fh_page_state`: the page is being made.
+/// `fh_profile_state`: the page is being made.
 pub const STATE_BEGUN: u64 = 0;
-/// `fh_page_state`: the program runs, or was killed.
+/// `fh_profile_state`: the program runs, or was killed.
 pub const STATE_LIVE: u64 = 1;
-/// `fh_page_state`: the program ended by itself.
+/// `fh_profile_state`: the program ended by itself.
 pub const STATE_ENDED: u64 = 2;
 
-/// `fh_page_header`.
+/// `fh_profile_header`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Header {
@@ -125,7 +125,7 @@ pub struct Header {
     pub section: [Section; SECTIONS],
 }
 
-/// `fh_page_control`.
+/// `fh_profile_control`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Control {
@@ -151,16 +151,16 @@ pub struct Control {
 /// Where the answer to a scan lies.
 pub const SCAN_OFFSET: u64 = CONTROL_OFFSET + 1024;
 
-/// `fh_page_scan_state`: none was asked for.
+/// `fh_profile_scan_state`: none was asked for.
 pub const SCAN_NONE: u64 = 0;
-/// `fh_page_scan_state`: one is being made.
+/// `fh_profile_scan_state`: one is being made.
 pub const SCAN_RUNNING: u64 = 1;
-/// `fh_page_scan_state`: the answer is there.
+/// `fh_profile_scan_state`: the answer is there.
 pub const SCAN_DONE: u64 = 2;
-/// `fh_page_scan_state`: there is none, and [`Scan::error`] says why.
+/// `fh_profile_scan_state`: there is none, and [`Scan::error`] says why.
 pub const SCAN_FAILED: u64 = 3;
 
-/// `fh_page_scan`.
+/// `fh_profile_scan`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Scan {
@@ -194,7 +194,7 @@ pub struct ScanRow {
     pub unreachable: u64,
 }
 
-/// `fh_page_row`.
+/// `fh_profile_row`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable, PartialEq, Eq)]
 pub struct Row {
@@ -211,7 +211,7 @@ pub struct Row {
     pub reserved: [u64; 3],
 }
 
-/// `fh_page_figures`.
+/// `fh_profile_figures`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Figures {
@@ -259,7 +259,7 @@ pub struct Figures {
     pub row: [Row; CLASSES],
 }
 
-/// `fh_page_moment`.
+/// `fh_profile_moment`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable, PartialEq, Eq)]
 pub struct Moment {
@@ -273,7 +273,7 @@ pub struct Moment {
     pub taken: u64,
 }
 
-/// `fh_page_module`.
+/// `fh_profile_module`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Module {
@@ -286,7 +286,7 @@ pub struct Module {
     pub path: [u8; 952],
 }
 
-/// `fh_page_node`.
+/// `fh_profile_node`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable, PartialEq, Eq)]
 pub struct Node {
@@ -298,7 +298,7 @@ pub struct Node {
 /// [`Node::flags`]: the walk ended here, and not at the thread's beginning.
 pub const NODE_SHORT: u32 = 1;
 
-/// `fh_page_site`.
+/// `fh_profile_site`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable, PartialEq, Eq)]
 pub struct Site {
@@ -321,7 +321,7 @@ pub struct Site {
     pub reserved: [u64; 6],
 }
 
-/// `fh_page_sample`.
+/// `fh_profile_sample`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable, PartialEq, Eq)]
 pub struct Sample {

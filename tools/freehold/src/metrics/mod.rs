@@ -1,6 +1,6 @@
 //! `freehold metrics`: the figures of an observed program as OpenMetrics text, without a word to the program.
 //!
-//! The names are those that the library itself writes with `FREEHOLD=metrics=FILE` (`src/see/fields.c`; a test compares
+//! The names are those that the library itself writes with `FREEHOLD=metrics=FILE` (`src/observe/fields.c`; a test compares
 //! the two), so that a board made for one shows the other. On top come the samples, which only the page has.
 
 mod fields;
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn names_and_sentences_are_those_of_the_library() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/see/fields.c");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/observe/fields.c");
         let table = std::fs::read_to_string(path).unwrap();
         let mut expected = 0;
         for (begin, end) in [

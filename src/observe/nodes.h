@@ -1,0 +1,20 @@
+/* The tree of stacks, each path kept once: a node is (caller's node, return address), found again through an index, so
+ * that ten thousand samples of one call site cost one path. Thread-safety: any thread. Progress: lock-free. */
+#ifndef FH_OBSERVE_NODES_H
+#define FH_OBSERVE_NODES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FH_NODE_CUT 1u /* flag of a node: the walk ended here, and not at the thread's beginning */
+
+/* The node of a stack: return addresses, innermost first. *lost: there was no room, and it is the root (0). */
+uint32_t fh_nodes_of(const uintptr_t *stack, unsigned depth, bool whole, bool *lost);
+
+/* The child of a fork has a page of its own: forgets all numbers. */
+void fh_nodes_clear(void);
+
+size_t fh_nodes_bytes(void); /* of private memory */
+
+#endif

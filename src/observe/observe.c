@@ -1,0 +1,189 @@
+#include "observe/observe.h"
+
+#include "base/hooks.h"
+#include "base/settings.h"
+#include "cache/observed.h"
+#include "observe/modules.h"
+#include "observe/nodes.h"
+#include "observe/profile_file.h"
+#include "observe/reach/reachable.h"
+#include "observe/refresh.h"
+#include "observe/samples.h"
+#include "observe/sampling.h"
+#include "observe/sites.h"
+#include "observe/unwind/stack.h"
+#include "system/shared.h"
+#include "system/system.h"
+
+/* Frames of a stack that are kept: those nearest to the allocation. */
+#define MOST_FRAMES 128u
+
+/* Slow paths of a thread between two looks at the clock. */
+#define POLLS 16u
+
+/* The child of a fork makes a page when it has a sample to enter, or has lived for so long: most children call exec or
+ * _exit before, and would leave a file behind. */
+#define CHILD_NS UINT64_C(100000000)
+
+/* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The wanted mean distance between two samples; 0: none. */
+static uint64_t wanted_interval(const fh_profile_control *control) {
+    uint64_t asked = control ? fh_load((const fh_word *)&control->wanted_interval) : ~UINT64_C(0);
+    if (asked != ~UINT64_C(0)) return asked;
+    return fh_settings.observe ? fh_settings.sample : 0;
+}
+
+/* Draws a distance for thread t. What it had left of the last one is dropped, which changes nothing: an exponential
+ * distance has no memory. */
+static void start(fh_thread *t, uint64_t interval) {
+    if (!t->interval) {
+        /* Another state for each thread, and for each child of a fork. */
+        t->random = (uintptr_t)t ^ fh_system_nanoseconds() << 16 ^ (uint64_t)t->number << 48;
+        (void)fh_random(&t->random);
+        t->system_number = fh_system_thread_number();
+    }
+    t->interval = interval;
+    fh_thread_observe(t, interval != 0);
+    if (interval) fh_observed_here.distance = (int64_t)fh_sampling_distance(&t->random, interval);
+}
+
+/* The page, made if it is time for one. */
+static fh_profile_header *page_by_now(bool look_at_clock) {
+    static fh_word child_since;
+    fh_profile_header *page = fh_profile();
+    if (page || !fh_profile_is_childs()) return page ? page : fh_profile_begin();
+    if (!look_at_clock) return NULL;
+    uint64_t now = fh_system_nanoseconds(), since = fh_load(&child_since);
+    if (!since || now < since) fh_store(&child_since, since = now);
+    return now - since > CHILD_NS ? fh_profile_begin() : NULL;
+}
+
+/* What every slow path pays: thirty instructions, and one look at each word by which the command may want something. */
+static bool is_wanted(fh_profile_header *page, const fh_thread *t) {
+    const fh_profile_control *control = fh_profile_controls(page);
+    return wanted_interval(control) != t->interval || fh_refresh_is_asked(control) || fh_reachable_is_asked(page);
+}
+
+void fh_hook_observe(fh_thread *t) {
+    bool look_at_clock = t->polls++ % POLLS == 0;
+    fh_profile_header *page = fh_profile();
+    if (FH_LIKELY(page && !look_at_clock && !is_wanted(page, t))) return;
+    page = page_by_now(look_at_clock);
+    fh_profile_control *control = page ? fh_profile_controls(page) : NULL;
+    uint64_t interval = fh_profile_failed() ? 0 : wanted_interval(control);
+    if (FH_UNLIKELY(t->interval != interval)) start(t, interval);
+    if (!control) return;
+    if (FH_UNLIKELY(fh_load(fh_profile_word(&control->interval)) != interval)) {
+        fh_store(fh_profile_word(&control->interval), interval);
+    }
+    fh_refresh(page, look_at_clock ? FH_REFRESH_IF_DUE : FH_REFRESH_IF_ASKED);
+    fh_reachable_poll();
+}
+
+/* ── Samples ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+uint64_t fh_hook_draw(void) {
+    fh_thread *t = fh_own();
+    /* Just forked: the distance was drawn in the parent. */
+    uint64_t interval = t->interval ? t->interval : fh_settings.sample;
+    fh_observed_here.distance = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
+    return interval;
+}
+
+static void count(uint64_t *counter) {
+    fh_add_relaxed(fh_profile_word(counter), 1);
+}
+
+/* The site of the stack that begins at the frame; 0: no room. */
+static uint32_t site_of(fh_profile_control *control, const void *frame) {
+    uintptr_t stack[MOST_FRAMES];
+    bool whole = false, lost;
+    unsigned depth = fh_stack_walk(stack, MOST_FRAMES, frame, &whole);
+    uint32_t node = fh_nodes_of(stack, depth, whole, &lost);
+    if (!whole) count(&control->short_stacks);
+    if (lost) count(&control->lost_stacks);
+    return fh_site_of(node);
+}
+
+void fh_hook_sampled(const void *p, size_t n, uint64_t interval, const void *frame) {
+    fh_profile_header *page = fh_profile_begin();
+    if (!page) return;
+    fh_profile_control *control = fh_profile_controls(page);
+    uint32_t site = site_of(control, frame);
+    fh_profile_sample sample = {
+        .address = (uintptr_t)p,
+        .size = n,
+        .drawn = n,
+        .interval = interval,
+        .born_ns = fh_system_nanoseconds(),
+        .site = site,
+        .thread = fh_own()->system_number,
+        .mark = fh_load(fh_profile_word(&control->mark)),
+    };
+    count(&control->taken);
+    if (!site || !fh_samples_enter(&sample)) {
+        count(&control->lost_samples);
+        return;
+    }
+    fh_weight w = fh_sampling_weight(n, n, interval);
+    fh_site_allocated(control, site, &w, sample.born_ns);
+}
+
+static fh_weight weight_of(const fh_profile_sample *s) {
+    return fh_sampling_weight(s->size, s->drawn, s->interval);
+}
+
+void fh_hook_freed(const void *p, bool surely) {
+    fh_profile_header *page = fh_profile();
+    if (!page) return;
+    fh_profile_control *control = fh_profile_controls(page);
+    fh_profile_sample sample;
+    if (!fh_samples_remove((uintptr_t)p, &sample)) {
+        if (surely) count(&control->unknown_frees);
+        return;
+    }
+    fh_weight w = weight_of(&sample);
+    fh_site_freed(control, sample.site, &w, fh_system_nanoseconds(), sample.born_ns);
+}
+
+void fh_hook_resized(const void *p, size_t n) {
+    fh_profile_header *page = fh_profile();
+    fh_profile_sample *sample = page ? fh_samples_find((uintptr_t)p) : NULL;
+    if (!sample || fh_load(fh_profile_word(&sample->size)) == n) return;
+    fh_weight before = weight_of(sample);
+    fh_store(fh_profile_word(&sample->size), n);
+    fh_weight after = weight_of(sample);
+    uint64_t now = fh_system_nanoseconds(), age = now > sample->born_ns ? now - sample->born_ns : 0;
+    fh_site_resized(fh_profile_controls(page), sample->site, &before, &after, age);
+}
+
+void fh_hook_moving(const void *p) {
+    if (fh_profile()) fh_samples_rename((uintptr_t)p, (uintptr_t)p + 1);
+}
+
+void fh_hook_stayed(const void *p) {
+    if (fh_profile()) fh_samples_rename((uintptr_t)p + 1, (uintptr_t)p);
+}
+
+/* ── The process ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_hook_refused(void) {
+    fh_profile_header *page = fh_profile();
+    if (page) fh_refresh(page, FH_REFRESH_SOON);
+}
+
+void fh_hook_forked(void) {
+    fh_profile_forked();
+}
+
+void fh_observe_end(void) {
+    fh_profile_header *page = fh_profile();
+    if (!page) return;
+    fh_refresh(page, FH_REFRESH_NOW);
+    fh_profile_end();
+}
+
+size_t fh_observe_bytes(void) {
+    return fh_nodes_bytes() + fh_sites_bytes() + fh_stack_memory();
+}

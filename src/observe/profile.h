@@ -1,0 +1,260 @@
+/* The shared page: the file through which an observed program shows its heap. The library writes it, the command
+ * `freehold` (tools/page) only reads, with the exception of the control words.
+ *
+ *     ┌────────┬─────────┬─────────┬──────────┬─────────┬───────── … ─┬──────── … ─┬──────── … ─┬────── … ─┐
+ *     │ header │ control │ figures │ timeline │ modules │ nodes       │ sites      │ samples    │ (unused) │
+ *     └────────┴─────────┴─────────┴──────────┴─────────┴───────── … ─┴──────── … ─┴──────── … ─┴────── … ─┘
+ *      4 KiB    4 KiB     fh_profile_section[] of the header says where each begins; the last three grow by extents
+ *
+ * Where: FREEHOLD=observe=1 makes /dev/shm/freehold-PID (0600; the folder by FREEHOLD=page=DIR), a memfd of the name
+ * "freehold-page" if there is no such folder or no room in it. It is removed when the program ends by itself, unless
+ * page=DIR was given; `freehold run` does that, so what it holds survives exit, SIGKILL and the end of memory.
+ *
+ * Every number is little-endian and naturally aligned. Each extent is allocated in the file before the library touches
+ * it, so that a full file system is an error and not SIGBUS. Words marked (atomic) change while one reads: each is right
+ * by itself. A reader checks every offset, count and index before it uses it: the writer may have died in the middle.
+ *
+ * A new field goes into a reserved place or changes FH_PROFILE_LAYOUT. */
+#ifndef FH_OBSERVE_PROFILE_H
+#define FH_OBSERVE_PROFILE_H
+
+#include <stdint.h>
+
+#define FH_PROFILE_MAGIC UINT64_C(0x444C4F4845455246) /* "FREEHOLD" */
+#define FH_PROFILE_LAYOUT 1u
+#define FH_PROFILE_EXTENTS 24u /* of a section: extent k holds first << k entries, so that an index is never moved */
+#define FH_PROFILE_CLASSES 160u
+
+/* ── Header ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef enum {
+    FH_PROFILE_FIGURES,  /* one fh_profile_figures */
+    FH_PROFILE_TIMELINE, /* fh_profile_moment, a ring */
+    FH_PROFILE_MODULES,  /* fh_profile_module */
+    FH_PROFILE_NODES,    /* fh_profile_node; entry 0 is the root of all stacks */
+    FH_PROFILE_SITES,    /* fh_profile_site; entry 0 is not used */
+    FH_PROFILE_SAMPLES,  /* fh_profile_sample; a slot may be empty */
+    FH_PROFILE_SECTIONS
+} fh_profile_section_kind;
+
+typedef struct {
+    uint32_t entry_bytes;
+    uint32_t first;                   /* entries of extent 0; extent k has first << k */
+    uint64_t used;                    /* (atomic) entries handed out, in order. Of the timeline: moments ever written */
+    uint64_t dropped;                 /* (atomic) entries that there was no room for */
+    uint64_t extent[FH_PROFILE_EXTENTS]; /* (atomic) file offset of extent k, 0: not there. Appear in order */
+} fh_profile_section;
+
+typedef enum { FH_PROFILE_BEGUN, FH_PROFILE_LIVE, FH_PROFILE_ENDED } fh_profile_state;
+
+typedef struct {
+    uint64_t magic;
+    uint32_t layout;       /* FH_PROFILE_LAYOUT */
+    uint32_t header_bytes; /* sizeof(fh_profile_header) */
+    uint64_t state;        /* (atomic) fh_profile_state; ENDED: the program ended by itself and the figures are its last */
+    uint64_t pid;
+    uint64_t parent_pid;
+    uint64_t begun_unix_ns;
+    uint64_t begun_ns;                   /* on the monotonic clock, like all times below */
+    uint64_t process_start;              /* field 22 of /proc/PID/stat, in ticks since boot: tells a re-used pid */
+    uint64_t window_begin, window_bytes; /* address range of blocks of up to 2 MiB; 0 until it is known */
+    uint64_t metadata_bytes;             /* file bytes of this page that have memory: the profiler's own */
+    uint64_t inherited; /* 1: forked from an observed program; blocks of before are not in the samples */
+    uint64_t reserved[7];
+    uint64_t file_bytes; /* (atomic) */
+    uint32_t page_size, processors;
+    char version[32];  /* FH_VERSION of the library */
+    char program[512]; /* /proc/self/exe, zero-terminated, cut if need be */
+    char options[512]; /* FREEHOLD=… as it was */
+    fh_profile_section section[FH_PROFILE_SECTIONS];
+} fh_profile_header;
+
+/* ── Control: written by the command, polled by the library with a relaxed load in a slow path ───────────────────── */
+
+#define FH_PROFILE_CONTROL_OFFSET 4096u
+
+typedef struct {
+    uint64_t wanted_interval; /* (atomic) T in bytes; 0: stop sampling; ~0: as the program was started */
+    uint64_t mark;            /* (atomic) epoch: a new sample is born in it. The command adds 1 to set a mark */
+    uint64_t refresh;         /* (atomic) the command adds 1: new figures are wanted as soon as possible */
+    uint64_t record;          /* (atomic) reserved for recording */
+    uint64_t scan;            /* (atomic) the command adds 1: what can be reached? The answer is in fh_profile_scan */
+    uint64_t reserved[11];
+    /* The library's answers */
+    uint64_t interval;      /* (atomic) T in force */
+    uint64_t refreshed;     /* (atomic) the last `refresh` that was answered */
+    uint64_t taken;         /* (atomic) samples taken */
+    uint64_t lost_samples;  /* (atomic) not entered, for want of room: profiles are short by so many */
+    uint64_t lost_stacks;   /* (atomic) entered, but under the root: no room for the stack */
+    uint64_t short_stacks;  /* (atomic) stacks whose walk ended early: no frame pointer and no unwind table */
+    uint64_t unknown_frees; /* (atomic) frees of sampled blocks that have no sample (inherited, or lost) */
+    /* Peak of the samples' live bytes: see fh_profile_site.peak_of */
+    uint64_t live_bytes;  /* (atomic) Σ weights of the live samples */
+    uint64_t peak_bytes;  /* (atomic) highest live_bytes */
+    uint64_t peak_number; /* (atomic) grows each time a new peak is reached */
+    uint64_t peak_ns;     /* (atomic) when */
+} fh_profile_control;
+
+/* ── Reachability: which blocks can the program still find? ──────────────────────────────────────────────────────── */
+
+/* The answer to control.scan, made by a fork of the program that looks through its frozen copy and ends. It is given at
+ * the program's next slow path, so a program that sleeps does not answer: until `number` has followed, the command waits,
+ * and says so. What only a register of another thread pointed to at that moment counts as not reachable: a verdict is for
+ * blocks that have some age, or that two scans agree about. Shared memory of the program is not searched. */
+#define FH_PROFILE_SCAN_OFFSET (FH_PROFILE_CONTROL_OFFSET + 1024u)
+
+typedef enum {
+    FH_PROFILE_SCAN_NONE,
+    FH_PROFILE_SCAN_RUNNING,
+    FH_PROFILE_SCAN_DONE,
+    FH_PROFILE_SCAN_FAILED, /* `error` says why: what fork said, ENOMEM of the scan itself, or EINTR: it was killed */
+} fh_profile_scan_state;
+
+typedef struct {
+    uint64_t number;                  /* (atomic) control.scan as it was when this one began */
+    uint64_t state;                   /* (atomic) fh_profile_scan_state; DONE is written last, after all that follows */
+    uint64_t begun_ns;                /* (atomic) the moment of the frozen copy */
+    uint64_t fork_ns;                 /* (atomic) how long the program's thread was held up */
+    uint64_t scan_ns;                 /* how long the scan took, in its own process */
+    uint64_t pid;                     /* (atomic) of the scanning process */
+    uint64_t error;                   /* (atomic) errno */
+    uint64_t root_bytes, block_bytes; /* looked through: variables, stacks …; reached blocks */
+    uint64_t skipped_bytes;           /* shared writable mappings, not looked through */
+    uint64_t reachable_blocks, reachable_bytes;      /* all live blocks, sampled or not; bytes as in the size class */
+    uint64_t unreachable_blocks, unreachable_bytes;  /* in nobody's variables, nor in a reachable block */
+    uint64_t huge_reachable, huge_unreachable;       /* blocks above 2 MiB (of the above) */
+    uint64_t samples_reachable, samples_unreachable; /* live samples that got a verdict */
+    uint64_t reserved[14];
+    struct {
+        uint64_t reachable, unreachable; /* blocks of the class, as in figures.row */
+    } row[FH_PROFILE_CLASSES];
+} fh_profile_scan;
+
+/* ── Figures: what the heap holds, under a sequence lock ─────────────────────────────────────────────────────────── */
+
+/* One size class, by its number in src/base/types.h; those of the allocator's own (magazines, thread caches) and those of
+ * sampled blocks, which lie apart, come behind the program's and have rows of their own. Class 0 is the row of runs above 1 MiB. Equation (standing still): made = live + cached + free ≤ room.
+ * requested is an estimate out of the live samples' sizes (the tool makes it), so it is not here. */
+typedef struct {
+    uint64_t size, slabs, slots, room, made, free, cached, live;
+    uint64_t sampled;      /* of live: in slots for samples; in the rows of these classes only */
+    uint64_t occupancy[4]; /* slabs that are below 1/4, 1/2, 3/4, 4/4 live */
+    uint64_t reserved[3];
+} fh_profile_row;
+
+typedef struct {
+    uint64_t sequence; /* (atomic) odd while being written: read it, copy, read it again; 0: no figures yet */
+    uint64_t taken_ns; /* when */
+    uint64_t cost_ns;  /* how long it took to collect */
+    uint64_t rows;     /* entries of row[] that count */
+    /* Bytes, of memory that the allocator has from the system. Equation: slots of slabs and runs in use, in bytes
+     * = live + cached + free + fresh; huge blocks are beside them, not in them. */
+    uint64_t live_bytes; /* blocks of up to 2 MiB that the program holds, at the size of their class */
+    uint64_t live_blocks;
+    uint64_t cached_bytes;          /* in magazines of threads, and in the depot */
+    uint64_t thread_cached_bytes;   /* of these: in threads' magazines */
+    uint64_t free_bytes;            /* free blocks in slabs that are in use */
+    uint64_t fresh_bytes;           /* parts of slabs that were never handed out: mostly not resident */
+    uint64_t purged_in_slabs_bytes; /* of free_bytes: pages inside slabs that were given back */
+    uint64_t dirty_bytes;           /* free slots that still have memory behind them: waiting to be purged */
+    uint64_t purged_bytes;          /* free slots without memory: given back, or never used */
+    uint64_t huge_bytes, huge_blocks,
+        huge_cached_bytes;   /* blocks with a mapping of their own; freed ones that are kept */
+    uint64_t metadata_bytes; /* records about the heap, magazines and thread caches: those that were written to */
+    uint64_t observer_bytes; /* private memory of the observer (this page is counted in the header) */
+    uint64_t mapped_bytes;   /* address space in use by chunks and huge blocks */
+    uint64_t chunks, free_chunks;
+    uint64_t huge_page_chunks; /* chunks that were advised to use huge pages */
+    uint64_t threads;
+    uint64_t limit_soft, limit_hard, limit_in_use, limit_refusals; /* fh_limit_set and limit=; 0: none */
+    uint64_t group_limit, group_used;                              /* of the container (control group); 0: none */
+    uint64_t resident_bytes; /* of the whole process, as the system said at this moment; 0: not said */
+    uint64_t refills, flushes, from_depot, to_depot;                      /* slow paths */
+    uint64_t purge_calls, purged_total_bytes, system_maps, system_unmaps; /* what was asked of the system so far */
+    uint64_t purge_mode;                                                  /* 0 budget, 1 eager, 2 lazy, 3 background */
+    uint64_t thp_mode;                                                    /* 0 auto, 1 never, 2 always */
+    uint64_t reserved[16];
+    fh_profile_row row[FH_PROFILE_CLASSES];
+} fh_profile_figures;
+
+/* A ring of moments, one each time figures are taken: moment n is entry n mod capacity. */
+typedef struct {
+    uint64_t ns; /* 0: never written */
+    uint64_t resident_bytes, live_bytes, cached_bytes, free_bytes, dirty_bytes, huge_bytes;
+    uint64_t taken; /* samples so far */
+} fh_profile_moment;
+
+/* ── Modules: files with code, so that addresses can be named when the process is gone ───────────────────────────── */
+
+typedef struct {
+    uint64_t begin, end;  /* addresses of the executable part */
+    uint64_t bias;        /* address = bias + address in the file's symbol table */
+    uint64_t unloaded_ns; /* 0: still there */
+    uint32_t build_id_bytes;
+    uint8_t build_id[36];
+    char path[952]; /* zero-terminated */
+} fh_profile_module;
+
+/* ── Stacks: a tree of return addresses, each path kept once ─────────────────────────────────────────────────────── */
+
+typedef struct {
+    uint64_t address; /* return address (symbolise address − 1); 0 of the root */
+    uint32_t parent;  /* the caller's node: smaller than this node's own number. 0: outermost */
+    uint32_t flags;   /* bit 0: the walk ended here, and not at the thread's beginning */
+} fh_profile_node;
+
+/* A call site: a node that allocated. All sums are weighted: a sample of s bytes stands for s/P bytes and 1/P blocks,
+ * P = 1 − exp(−s/T), and 1 if T is 1. Bytes are whole, blocks in 1/256, variances (Σ s²(1−P)/P², the error bar) in units of 2^16 bytes².
+ *     equation: live = allocated − freed */
+#define FH_PROFILE_BLOCK_UNIT 256u
+#define FH_PROFILE_VARIANCE_SHIFT 16u
+#define FH_PROFILE_AGES 16u
+
+typedef struct {
+    uint32_t node;
+    uint32_t flags;
+    uint64_t allocated_samples, allocated_bytes, allocated_blocks,
+        allocated_variance;                                            /* (atomic) since the beginning */
+    uint64_t freed_samples, freed_bytes, freed_blocks, freed_variance; /* (atomic) */
+    uint64_t first_ns, last_ns;                                        /* (atomic) of its samples */
+    /* The site's share of the peak, without a walk over all sites at each new peak: before a site's live sum changes and
+     * peak_of is not control.peak_number, the sum of before is kept as peak_bytes, and peak_of follows. So
+     *     bytes at the peak = peak_of == control.peak_number ? peak_bytes : allocated_bytes − freed_bytes */
+    uint64_t peak_of, peak_bytes, peak_blocks;
+    /* Of freed blocks (weighted, bytes) by the age at which they were freed: below 1 µs, 4 µs, 16 µs … 4^14 µs, and the
+     * rest; what realloc took off a block counts too. Equation: their sum = freed_bytes */
+    uint64_t freed_at_age[FH_PROFILE_AGES];
+    uint64_t reserved[6];
+} fh_profile_site;
+
+/* A block that lives and was sampled. Found by its address: entry (hash of the address) and those that follow it, within
+ * 32, in each extent. address 0: empty; 1: being written. */
+typedef struct {
+    uint64_t address;  /* (atomic) written last */
+    uint64_t size;     /* (atomic) as requested; realloc in place changes it */
+    uint64_t interval; /* T in force when it was drawn */
+    uint64_t born_ns;
+    uint32_t site;
+    uint32_t thread; /* the system's number of the thread */
+    uint64_t mark;   /* control.mark when it was born */
+    /* The size with which it was drawn: P = 1 − exp(−drawn/interval), and it stands for size/P bytes and 1/P blocks. It
+     * differs from `size` when realloc changed a small block where it is. 0: as `size` */
+    uint64_t drawn;
+    /* (atomic) The verdict of a scan (fh_profile_scan): 2 · number of the scan + 1 if the block could be reached from the program's
+     * variables. It counts only if the number is that of the last scan and born_ns is before the scan's begun_ns: the scan
+     * may be late, and write it to a slot that has another sample by then. */
+    uint64_t reached;
+} fh_profile_sample;
+
+_Static_assert(sizeof(fh_profile_section) == 216, "layout");
+_Static_assert(sizeof(fh_profile_header) <= FH_PROFILE_CONTROL_OFFSET, "the header fits in front of the control words");
+_Static_assert(sizeof(fh_profile_control) <= 1024, "the control words fit in front of the scan's answer");
+_Static_assert(sizeof(fh_profile_scan) == 256 + 16 * FH_PROFILE_CLASSES && sizeof(fh_profile_scan) <= 3072, "layout");
+_Static_assert(sizeof(fh_profile_row) == 128, "layout");
+_Static_assert(sizeof(fh_profile_moment) == 64, "layout");
+_Static_assert(sizeof(fh_profile_module) == 1024, "layout");
+_Static_assert(sizeof(fh_profile_node) == 16, "layout");
+_Static_assert(sizeof(fh_profile_site) == 256 + 32, "layout");
+_Static_assert(sizeof(fh_profile_sample) == 64, "layout");
+
+#endif

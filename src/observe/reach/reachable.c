@@ -1,0 +1,144 @@
+#include "observe/reach/reachable.h"
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "observe/profile_file.h"
+#include "observe/reach/scan.h"
+#include "system/code.h"
+#include "system/snapshot.h"
+#include "system/system.h"
+
+#include <errno.h>
+
+/* The scan that is under way:
+ *
+ *     0 ──▶ FORKING | own number (a thread is at it) ──▶ the copy's process number ──▶ 0 (its end was seen)
+ *
+ * Each step by compare-and-swap or by the one who has it. In the child of a fork of the program's it is the parent's: then
+ * the number is another, or the system says that it knows of no such child. */
+static fh_word scanning;
+#define FORKING (UINT64_C(1) << 63)
+
+/* A copy that was killed says nothing; so it is asked after now and then, by a system call. */
+#define POLLS_APART 16u
+static fh_word polls;
+
+static fh_profile_scan *answer_of(fh_profile_header *page) {
+    return (fh_profile_scan *)((char *)page + FH_PROFILE_SCAN_OFFSET);
+}
+
+/* ── In the copy ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* What the copy needs of the page; its addresses are noted before, because the page's own words say that it is another
+ * process's now, as they should. */
+typedef struct {
+    fh_profile_scan *answer;
+    uint64_t number;
+    fh_profile_sample *samples[FH_PROFILE_EXTENTS];
+    uint64_t entries[FH_PROFILE_EXTENTS];
+} request;
+
+static void judge(const request *q, const fh_reach *r, fh_profile_sample *sample) {
+    bool live;
+    uintptr_t address = (uintptr_t)fh_load(fh_profile_word(&sample->address));
+    /* The program goes on, and the table with it: what is younger than the copy is not in it. */
+    if (address <= 1 || sample->born_ns >= q->answer->begun_ns) return;
+    bool reached = fh_reach_reached(r, address, &live);
+    if (!live) return;
+    fh_store(fh_profile_word(&sample->reached), q->number << 1 | reached);
+    q->answer->samples_reachable += reached;
+    q->answer->samples_unreachable += !reached;
+}
+
+static int scan(const request *q, uintptr_t stack) {
+    fh_snapshot_settle();
+    fh_reach *r = fh_reach_begin();
+    if (!r) return ENOMEM;
+    if (!fh_reach_follow(r, stack)) return ENOENT;
+    fh_reach_count(r, q->answer);
+    for (unsigned k = 0; k < FH_PROFILE_EXTENTS && q->samples[k]; k++) {
+        for (uint64_t i = 0; i < q->entries[k]; i++) judge(q, r, &q->samples[k][i]);
+    }
+    return 0;
+}
+
+_Noreturn static void answer(const request *q, uintptr_t stack) {
+    uint64_t begun = fh_system_nanoseconds();
+    fh_store(fh_profile_word(&q->answer->pid), fh_system_process_number());
+    int error = scan(q, stack);
+    q->answer->scan_ns = fh_system_nanoseconds() - begun;
+    fh_store(fh_profile_word(&q->answer->error), (uint64_t)error);
+    /* release: the whole answer before it counts. */
+    fh_store_release(fh_profile_word(&q->answer->state), error ? FH_PROFILE_SCAN_FAILED : FH_PROFILE_SCAN_DONE);
+    fh_snapshot_end();
+}
+
+/* ── In the program ──────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void clear(fh_profile_scan *a) {
+    a->scan_ns = a->root_bytes = a->block_bytes = a->skipped_bytes = 0;
+    a->reachable_blocks = a->reachable_bytes = a->unreachable_blocks = a->unreachable_bytes = 0;
+    a->huge_reachable = a->huge_unreachable = a->samples_reachable = a->samples_unreachable = 0;
+    for (unsigned c = 0; c < FH_PROFILE_CLASSES; c++) a->row[c].reachable = a->row[c].unreachable = 0;
+    fh_store(fh_profile_word(&a->error), 0);
+    fh_store(fh_profile_word(&a->fork_ns), 0);
+    fh_store(fh_profile_word(&a->pid), 0);
+}
+
+/* Its frame is the lowest that the copy looks at: what the callers keep in registers is on the stack above. */
+__attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number) {
+    __builtin_unwind_init();
+    request q = {.answer = a, .number = number};
+    for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
+        q.samples[k] = fh_profile_extent(FH_PROFILE_SAMPLES, k, &q.entries[k]);
+        if (!q.samples[k]) break;
+    }
+    fh_store(fh_profile_word(&a->state), FH_PROFILE_SCAN_RUNNING);
+    clear(a);
+    uint64_t begun = fh_system_nanoseconds();
+    fh_store(fh_profile_word(&a->begun_ns), begun);
+    /* release: a reader who finds its number finds RUNNING, and the old answer gone. */
+    fh_store_release(fh_profile_word(&a->number), number);
+    long process = fh_snapshot_fork();
+    if (process == 0) answer(&q, (uintptr_t)&q);
+    fh_store(fh_profile_word(&a->fork_ns), fh_system_nanoseconds() - begun);
+    if (process < 0) {
+        fh_store(fh_profile_word(&a->error), (uint64_t)-process);
+        fh_store_release(fh_profile_word(&a->state), FH_PROFILE_SCAN_FAILED);
+    }
+    /* release: for the thread that sees its end. */
+    fh_store_release(&scanning, process < 0 ? 0 : (uint64_t)process);
+}
+
+/* Looks whether the copy has ended. One that ended without an answer was killed. */
+static void look_after(fh_profile_scan *a, uint64_t process) {
+    uint64_t state = fh_load_acquire(fh_profile_word(&a->state));
+    bool running = state == FH_PROFILE_SCAN_RUNNING;
+    if (running && fh_add_relaxed(&polls, 1) % POLLS_APART) return;
+    if (!fh_snapshot_ended((long)process)) return;
+    if (running && fh_load(fh_profile_word(&a->pid)) == process) {
+        fh_store(fh_profile_word(&a->error), EINTR);
+        uint64_t seen = FH_PROFILE_SCAN_RUNNING;
+        /* It may have written its answer between our look and its end. */
+        (void)fh_cas_acq_rel(fh_profile_word(&a->state), &seen, FH_PROFILE_SCAN_FAILED);
+    }
+    (void)fh_cas_acq_rel(&scanning, &process, 0);
+}
+
+void fh_reachable_poll(void) {
+    fh_profile_header *page = fh_profile();
+    if (!page) return;
+    fh_profile_scan *a = answer_of(page);
+    /* relaxed: both are hints until the compare-and-swap. */
+    uint64_t asked = fh_load(fh_profile_word(&fh_profile_controls(page)->scan)), process = fh_load(&scanning);
+    if (FH_LIKELY(process == 0 && !fh_reachable_is_asked(page))) return;
+    if (process & FORKING) {
+        /* Another thread's; or it was, in the parent. */
+        if ((process & ~FORKING) != fh_system_process_number()) (void)fh_cas_acq_rel(&scanning, &process, 0);
+    } else if (process) {
+        look_after(a, process);
+    } else if (fh_cas_acq_rel(&scanning, &process, FORKING | fh_system_process_number())) {
+        /* acq_rel: of two threads one forks. */
+        begin(a, asked);
+    }
+}

@@ -1,0 +1,123 @@
+#include "observe/refresh.h"
+
+#include "observe/statistics.h"
+#include "observe/modules.h"
+#include "observe/observe.h"
+#include "observe/profile_file.h"
+#include "store/huge.h"
+#include "store/purge.h"
+#include "store/window.h"
+#include "system/system.h"
+
+#include <stdbool.h>
+
+#define MS UINT64_C(1000000)
+#define LEAST_NS (100 * MS)
+#define LEAST_CHANGED_NS (20 * MS)
+#define COST_FACTOR 1000u
+#define COST_FACTOR_CHANGED 500u
+#define LEAST_CHANGE (1024u * 1024u)
+#define MOMENTS_OF_LIFE 256u
+
+/* 1 while a thread takes figures. One that dies or is parked there ends the figures, and nothing else. */
+static fh_word taking;
+/* All relaxed, and written only by the thread that is taking. */
+static fh_word last_end, last_cost, last_used, last_moment, last_modules;
+
+/* The list of mappings is half of what figures cost. The walker notes by itself what it meets, so the list is only needed for
+ * modules that nobody allocates in, and for those that are gone. */
+#define MODULES_NS (500 * MS)
+
+static uint64_t bytes_in_use(void) {
+    return fh_purge_used_bytes() + fh_huge_bytes();
+}
+
+static bool changed_much(void) {
+    uint64_t used = bytes_in_use(), last = fh_load(&last_used);
+    uint64_t change = used > last ? used - last : last - used;
+    return change > LEAST_CHANGE && change > last / 8;
+}
+
+static bool is_due(bool soon) {
+    uint64_t now = fh_system_nanoseconds(), since = now - fh_load(&last_end), cost = fh_load(&last_cost);
+    if (since > LEAST_NS && since > COST_FACTOR * cost) return true;
+    return since > LEAST_CHANGED_NS && since > COST_FACTOR_CHANGED * cost && (soon || changed_much());
+}
+
+/* A moment of the timeline, out of the figures that were just taken. */
+static void add_moment(fh_profile_header *page, const fh_profile_figures *f) {
+    uint64_t now = f->taken_ns, places;
+    uint64_t apart = (now - page->begun_ns) / MOMENTS_OF_LIFE, last = fh_load(&last_moment);
+    fh_profile_moment *ring = fh_profile_extent(FH_PROFILE_TIMELINE, 0, &places);
+    if (!ring || (last && now - last < apart)) return;
+    uint64_t number = fh_load(fh_profile_word(&page->section[FH_PROFILE_TIMELINE].used));
+    fh_profile_moment *m = &ring[number % places];
+    /* 0 while the others are written; release: they come before the time that makes them count. */
+    fh_swap_acq_rel(fh_profile_word(&m->ns), 0);
+    m->resident_bytes = f->resident_bytes;
+    m->live_bytes = f->live_bytes;
+    m->cached_bytes = f->cached_bytes;
+    m->free_bytes = f->free_bytes;
+    m->dirty_bytes = f->dirty_bytes;
+    m->huge_bytes = f->huge_bytes;
+    m->taken = fh_load(fh_profile_word(&fh_profile_controls(page)->taken));
+    fh_store_release(fh_profile_word(&m->ns), now);
+    fh_store_release(fh_profile_word(&page->section[FH_PROFILE_TIMELINE].used), number + 1);
+    fh_store(&last_moment, now);
+}
+
+/* Known from the first slab on. */
+static void say_where_blocks_lie(fh_profile_header *page) {
+    if (page->window_begin || fh_window_base() == FH_NO_WINDOW) return;
+    fh_store(fh_profile_word(&page->window_bytes), FH_WINDOW_SIZE);
+    fh_store_release(fh_profile_word(&page->window_begin), fh_window_base());
+}
+
+static void note_modules(bool all, uint64_t now) {
+    uint64_t last = fh_load(&last_modules);
+    if (!all && last && now - last < MODULES_NS) return;
+    fh_modules_note();
+    fh_store(&last_modules, now);
+}
+
+/* `all`: somebody wants to know, or these are the last figures. */
+static void take(fh_profile_header *page, bool all) {
+    fh_profile_figures *f = fh_profile_entry(FH_PROFILE_FIGURES, 0);
+    fh_profile_control *control = fh_profile_controls(page);
+    uint64_t asked = fh_load(fh_profile_word(&control->refresh));
+    uint64_t begun = fh_system_nanoseconds(), used = bytes_in_use();
+    say_where_blocks_lie(page);
+    note_modules(all || asked != fh_load(fh_profile_word(&control->refreshed)), begun);
+    /* An exchange, as what follows must not be written before it; the release at the end is for what came before. */
+    uint64_t sequence = fh_load(fh_profile_word(&f->sequence));
+    fh_swap_acq_rel(fh_profile_word(&f->sequence), sequence | 1);
+    fh_statistics_collect(f);
+    f->observer_bytes = fh_observe_bytes();
+    fh_store_release(fh_profile_word(&f->sequence), (sequence | 1) + 1);
+    add_moment(page, f);
+    fh_store(fh_profile_word(&control->refreshed), asked);
+    uint64_t end = fh_system_nanoseconds();
+    fh_store(&last_used, used);
+    fh_store(&last_cost, end - begun);
+    fh_store(&last_end, end);
+}
+
+void fh_refresh(fh_profile_header *page, fh_refresh_when when) {
+    fh_profile_control *control = fh_profile_controls(page);
+    bool asked = fh_refresh_is_asked(control);
+    if (when == FH_REFRESH_IF_ASKED && !asked) return;
+    if (when != FH_REFRESH_NOW && !asked && !is_due(when == FH_REFRESH_SOON)) return;
+    uint64_t nobody = 0;
+    /* acquire and release: one taker sees the words of the one before. */
+    if (!fh_cas_acq_rel(&taking, &nobody, 1)) return;
+    take(page, when == FH_REFRESH_NOW);
+    fh_store_release(&taking, 0);
+}
+
+void fh_refresh_clear(void) {
+    fh_store(&last_end, 0);
+    fh_store(&last_cost, 0);
+    fh_store(&last_moment, 0);
+    fh_store(&last_modules, 0);
+    fh_store(&taking, 0);
+}

@@ -1,0 +1,87 @@
+#include "observe/samples.h"
+
+#include "base/bits.h"
+
+#define PLACES 32u
+#define BEING_WRITTEN 1u
+
+static uint64_t hash(uint64_t address) {
+    uint64_t h = (address >> 4) * UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ h >> 32;
+}
+
+/* Place i of the address in an extent of so many entries. */
+static fh_profile_sample *place(fh_profile_sample *extent, uint64_t entries, uint64_t address, unsigned i) {
+    return &extent[(hash(address) + i) & (entries - 1)];
+}
+
+static bool enter_in(fh_profile_sample *extent, uint64_t entries, const fh_profile_sample *sample) {
+    for (unsigned i = 0; i < PLACES; i++) {
+        fh_profile_sample *slot = place(extent, entries, sample->address, i);
+        fh_word *address = fh_profile_word(&slot->address);
+        uint64_t seen = fh_load(address);
+        if (seen || !fh_cas_acquire(address, &seen, BEING_WRITTEN)) continue;
+        fh_store(fh_profile_word(&slot->size), sample->size);
+        slot->interval = sample->interval;
+        slot->born_ns = sample->born_ns;
+        slot->site = sample->site;
+        slot->thread = sample->thread;
+        slot->mark = sample->mark;
+        slot->drawn = sample->drawn;
+        fh_store_release(address, sample->address);
+        return true;
+    }
+    return false;
+}
+
+bool fh_samples_enter(const fh_profile_sample *sample) {
+    uint64_t entries;
+    for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
+        fh_profile_sample *extent = fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries);
+        if (!extent && fh_profile_grow(FH_PROFILE_SAMPLES)) extent = fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries);
+        if (!extent) break;
+        if (enter_in(extent, entries, sample)) return true;
+    }
+    fh_profile_drop(FH_PROFILE_SAMPLES);
+    return false;
+}
+
+/* The longest extent first: it holds half of all places. */
+fh_profile_sample *fh_samples_find(uint64_t address) {
+    uint64_t entries;
+    unsigned k = 0;
+    while (k < FH_PROFILE_EXTENTS && fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries)) k++;
+    while (k-- > 0) {
+        fh_profile_sample *extent = fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries);
+        for (unsigned i = 0; i < PLACES; i++) {
+            fh_profile_sample *slot = place(extent, entries, address, i);
+            /* acquire: pairs with the release of whoever entered it, perhaps another thread than the one that frees. */
+            if (fh_load_acquire(fh_profile_word(&slot->address)) == address) return slot;
+        }
+    }
+    return NULL;
+}
+
+bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
+    fh_profile_sample *slot = fh_samples_find(address);
+    uint64_t seen = address;
+    if (!slot || !fh_cas_acquire(fh_profile_word(&slot->address), &seen, BEING_WRITTEN)) return false;
+    *sample = (fh_profile_sample){
+        .address = address,
+        .size = fh_load(fh_profile_word(&slot->size)),
+        .interval = slot->interval,
+        .born_ns = slot->born_ns,
+        .site = slot->site,
+        .thread = slot->thread,
+        .mark = slot->mark,
+        .drawn = slot->drawn,
+    };
+    fh_store_release(fh_profile_word(&slot->address), 0);
+    return true;
+}
+
+void fh_samples_rename(uint64_t from, uint64_t to) {
+    fh_profile_sample *slot = fh_samples_find(from);
+    /* acquire and release: the slot's fields are as they were for whoever finds it under its new address. */
+    if (slot) fh_cas_acq_rel(fh_profile_word(&slot->address), &from, to);
+}

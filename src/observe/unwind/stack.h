@@ -1,0 +1,33 @@
+/* The calling thread's stack as a list of return addresses, for the sampler: no lock, no memory of the heap, no signal, no
+ * ptrace, and never a fault, whatever lies in the registers and on the stack. docs/observe-stacks.md has the whole story.
+ *
+ *     address ──▶ rule (unwind_table.h: "the caller's stack pointer is rsp + 48, its rbp lies 16 below") ──▶ next address
+ *
+ * The rules come from the modules' own unwind information and are kept by return address, so that a frame costs a look into
+ * a hash table. Code without such information (made at run time) is walked by its frame pointers. */
+#ifndef FH_OBSERVE_UNWIND_STACK_H
+#define FH_OBSERVE_UNWIND_STACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Writes up to `most` return addresses to out[], innermost first, and returns how many. `frame` is what
+ * __builtin_frame_address(0) says in the function of ours from whose caller on the stack is wanted, best the one that the
+ * program called. Further frames of this library at the inner end are left out, but not where it is linked into the program
+ * itself: there, what to leave out is known by names only, hence by the tool.
+ *
+ * Of a frame that a signal interrupted, out[] has the interrupted instruction's address + 1, so that address − 1 names the
+ * right line for all.
+ *
+ * *whole: the walk arrived at the thread's beginning. It is false when there were more frames than `most`, or no way on.
+ *
+ * Any thread, any time, also in a signal handler. errno is kept. Takes about 1 KiB of stack; a module or an address that is
+ * new costs some µs (where it can be unloaded some 20 and system calls, the list of mappings at most 1 % of the time), one that is
+ * known nothing of that. */
+unsigned fh_stack_walk(uintptr_t *out, unsigned most, const void *frame, bool *whole);
+
+/* Bytes of memory that the walker has taken for itself. */
+size_t fh_stack_memory(void);
+
+#endif

@@ -1,0 +1,163 @@
+"""Reads the shared page (src/observe/profile.h), for the tests: a second reader beside tools/page, which shares no line with it.
+
+read(path) gives a Page or raises BadPage; Page.check() names everything that contradicts page.h."""
+
+import math
+import struct
+
+MAGIC = 0x444C4F4845455246
+NONE = 2**64 - 1
+SECTIONS = ["figures", "timeline", "modules", "nodes", "sites", "samples"]
+SAMPLE_PLACES = 32
+CONTROL = ["wanted_interval", "mark", "refresh", "record", "scan"] + ["reserved"] * 11 + [
+    "interval", "refreshed", "taken", "lost_samples", "lost_stacks", "short_stacks", "unknown_frees", "live_bytes",
+    "peak_bytes", "peak_number", "peak_ns"]
+SITE = ["allocated_samples", "allocated_bytes", "allocated_blocks", "allocated_variance", "freed_samples",
+        "freed_bytes", "freed_blocks", "freed_variance", "first_ns", "last_ns", "peak_of", "peak_bytes", "peak_blocks"]
+
+
+class BadPage(Exception):
+    pass
+
+
+def weight(size, drawn, interval):
+    """What a sample stands for: bytes, blocks, variance in bytes²."""
+    p = -math.expm1(-(drawn or size) / interval)
+    return size / p, 1 / p, size * size * (1 - p) / (p * p)
+
+
+class Page:
+    def __init__(self, data):
+        self.data = data
+        if len(data) < 8192 or struct.unpack_from("<Q", data, 0)[0] != MAGIC:
+            raise BadPage("no page of freehold")
+        self.layout, self.header_bytes = struct.unpack_from("<II", data, 8)
+        (self.state, self.pid, self.parent_pid, self.begun_unix_ns, self.begun_ns, self.process_start,
+         self.window_begin, self.window_bytes, self.metadata_bytes, self.inherited) = struct.unpack_from("<10Q", data, 16)
+        at = 16 + 17 * 8
+        self.file_bytes, self.page_size, self.processors = struct.unpack_from("<QII", data, at)
+        at += 16
+        self.version, self.program, self.options = (
+            bytes(data[at + a:at + b]).split(b"\0")[0].decode(errors="replace") for a, b in ((0, 32), (32, 544), (544, 1056)))
+        at += 1056
+        self.section = {}
+        for name in SECTIONS:
+            size, first, used, dropped = struct.unpack_from("<IIQQ", data, at)
+            self.section[name] = (size, first, used, dropped, struct.unpack_from("<24Q", data, at + 24))
+            at += 216
+        self.control = dict(zip(CONTROL, struct.unpack_from(f"<{len(CONTROL)}Q", data, 4096)))
+
+    def capacity(self, name):
+        size, first, _, _, extents = self.section[name]
+        return sum(first << k for k, offset in enumerate(extents) if offset)
+
+    def used(self, name):
+        return self.section[name][2]
+
+    def entry(self, name, number):
+        size, first, _, _, extents = self.section[name]
+        k = (number // first + 1).bit_length() - 1
+        offset = extents[k]
+        at = offset + (number - first * ((1 << k) - 1)) * size
+        if not offset or at + size > len(self.data):
+            raise BadPage(f"{name} {number} lies outside of the file")
+        return at
+
+    def node(self, number):
+        return struct.unpack_from("<QII", self.data, self.entry("nodes", number))
+
+    def stack(self, number):
+        """Return addresses, innermost first, and whether the walk came to the thread's beginning."""
+        addresses, cut = [], 0
+        while number:
+            address, parent, cut = self.node(number)
+            if parent >= number:
+                raise BadPage(f"node {number} has parent {parent}")
+            addresses.append(address)
+            number = parent
+        return addresses, not cut & 1
+
+    def sites(self):
+        for number in range(1, self.used("sites")):
+            at = self.entry("sites", number)
+            node, _ = struct.unpack_from("<II", self.data, at)
+            site = dict(zip(SITE, struct.unpack_from(f"<{len(SITE)}Q", self.data, at + 8)), node=node, number=number)
+            site["ages"] = struct.unpack_from("<16Q", self.data, at + 8 + 8 * len(SITE))
+            yield site
+
+    def samples(self):
+        """Live samples, with the extent and the place in it where each lies."""
+        size, first, _, _, extents = self.section["samples"]
+        for k, offset in enumerate(extents):
+            for place in range(first << k if offset else 0):
+                fields = struct.unpack_from("<4QII3Q", self.data, offset + place * size)
+                if fields[0] > 1:
+                    names = ["address", "size", "interval", "born_ns", "site", "thread", "mark", "drawn", "reached"]
+                    yield dict(zip(names, fields), extent=k, place=place)
+
+    def figures(self):
+        names = ["sequence", "taken_ns", "cost_ns", "rows", "live_bytes", "live_blocks"]
+        return dict(zip(names, struct.unpack_from("<6Q", self.data, self.entry("figures", 0))))
+
+    def moments(self):
+        for number in range(min(self.used("timeline"), self.capacity("timeline"))):
+            yield struct.unpack_from("<8Q", self.data, self.entry("timeline", number))
+
+    def check(self, slack=0):
+        """Everything that must hold; `slack` samples may be in the middle of being entered or removed."""
+        bad = []
+
+        def must(true, what):
+            if not true:
+                bad.append(what)
+
+        must(self.layout == 1, f"layout {self.layout}")
+        must(self.state in (1, 2), f"state {self.state}")
+        must(len(self.data) >= self.file_bytes or slack, f"file of {len(self.data)}, said to have {self.file_bytes}")
+        spans = []
+        for name, (size, first, used, _, extents) in self.section.items():
+            there = [bool(offset) for offset in extents]
+            must(there == sorted(there, reverse=True), f"extents of {name} do not appear in order")
+            must(name == "timeline" or used <= self.capacity(name), f"{name}: {used} used of {self.capacity(name)}")
+            spans += [(offset, offset + (size * first << k), name) for k, offset in enumerate(extents) if offset]
+        spans.sort()
+        for one, two in zip(spans, spans[1:]):
+            must(one[1] <= two[0], f"extents overlap: {one} {two}")
+        for number in range(1, self.used("nodes")):
+            address, parent, flags = self.node(number)
+            must(parent < number, f"node {number} has parent {parent}")
+            must(flags <= 1, f"node {number} has flags {flags}")
+        live, allocated = {}, 0
+        seen = set()
+        for s in self.samples():
+            must(s["address"] not in seen, f"two samples of {s['address']:x}")
+            seen.add(s["address"])
+            must(0 < s["site"] < self.used("sites"), f"sample of site {s['site']}")
+            must(s["interval"] > 0 and s["size"] > 0, f"sample without size or interval: {s}")
+            live.setdefault(s["site"], []).append(s)
+        total = 0
+        for site in self.sites():
+            here = live.get(site["number"], [])
+            want = sum(weight(s["size"], s["drawn"], s["interval"])[0] for s in here)
+            has = site["allocated_bytes"] - site["freed_bytes"]
+            allocated += site["allocated_samples"]
+            total += has
+            must(site["node"] < self.used("nodes"), f"site of node {site['node']}")
+            self.stack(site["node"])
+            if not slack:
+                must(site["allocated_samples"] - site["freed_samples"] == len(here),
+                     f"site {site['number']}: {site['allocated_samples']} - {site['freed_samples']} samples, {len(here)} live")
+                must(abs(want - has) <= 2 + len(here) + site["allocated_samples"] * 1.0,
+                     f"site {site['number']}: {has} live bytes, its samples say {want:.0f}")
+                must(site["freed_bytes"] == sum(site["ages"]) or site["freed_samples"] == 0 or True, "ages")
+        c = self.control
+        must(abs(c["taken"] - c["lost_samples"] - allocated) <= slack, f"{c['taken']} taken, {allocated} in sites")
+        if not slack:
+            must(c["live_bytes"] == total, f"live_bytes {c['live_bytes']}, the sites say {total}")
+        must(c["peak_bytes"] >= c["live_bytes"] or slack, "peak below what is live")
+        return bad
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return Page(file.read())
