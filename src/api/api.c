@@ -1,6 +1,6 @@
 /* The names fh_…, in both libraries. What they mean is in calls.h, what a user must know in freehold.h. */
 #include "api/calls.h"
-#include "store/limit.h"
+#include "reclaim/limits.h"
 
 #include "freehold/freehold.h"
 
@@ -71,7 +71,7 @@ int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use, size_
         errno = EINVAL;
         return -1;
     }
-    fh_limit_install(soft, hard, callback);
+    fh_limits_install(soft, hard, callback);
     return 0;
 }
 

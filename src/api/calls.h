@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 #include "cache/cache.h"
-#include "store/trim.h"
+#include "reclaim/trim.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -90,9 +90,9 @@ static inline void fh_call_free_aligned_sized(void *p, size_t alignment, size_t 
 static inline int fh_call_trim(size_t keep) {
     int saved = errno;
     fh_cache_flush();
-    size_t given = fh_trim(keep);
+    size_t purged = fh_trim(keep);
     errno = saved;
-    return given > 0;
+    return purged > 0;
 }
 
 #endif

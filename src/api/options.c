@@ -4,7 +4,8 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/types.h"
-#include "cache/background_thread.h"
+#include "reclaim/background.h"
+#include "reclaim/reclaim.h"
 #include "cache/observed.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
@@ -255,6 +256,7 @@ void fh_hook_start(void) {
     /* relaxed: what is guarded is that one thread only does it, not what it writes. */
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
     if (text) read_all(text);
+    fh_reclaim_configure();
     if (fh_settings.verbose) say_banner();
     if (fh_settings.observe) fh_thread_observe_all();
     /* Many programs close stderr before they end, to see whether all was written. */
@@ -265,6 +267,7 @@ int fh_option_set(const char *key, const char *value) {
     if (!key) key = "";
     if (!value) value = "";
     if (apply(key, strlen(key), value, strlen(value))) {
+        fh_reclaim_configure();
         if (fh_settings.observe) fh_thread_observe_all();
         return 0;
     }
@@ -278,13 +281,14 @@ int fh_option_set(const char *key, const char *value) {
  * could not be done is done now. Early among the constructors, so that the fork handler is there before threads are. */
 __attribute__((constructor(101))) static void process_begins(void) {
     fh_process_start();
+    fh_background_allow();
     fh_hook_start();
 }
 
 /* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */
 __attribute__((destructor(101))) static void process_ends(void) {
     fh_background_end();
-    fh_metrics_write(true);
+    fh_metrics_write();
     fh_observe_end();
     if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));
 }

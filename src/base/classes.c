@@ -7,7 +7,7 @@
 #define ROW(bytes, n)                                                                                                  \
     {                                                                                                                  \
         .size = (bytes), .blocks = (n)*FH_SLOT_SIZE / (bytes), .slots = (n),                                           \
-        .mark_at = (uint8_t)((n)*FH_SLOT_SIZE / (bytes) >= 128 ? 8 : ((n)*FH_SLOT_SIZE / (bytes) + 15) / 16),          \
+        .hint_at = (uint8_t)((n)*FH_SLOT_SIZE / (bytes) >= 128 ? 8 : ((n)*FH_SLOT_SIZE / (bytes) + 15) / 16),          \
         .reciprocal = ((UINT64_C(1) << 40) + (bytes)-1) / (bytes)                                                      \
     }
 

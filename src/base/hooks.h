@@ -1,9 +1,7 @@
-/* The few calls by which a lower layer reaches an upper one. Everything else goes downwards: api → cache → store →
- * system. Each hook is defined exactly once, in the layer named beside it. */
+/* The few calls by which a lower layer reaches an upper one. Everything else goes downwards. Each hook is defined exactly
+ * once, in the file that its section names; tests/structure/layers.py checks it. */
 #ifndef FH_BASE_HOOKS_H
 #define FH_BASE_HOOKS_H
-
-#include "base/atomic.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,34 +9,53 @@
 
 struct fh_thread;
 
-/* api/options.c: reads the options from the environment, if nobody has done so and the C library has set it up. The
- * first allocation of a process calls it, and again a constructor, because the first allocation may come before there
- * is an environment. Never waits: a thread that comes while another one reads goes on with the defaults.
- * May be entered again from within itself; does not allocate. Any thread. */
+/* ── Defined in api/options.c ────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Reads the options from the environment, unless that was done, or the C library has not set it up yet. The first
+ * allocation of a process calls it, and a constructor does again, because the first allocation may come before there is an
+ * environment. Never waits: a thread that comes while another one reads continues with the defaults. May be entered again
+ * from within itself; does not allocate. Any thread. */
 void fh_hook_start(void);
 
-/* observe/metrics.c: a slow path is taken. Looks at the clock if somebody wants metrics, and sets fh_hook_due when it is time
- * to write them. Cheap otherwise. Any thread; may be called with a thread's cache half changed. */
-void fh_hook_moment(void);
+/* ── Defined in reclaim/reclaim.c ────────────────────────────────────────────────────────────────────────────────── */
 
-/* 1: whoever allocates next and holds nothing is to call fh_hook_write, which writes files. One thread does; the others
- * find it done or being done. Keeps errno. */
-extern fh_word fh_hook_due __attribute__((visibility("hidden")));
+/* The one safe point: the end of a slow path, with nothing held. Called when a due bit is set (store/events.h), and with
+ * the refusals always. */
+typedef enum {
+    FH_AFTER_FREE,           /* nothing of the program may be called */
+    FH_AFTER_ALLOC,          /* the program's callback, files, and a new thread are allowed */
+    FH_AFTER_REFUSAL,        /* there was no memory for an allocation: what is cached is released */
+    FH_AFTER_SECOND_REFUSAL, /* there still is none: the program is asked, and all that is free is purged */
+    FH_AFTER_LAST_REFUSAL,   /* nothing has helped */
+} fh_safe_point;
+
+/* True after a refusal if trying again may help. */
+bool fh_hook_reclaim(fh_safe_point point);
+
+/* The program is about to get NULL for n bytes. Keeps errno. */
+void fh_hook_refused(size_t n);
+
+/* The thread whose cache is t ends; or is the only one in the child of a fork. */
+void fh_hook_thread_ends(struct fh_thread *t);
+void fh_hook_forked(struct fh_thread *t);
+
+/* ── Defined in observe/metrics.c ────────────────────────────────────────────────────────────────────────────────── */
+
+/* A slow path is taken. Reads the clock if a metrics file is wanted, and sets FH_DUE_METRICS when it is time to write it.
+ * Cheap otherwise. Any thread; may be called with a thread's cache half changed. */
+void fh_hook_metrics(void);
+
+/* Writes the metrics file, with nothing held. One thread does; the others find it done or being done. Keeps errno. */
 void fh_hook_write(void);
 
-/* observe/observe.c: what the observer does. None of these allocates, waits, or lets a failure be seen; errno is kept.
+/* ── Defined in observe/observe.c ────────────────────────────────────────────────────────────────────────────────── */
+
+/* What the observer does. None of these lets a failure be seen; errno is kept. They are called only while fh_observing is
+ * set (cache/observed.h).
  *
- * A slow path of thread t begins, with nothing held: makes the page if it is not there, follows the control words, takes
- * figures when they are due. Called only while fh_observing is set. */
+ * A slow path of thread t begins, with nothing held: makes the profile file if there is none, follows the control words,
+ * writes statistics when they are due. */
 void fh_hook_observe(struct fh_thread *t);
-
-/* The distance of the calling thread has ended: draws the next one. Returns the interval with which the last one was
- * drawn. */
-uint64_t fh_hook_draw(void);
-
-/* Enters the block at p, of n bytes, that was sampled with that interval. `frame`: of the function of ours that the
- * program called, or of one further in. */
-void fh_hook_sampled(const void *p, size_t n, uint64_t interval, const void *frame);
 
 /* The block at p, special to free, is about to be freed; it may be sampled (`surely`: it is or was). */
 void fh_hook_freed(const void *p, bool surely);
@@ -47,14 +64,25 @@ void fh_hook_freed(const void *p, bool surely);
 void fh_hook_resized(const void *p, size_t n);
 
 /* The pages of the block at p may be moved to another address now, and p become another block's at once: until
- * fh_hook_stayed(p), or fh_hook_freed(p + 1), the sample is known by the address p + 1. */
+ * fh_hook_stayed(p) or fh_hook_moved, the sample is known by the address p + 1. */
 void fh_hook_moving(const void *p);
 void fh_hook_stayed(const void *p);
 
-/* The program is refused memory: a moment for figures. */
-void fh_hook_refused(void);
+/* The program is refused memory: a point for the timeline. */
+void fh_hook_observe_refusal(void);
 
 /* In the child, after a fork. */
-void fh_hook_forked(void);
+void fh_hook_observe_fork(void);
+
+/* ── Defined in observe/allocate.c ───────────────────────────────────────────────────────────────────────────────── */
+
+/* The slow half of malloc of an observed program: n bytes of class c (0: special). Counts them, and samples. */
+void *fh_hook_alloc(size_t n, unsigned c);
+
+/* The same at a multiple of align. *clean: the block reads as zero. */
+void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean);
+
+/* The block at p has become the one at q, of n bytes, without a copy: freed and allocated again as far as samples go. */
+void fh_hook_moved(const void *p, void *q, size_t n);
 
 #endif

@@ -57,10 +57,8 @@
  *     113 … 127    runs of 2 … 16 slots (128 KiB … 1 MiB), cached in magazines like blocks
  *     128 … 135    the allocator's own: magazines of 64 · 2^k bytes, and thread caches. Never in the class map.
  *     136 … 146    blocks of programs that the observer has sampled: powers of two from 64 bytes to 64 KiB. Never in the
- *                  class map either: to free they are special, so that a free of any other block pays nothing for them.
- * In the class map of a program that is observed from its beginning, FH_CLASS_MARK is added to the classes 1 … 127. */
+ *                  class map either: to free they are special, so that a free of any other block pays nothing for them. */
 #define FH_CLASS_SPECIAL 0u
-#define FH_FINE_CLASSES 64u
 #define FH_FINE_MAX ((size_t)1024)
 #define FH_SMALL_LAST 112u
 #define FH_SMALL_MAX ((size_t)64 * FH_KIB)
@@ -68,14 +66,13 @@
 #define FH_RUN_LAST 127u
 #define FH_RUN_CACHED_MAX ((size_t)16 * FH_SLOT_SIZE) /* the largest block that a magazine may hold */
 #define FH_BINS 128u
-#define FH_CLASS_MARK 128u     /* cache/observed.h */
 #define FH_CLASS_MAGAZINE 128u /* 128 + k: magazines of 64 << k bytes */
 #define FH_MAGAZINE_SIZES 7u
 #define FH_CLASS_THREAD 135u
 #define FH_CLASS_SAMPLE 136u /* 136 + k: sampled blocks of 64 << k bytes */
 #define FH_SAMPLE_SIZES 11u
 #define FH_SAMPLE_LAST 146u
-#define FH_CLASS_SUBLET 147u /* a slab state and a mark only: its holes are let to other classes (store/sublet.h) */
+#define FH_CLASS_BORROWED 147u /* a slab state and a mark only: its holes are let to other classes (store/sublet.h) */
 #define FH_CLASSES 148u
 #define FH_KIND_RUN 148u /* a slab state only: this slot is the head of a run */
 
@@ -87,7 +84,7 @@ typedef struct {
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* blocks of a slab = slots · FH_SLOT_SIZE / size */
     uint8_t slots;       /* slots of a slab, a power of two; the slab begins at a multiple of it */
-    uint8_t mark_at;     /* a slab is marked when this many of its blocks are free */
+    uint8_t hint_at;     /* a slab is marked when this many of its blocks are free */
     uint64_t reciprocal; /* ceil(2^40 / size): index of a block = offset · reciprocal >> 40, exact below 2^19 */
 } fh_class_info;
 
@@ -103,7 +100,7 @@ typedef struct {
  *     equation, whenever nobody is in the middle of a change:
  *         bit i of a node is set  ⇔  word i of the level below is not 0
  *     and for class marks at the lowest level:
- *         a slab has mark_at free blocks, or blocks never handed out, or is all free  ⇒  its bit is set
+ *         a slab has hint_at free blocks, or blocks never handed out, or is all free  ⇒  its bit is set
  *
  * While somebody is, a bit may be set too many (whoever follows it finds nothing and clears it) and, between a clear
  * and the second look that follows every clear, one too few. See store/hints.h. */
@@ -117,15 +114,14 @@ typedef struct {
 
 /* ── Slab: equal blocks, one bit each ────────────────────────────────────────────────────────────────────────────── */
 
-/* state:  63    56 55    48 47   41   40    39      32 31      16 15       0
- *         │  0    │ host    │ 0    │ clean │ kind      │ bump      │ count  │
+/* state:  63    56 55     48 47     40 39      32 31      16 15       0
+ *         │  0    │ owner   │ 0       │ kind      │ bump      │ count  │
  *
  *   host   of a sublet slab the class whose blocks are its units, else 0
  *   kind   class + 1 of a slab, FH_KIND_RUN + 1 of a run, 0 of a free slot
  *   bump   blocks handed out at least once; those beyond were never touched. Of a run: its length in slots.
  *   count  blocks given back since the mark was cleared last, while it is clear: a hint that says when to mark. Nothing
  *          but the mark depends on it; how many blocks are free is what the words say
- *   clean  the memory beyond bump reads as zero
  *
  *     equation:  live + in magazines  =  bump − set bits,   bump ≤ blocks
  *     a free slot has state 0 and all words 0, so that a stale mark finds nothing there.
@@ -142,8 +138,7 @@ typedef struct {
 #define FH_STATE_COUNT_MASK UINT64_C(0xFFFF)
 #define FH_STATE_BUMP_SHIFT 16
 #define FH_STATE_KIND_SHIFT 32
-#define FH_STATE_CLEAN (UINT64_C(1) << 40)
-#define FH_STATE_HOST_SHIFT 48
+#define FH_STATE_OWNER_SHIFT 48
 
 static inline unsigned fh_state_count(uint64_t s) {
     return (unsigned)(s & FH_STATE_COUNT_MASK);
@@ -158,10 +153,10 @@ static inline unsigned fh_state_kind(uint64_t s) {
 /* The class whose blocks the slab is divided into: its kind, or the host of a sublet one. */
 static inline unsigned fh_state_class(uint64_t s) {
     unsigned kind = fh_state_kind(s);
-    return kind == FH_CLASS_SUBLET ? (unsigned)(s >> FH_STATE_HOST_SHIFT) & 0xFF : kind;
+    return kind == FH_CLASS_BORROWED ? (unsigned)(s >> FH_STATE_OWNER_SHIFT) & 0xFF : kind;
 }
-static inline uint64_t fh_state_make(unsigned kind, unsigned bump, uint64_t clean) {
-    return clean | (uint64_t)(kind + 1) << FH_STATE_KIND_SHIFT | (uint64_t)bump << FH_STATE_BUMP_SHIFT;
+static inline uint64_t fh_state_make(unsigned kind, unsigned bump) {
+    return (uint64_t)(kind + 1) << FH_STATE_KIND_SHIFT | (uint64_t)bump << FH_STATE_BUMP_SHIFT;
 }
 
 /* ── Chunk: 64 slots ─────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -252,13 +247,10 @@ typedef struct {
 } fh_rack;
 
 typedef struct fh_thread {
-    /* Two rows, one behind the other, as the hot path may reach both from the first (cache/observed.h). All bins of the face
-     * are empty and full; it is written when the thread is observed first. */
-    fh_bin face[FH_BINS];
     fh_bin bin[FH_BINS];
     fh_rack rack[FH_BINS];
-    size_t budget_used; /* Σ limit · size over the bins, bytes */
-    int64_t given_back; /* bytes flushed less refilled that the others do not know of yet (cache/ebb.h) */
+    size_t budget_used; /* Σ 2 · limit · size over the bins, bytes */
+    int64_t flushed;    /* bytes flushed less refilled that the others do not know of yet (cache/shrink.h) */
     fh_word generation; /* forks that lay behind the process when it was made: an older one belongs to nobody */
     uint32_t number;    /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
     fh_word state;      /* FH_THREAD_… */
@@ -285,10 +277,8 @@ _Static_assert(sizeof(fh_slab) == 9 * FH_CACHE_LINE, "slab metadata: an odd numb
 _Static_assert(sizeof(fh_chunk) % 128 == FH_CACHE_LINE, "chunk metadata: an odd number of lines");
 _Static_assert(FH_SLOT_SIZE / FH_MIN_ALIGN == FH_SLAB_WORDS * 64, "a slot of the smallest blocks fills the words");
 _Static_assert(sizeof(fh_bin) == FH_MIN_ALIGN, "malloc computes the bin's address from the size without a shift");
-_Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASS_SUBLET,
+_Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASS_BORROWED,
                "the classes of sampled blocks");
-_Static_assert(FH_CLASS_MARK == FH_BINS && sizeof(fh_bin[FH_BINS]) == offsetof(fh_thread, bin),
-               "a marked class leads from the face to the bin");
 _Static_assert(FH_RUN_LAST + 1 == FH_BINS, "a bin for each class that a thread caches");
 
 #endif

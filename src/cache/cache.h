@@ -1,22 +1,23 @@
-/* The hot path: what one thread has in hand. This file is what malloc and free are made of; everything else in the
- * library is here so that it is seldom needed.
+/* The hot path: what one thread has cached. This file is what malloc and free are made of; everything else in the library
+ * is here so that it is rarely needed.
  *
  *     malloc ─▶ fh_alloc ─┬─ bin not empty: pop                                            14 instructions, no atomic
  *                         └─ fh_alloc_slow ─┬─ previous magazine                           cache/magazine.c
  *                                           ├─ depot: a full magazine for an empty one     store/depot.c
- *                                           ├─ slab: bits of marked slabs, then bump       store/slab.c
- *                                           ├─ run: 64 KiB slots of a chunk                store/run.c
+ *                                           ├─ slab: bits of hinted slabs, holes, bump     store/slab.c
+ *                                           ├─ chunk: a run of 64 KiB slots                store/chunk.c, large.c
  *                                           └─ huge: a mapping of its own                  store/huge.c
  *     free ─▶ fh_release ─┬─ bin not full: push                                            18 instructions, no atomic
- *                         └─ fh_release_slow ─┬─ previous magazine to the depot, or
+ *                         └─ fh_release_slow ─┬─ previous magazine to the depot, or        cache/free.c
  *                                             ├─ its blocks to their slabs
- *                                             └─ special: large, huge, foreign, NULL
+ *                                             └─ special: sampled, guest, large, huge, foreign, NULL
+ *     each slow half ends at the safe point: fh_hook_reclaim, if a due bit is set          store/events.h
  *
- * One test each: an empty magazine has NULL below its first block, so that top[-1] is both the block and the answer; bin
- * 0 (special) is full and empty at once for ever, and so are all bins of a thread that has no cache yet.
+ * One test each: an empty magazine has NULL below its first block, so top[-1] is both the block and the answer. Bin 0
+ * (special) is full and empty at once for ever, and so are all bins of a thread that has no cache yet or is observed.
  *
- * Measured and rejected: addressing the bin as %fs:offset(register) saves 5 instructions and doubles the time, as it
- * defeats the processor's memory renaming: the bin's address is computed once. */
+ * Measured and rejected: addressing the bin as %fs:offset(register) saves 5 instructions and doubles the time, because it
+ * defeats the CPU's memory renaming. The bin's address is computed once. */
 #ifndef FH_CACHE_CACHE_H
 #define FH_CACHE_CACHE_H
 
@@ -28,8 +29,8 @@
 /* The calling thread's bins. Initial-exec: static TLS, a few bytes of which also a library that is loaded late gets. */
 extern __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec")));
 
-/* The one function through which the hot path reaches what is the thread's. Never NULL: threads without a cache share a
- * read-only one whose bins are all empty and full. */
+/* The one function through which the hot path reaches what is the thread's. Never NULL: threads without a cache share
+ * read-only bins that are all empty and full. */
 static inline fh_bin *fh_bins(void) {
     return fh_self_bins;
 }
@@ -38,7 +39,7 @@ static inline fh_bin *fh_bins(void) {
 void *fh_alloc_slow(size_t n, fh_bin *bin);
 void fh_release_slow(void *p, fh_bin *bin);
 
-/* Pops a block of class c, the class of n bytes. */
+/* Pops a block of the bin's class, the class of n bytes. */
 static inline void *fh_pop(fh_bin *bin, size_t n) {
     void *p = bin->top[-1];
     if (FH_UNLIKELY(p == NULL)) return fh_alloc_slow(n, bin);
@@ -71,7 +72,7 @@ static inline void fh_release(void *p) {
         fh_release_slow(p, fh_bins());
         return;
     }
-    fh_bin *bin = &fh_bins()[fh_bin_number_at(p)];
+    fh_bin *bin = &fh_bins()[fh_class_at(p)];
     /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
     __asm__("" : "+r"(bin));
     fh_push(bin, p);
@@ -86,7 +87,7 @@ static inline void fh_release_sized(void *p, size_t n) {
         return;
     }
     /* Aligned blocks may be of a larger class than their size says, and huge and foreign ones must be recognised, so the
-     * class byte is the truth; it is in the cache on all but the largest heaps. */
+     * class byte is the truth; it is in the CPU's cache on all but the largest heaps. */
     (void)n;
     fh_release(p);
 }
@@ -103,7 +104,7 @@ void *fh_resize(void *p, size_t n);
 /* Bytes that the block at p holds. Reports a foreign pointer in the name of `call` and returns 0. */
 size_t fh_usable(const char *call, const void *p);
 
-/* Gives everything that the calling thread has in hand to the store. The thread goes on, with an empty cache. */
+/* Flushes everything that the calling thread has cached to the store. The thread continues with an empty cache. */
 void fh_cache_flush(void);
 
 /* Called once, early, when the C library is ready for it: registers the fork handler. */

@@ -2,10 +2,10 @@
 
 #include "base/classes.h"
 #include "base/hooks.h"
-#include "cache/ebb.h"
-#include "cache/thread.h"
+#include "cache/shrink.h"
 #include "store/depot.h"
-#include "store/run.h"
+#include "store/events.h"
+#include "store/large.h"
 #include "store/slab.h"
 #include "system/system.h"
 
@@ -27,7 +27,7 @@ void *const fh_empty_magazine[2] = {NULL, NULL};
 #define FIRST_BYTES 1024
 #define FIRST_BLOCKS 6u
 
-/* All bins of a thread together. Beyond it a bin does not grow; idle ones give their share back (see tick). */
+/* All bins of a thread together. Beyond it a bin does not grow; unused ones are flushed (see tick). */
 #define THREAD_BYTES (2 * FH_MIB)
 
 #define TICK 64u      /* slow paths between two looks at an idle bin */
@@ -113,10 +113,10 @@ static void grow(fh_thread *t, unsigned c) {
     rack->limit = (uint16_t)wanted;
 }
 
-/* The class ebbs (ebb.h). */
+/* The class shrunk (ebb.h). */
 static void shrink(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
-    unsigned blocks = fh_ebb_bin_blocks();
+    unsigned blocks = fh_shrunk_bin_blocks();
     if (rack->limit <= blocks) return;
     t->budget_used -= 2 * (size_t)(rack->limit - blocks) * fh_class_size(c);
     rack->limit = (uint16_t)blocks;
@@ -131,13 +131,24 @@ static fh_magazine *fitting(fh_thread *t, unsigned c, fh_magazine *m) {
     return larger;
 }
 
+bool fh_bin_has(const fh_thread *t, unsigned c, const void *p) {
+    for (void **q = t->bin[c].top; q[-1]; q--) {
+        if (q[-1] == p) return true;
+    }
+    const fh_magazine *m = t->rack[c].previous;
+    for (unsigned i = 0; m && i < m->count; i++) {
+        if (m->block[i] == p) return true;
+    }
+    return false;
+}
+
 void fh_bin_empty(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     fh_magazine *both[2] = {unload(t, c), rack->previous};
     rack->previous = NULL;
     for (int i = 0; i < 2; i++) {
         if (!both[i]) continue;
-        fh_gave_back(t, (int64_t)(both[i]->count * fh_class_size(c)));
+        fh_count_flushed(t, (int64_t)(both[i]->count * fh_class_size(c)));
         if (both[i]->count) give(c, both[i]->count, both[i]->block);
         fh_magazine_delete(both[i]);
     }
@@ -148,7 +159,7 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
 /* Every TICK slow paths one bin is looked at. What was not used since the last two looks goes back. */
 static void tick(fh_thread *t) {
     if (++t->ticks % TICK) return;
-    fh_hook_moment();
+    fh_hook_metrics();
     for (unsigned tries = 0; tries < 16; tries++) {
         unsigned c = t->next_idle = (t->next_idle + 1) % FH_BINS;
         fh_rack *rack = &t->rack[c];
@@ -164,14 +175,14 @@ static void tick(fh_thread *t) {
     }
 }
 
-/* In a retreat every eighth flush looks at one other bin too, so that what the thread does not flush any more comes home as
- * well. The hand takes a thousand flushes to go round, in which whoever wants a class shows it. */
-static void retreat(fh_thread *t, unsigned c) {
+/* While the heap contracts, every eighth flush looks at one other bin too, so that what the thread does not flush any more is
+ * flushed as well. The clock hand takes a thousand flushes to go round, in which demand for a class shows. */
+static void contract(fh_thread *t, unsigned c) {
     if (t->flushes % 8) return;
     unsigned other = t->next_idle = (t->next_idle + 1) % FH_BINS;
-    if (other == 0) fh_thread_dissolve_parked();
-    if (other == 0 || other == c || !fh_ebb_pass(other)) return;
-    if (t->rack[other].limit > fh_ebb_bin_blocks()) fh_bin_empty(t, other);
+    if (other == 0) fh_set_due(FH_DUE_PARKED);
+    if (other == 0 || other == c || !fh_shrink_pass(other)) return;
+    if (t->rack[other].limit > fh_shrunk_bin_blocks()) fh_bin_empty(t, other);
 }
 
 /* ── Refill and flush ────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -219,19 +230,19 @@ void *fh_refill(fh_thread *t, unsigned c) {
         empty = m;
     }
     grow(t, c);
-    fh_ebb_wanted(c);
-    unsigned near = fh_system_cpu_hint();
-    m = fh_depot_get(c, near, empty);
+    fh_shrink_demand(c);
+    unsigned cpu = fh_system_cpu_hint();
+    m = fh_depot_get(c, cpu, empty);
     if (m) {
         t->from_depot++;
-        if (m->from != (uint16_t)near && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
+        if (m->from != (uint16_t)cpu && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
     } else {
         m = fitting(t, c, empty);
         if (!m) return fh_take_one(c);
         fill(c, rack->limit < m->capacity ? rack->limit : m->capacity, m);
     }
     load(t, c, m);
-    fh_gave_back(t, -(int64_t)(m->count * fh_class_size(c)));
+    fh_count_flushed(t, -(int64_t)(m->count * fh_class_size(c)));
     return m->count ? *--t->bin[c].top : NULL;
 }
 
@@ -248,22 +259,22 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         give(c, 1, &p);
         return;
     }
-    bool falling = fh_is_retreat(), ebbs = fh_is_ebbing(c);
-    if (FH_UNLIKELY(falling)) retreat(t, c);
+    bool contracting = fh_is_contracting(), shrunk = fh_is_shrunk(c);
+    if (FH_UNLIKELY(contracting)) contract(t, c);
     /* A bin that has no limit yet gets its first one in any case. */
-    (ebbs && rack->limit ? shrink : grow)(t, c);
+    (shrunk && rack->limit ? shrink : grow)(t, c);
     fh_magazine *full = unload(t, c), *empty = rack->previous;
     if (empty && empty->count) {
         /* The oldest half goes as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
         size_t bytes = oldest->count * fh_class_size(c);
-        fh_gave_back(t, (int64_t)bytes);
-        bool counted = falling || ebbs;
-        if (FH_UNLIKELY(counted)) ebbs = fh_ebb_count(c, bytes);
-        if (!ebbs && fh_depot_put(c, fh_system_cpu_hint(), oldest, &empty)) {
+        fh_count_flushed(t, (int64_t)bytes);
+        bool counted = contracting || shrunk;
+        if (FH_UNLIKELY(counted)) shrunk = fh_shrink_count(c, bytes);
+        if (!shrunk && fh_depot_put(c, fh_system_cpu_hint(), oldest, &empty)) {
             t->to_depot++;
         } else {
-            if (!counted) fh_ebb_count(c, bytes);
+            if (!counted) fh_shrink_count(c, bytes);
             give(c, oldest->count, oldest->block);
             oldest->count = 0;
             empty = oldest;

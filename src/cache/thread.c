@@ -2,17 +2,15 @@
 
 #include "base/classes.h"
 #include "base/hooks.h"
-#include "cache/background_thread.h"
 #include "cache/cache.h"
-#include "cache/ebb.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
-#include "store/limit.h"
+#include "cache/shrink.h"
 #include "store/slab.h"
 #include "store/window.h"
 #include "system/system.h"
 
-/* A bin whose magazine is full and empty at once, 128 of them, and two rows of these. */
+/* A bin whose magazine is full and empty at once, and 128 of them. */
 #define B                                                                                                              \
     { (void **)&fh_empty_magazine[1], (void **)&fh_empty_magazine[1] }
 #define B4 B, B, B, B
@@ -22,17 +20,14 @@
 const fh_thread fh_thread_none = {.bin = {B128}};
 const fh_thread fh_thread_over = {.bin = {B128}};
 
-/* What malloc and free see of these two. Two rows, as a free of a marked class may come before there is a cache. */
-static const fh_bin nothing[2 * FH_BINS] = {B128, B128};
+/* What malloc and free see of these two, and of a thread that is observed. */
+static const fh_bin no_bins[FH_BINS] = {B128};
+const fh_bin fh_decoy_bins[FH_BINS] = {B128};
 
-__thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)nothing;
-__thread fh_observed_state fh_observed_here
-    __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .distance = -1};
+__thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
+__thread fh_thread_state fh_here
+    __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = 0};
 fh_word fh_observing;
-
-/* See observed.h. acq_rel where it is decided: fh_class_mark is looked at afterwards. */
-enum { OPEN, MARKED, PLAIN };
-static fh_word way_of_observing;
 
 /* Number of forks that lie behind this process, in its own line of ancestors. A cache of an older generation belongs to
  * a thread that does not exist here: all but the one that forked, which renews its own. */
@@ -65,21 +60,19 @@ static void after_fork_in_child(void) {
     /* Parked caches are found with the other orphans, as they are of an older generation; here nobody may get one too. */
     for (unsigned i = 0; i < FH_SHARDS; i++) fh_store(&parked[i], 0);
     fh_store_release(&orphans, 1);
-    fh_background_forked();
-    fh_limit_forked((uintptr_t)t);
-    if (fh_load(&fh_observing)) fh_hook_forked();
+    fh_hook_forked(t);
 }
 
-/* Gives everything that t has in hand to the store. */
-static void hand_in(fh_thread *t) {
+/* Flushes everything that t has to the store. */
+static void flush_all(fh_thread *t) {
     for (unsigned c = 1; c < FH_BINS; c++) fh_bin_empty(t, c);
 }
 
 /* The same, and t itself. The caller has made it DEAD. */
 static void dissolve(fh_thread *t) {
-    hand_in(t);
+    flush_all(t);
     keep_counts(t);
-    fh_retreat_note(t->given_back);
+    fh_contraction_count(t->flushed);
     void *p = t;
     fh_slab_give(FH_CLASS_THREAD, 1, &p);
 }
@@ -93,24 +86,22 @@ static void adopt(fh_thread *t, uint64_t state) {
 
 /* Walks all caches there are: the slabs of their class. */
 static void adopt_orphans(void) {
-    uint64_t now = fh_load(&generation);
-    for (size_t slot = 0; slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
-        uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
+    uint64_t now = fh_load(&generation), state;
+    for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++) {
         if (fh_state_kind(state) != FH_CLASS_THREAD) continue;
         for (unsigned i = 0; i < fh_state_bump(state); i++) {
             fh_thread *t = (fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
             /* acquire: the generation that was written before. Without it a thread of this process that begins at this moment
              * could be taken for what its memory was before, and lose its cache. */
             uint64_t life = fh_load_acquire(&t->state);
-            bool handed = life == FH_THREAD_LIVE || life == FH_THREAD_PARKED;
-            if (handed && fh_load(&t->generation) < now) adopt(t, life);
+            bool whole = life == FH_THREAD_LIVE || life == FH_THREAD_PARKED;
+            if (whole && fh_load(&t->generation) < now) adopt(t, life);
         }
     }
 }
 
 void fh_process_start(void) {
     fh_system_at_fork(after_fork_in_child);
-    fh_background_allow();
 }
 
 /* ── A thread's cache ────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -118,15 +109,13 @@ void fh_process_start(void) {
 static void thread_exit(void *value);
 
 /* The calling thread's cache is t from now on, and these are the bins that malloc and free see. A signal handler may come at
- * each step and allocate: while there is no distance, bins that are empty and full are always good, so it goes first and
- * comes last. */
-static void look_at(fh_thread *t, fh_bin *bins) {
-    fh_observed_here.distance = -1;
+ * each step and allocate: bins that are empty and full are always good. */
+static void switch_to(const fh_thread *t, const fh_bin *bins) {
+    fh_self_bins = (fh_bin *)no_bins;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    fh_observed_here.thread = t;
-    fh_self_bins = bins;
+    fh_here.thread = (fh_thread *)t;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (fh_observed()) fh_observed_here.distance = INT64_MAX;
+    fh_self_bins = (fh_bin *)bins;
 }
 
 /* A cache with nothing in hand; NULL when there is no memory. */
@@ -139,7 +128,7 @@ static fh_thread *make_empty(void) {
         t->rack[c] = (fh_rack){0};
     }
     t->budget_used = 0;
-    t->given_back = 0;
+    t->flushed = 0;
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     return t;
 }
@@ -157,9 +146,7 @@ static fh_thread *make(void) {
     t->ticks = t->next_idle = 0;
     t->interval = t->polls = 0;
     fh_store_release(&t->state, FH_THREAD_BUSY);
-    uint64_t way = OPEN;
-    (void)fh_cas_acq_rel(&way_of_observing, &way, PLAIN); /* who finds it decided goes by that */
-    fh_thread_observe(t, false);
+    switch_to(t, t->bin);
     /* This may call malloc: from here on that works. If the system has no such service left, what the thread has in hand
      * when it ends stays where it is. */
     (void)fh_system_at_thread_exit(thread_exit, t);
@@ -167,19 +154,11 @@ static fh_thread *make(void) {
 }
 
 void fh_thread_observe_all(void) {
-    uint64_t way = OPEN;
-    /* Without samples from the beginning there may never be any, and then nothing should be counted. */
-    if (fh_settings.sample && fh_cas_acq_rel(&way_of_observing, &way, MARKED)) fh_store(&fh_class_mark, FH_CLASS_MARK);
     fh_store(&fh_observing, 1);
 }
 
 void fh_thread_observe(fh_thread *t, bool on) {
-    if (!on && fh_load(&way_of_observing) != MARKED) {
-        look_at(t, t->bin);
-        return;
-    }
-    for (unsigned c = 0; c < FH_BINS; c++) fh_bin_reset(&t->face[c]);
-    look_at(t, t->face);
+    switch_to(t, on ? fh_decoy_bins : t->bin);
 }
 
 fh_thread *fh_thread_enter(void) {
@@ -202,7 +181,7 @@ void fh_thread_leave(fh_thread *t) {
     if (t) fh_store_release(&t->state, FH_THREAD_LIVE);
 }
 
-void fh_thread_dissolve_parked(void) {
+void fh_cache_flush_parked(void) {
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         fh_thread *left = unpark(i);
         if (!left) continue;
@@ -212,11 +191,11 @@ void fh_thread_dissolve_parked(void) {
 }
 
 void fh_cache_flush(void) {
-    fh_thread_dissolve_parked();
+    fh_cache_flush_parked();
     fh_thread *t = fh_own();
     if (t == &fh_thread_none || t == &fh_thread_over) return;
     fh_store(&t->state, FH_THREAD_BUSY);
-    hand_in(t);
+    flush_all(t);
     fh_thread_leave(t);
 }
 
@@ -274,7 +253,7 @@ static fh_thread *park(fh_thread *t) {
 
 static void leave_behind(fh_thread *t) {
     fh_thread *before = t;
-    if (!fh_is_retreat() && lighten(t)) {
+    if (!fh_is_contracting() && lighten(t)) {
         /* release: for the child of a fork, as in fh_thread_leave. */
         fh_store_release(&t->state, FH_THREAD_PARKED);
         before = park(t);
@@ -289,10 +268,11 @@ static void leave_behind(fh_thread *t) {
 static void thread_exit(void *value) {
     fh_thread *t = fh_own();
     if (t != value) return;
-    fh_limit_left((uintptr_t)t);
+    fh_hook_thread_ends(t);
     fh_store(&t->state, FH_THREAD_BUSY);
-    look_at((fh_thread *)&fh_thread_over, (fh_bin *)nothing);
+    switch_to(&fh_thread_over, no_bins);
     keep_counts(t);
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     leave_behind(t);
+    fh_thread_safe_point(FH_AFTER_FREE);
 }

@@ -2,7 +2,9 @@
 #ifndef FH_CACHE_THREAD_H
 #define FH_CACHE_THREAD_H
 
+#include "base/hooks.h"
 #include "base/types.h"
+#include "store/events.h"
 
 /* The caches of threads that have none: before their first slow path, and after their end (late destructors). Read-only,
  * all bins empty and full. */
@@ -16,10 +18,17 @@ fh_thread *fh_thread_enter(void);
 #define FH_THREAD_COUNTS 4u
 extern fh_word fh_threads_gone[FH_THREAD_COUNTS] FH_HIDDEN;
 
-/* Hands in the caches that ended threads have left for others to come, and which nobody has taken yet. */
-void fh_thread_dissolve_parked(void);
+/* Flushes the caches that ended threads have left for others to come, and which no thread has taken yet. */
+void fh_cache_flush_parked(void);
 
 /* The slow path is over. */
 void fh_thread_leave(fh_thread *t);
+
+/* And nothing is held: does what is due. */
+static inline void fh_thread_safe_point(fh_safe_point point) {
+    uint64_t due = fh_load(&fh_due);
+    if (point == FH_AFTER_FREE) due &= ~FH_DUE_ALLOCATION_ONLY;
+    if (FH_UNLIKELY(due)) fh_hook_reclaim(point);
+}
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "observe/fields.h"
 #include "observe/statistics.h"
+#include "store/events.h"
 #include "system/file.h"
 #include "system/system.h"
 
@@ -109,30 +110,23 @@ void fh_metrics_put(fh_output *out, const fh_profile_figures *f) {
 
 /* ── The file ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* fh_hook_due: 0 → 1 by whoever finds in a slow path that a second has passed, 1 → 0 by the thread that then writes.
- * Relaxed: it guards nothing.
+/* FH_DUE_METRICS is set by the thread that finds in a slow path that a second has passed.
  * writing: other → own pid by exchange, own pid → 0 by the same thread. A thread that finds its own process's number goes
  * on, as the file is being written. Another number is left from the parent of a fork that happened at that moment.
  * Acquire and release: it guards the buffer below. */
-fh_word fh_hook_due;
 static fh_word written_second; /* of the last look, in units of 2^30 ns */
 static fh_word writing;
 static char buffer[4096];
 
-void fh_hook_moment(void) {
+void fh_hook_metrics(void) {
     if (!fh_setting_path_get(&fh_settings.metrics)) return;
     uint64_t now = fh_system_seconds(), then = fh_load(&written_second);
-    if (now != then && fh_cas_relaxed(&written_second, &then, now)) fh_store(&fh_hook_due, 1);
+    if (now != then && fh_cas_relaxed(&written_second, &then, now)) fh_set_due(FH_DUE_METRICS);
 }
 
-void fh_hook_write(void) {
-    fh_metrics_write(false);
-}
-
-void fh_metrics_write(bool now) {
+void fh_metrics_write(void) {
     const char *path = fh_setting_path_get(&fh_settings.metrics);
-    if (!path || (!now && !fh_load(&fh_hook_due))) return;
-    fh_store(&fh_hook_due, 0);
+    if (!path) return;
     uint64_t pid = fh_system_pid();
     if (fh_swap_acq_rel(&writing, pid) == pid) return;
     fh_profile_figures *f = fh_statistics_borrow();
@@ -146,4 +140,8 @@ void fh_metrics_write(bool now) {
     }
     if (f) fh_statistics_return(f);
     fh_store_release(&writing, 0);
+}
+
+void fh_hook_write(void) {
+    fh_metrics_write();
 }

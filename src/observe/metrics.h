@@ -7,8 +7,7 @@
 
 void fh_metrics_put(fh_output *out, const fh_profile_figures *f);
 
-/* Writes the file that the option metrics names, if it does and nobody else is at it. `now`: at once, else only if it is
- * due (see fh_hook_moment). Never waits for another thread. */
-void fh_metrics_write(bool now);
+/* Writes the file that the option metrics names, unless there is none, or another thread is writing it. Never waits. */
+void fh_metrics_write(void);
 
 #endif

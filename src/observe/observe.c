@@ -45,7 +45,7 @@ static void start(fh_thread *t, uint64_t interval) {
     }
     t->interval = interval;
     fh_thread_observe(t, interval != 0);
-    if (interval) fh_observed_here.distance = (int64_t)fh_sampling_distance(&t->random, interval);
+    if (interval) fh_here.bytes_until_sample = (int64_t)fh_sampling_distance(&t->random, interval);
 }
 
 /* The page, made if it is time for one. */
@@ -83,11 +83,11 @@ void fh_hook_observe(fh_thread *t) {
 
 /* ── Samples ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-uint64_t fh_hook_draw(void) {
+uint64_t fh_observe_draw(void) {
     fh_thread *t = fh_own();
     /* Just forked: the distance was drawn in the parent. */
     uint64_t interval = t->interval ? t->interval : fh_settings.sample;
-    fh_observed_here.distance = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
+    fh_here.bytes_until_sample = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
     return interval;
 }
 
@@ -106,7 +106,7 @@ static uint32_t site_of(fh_profile_control *control, const void *frame) {
     return fh_site_of(node);
 }
 
-void fh_hook_sampled(const void *p, size_t n, uint64_t interval, const void *frame) {
+void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *frame) {
     fh_profile_header *page = fh_profile_begin();
     if (!page) return;
     fh_profile_control *control = fh_profile_controls(page);
@@ -168,12 +168,12 @@ void fh_hook_stayed(const void *p) {
 
 /* ── The process ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-void fh_hook_refused(void) {
+void fh_hook_observe_refusal(void) {
     fh_profile_header *page = fh_profile();
     if (page) fh_refresh(page, FH_REFRESH_SOON);
 }
 
-void fh_hook_forked(void) {
+void fh_hook_observe_fork(void) {
     fh_profile_forked();
 }
 

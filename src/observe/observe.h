@@ -3,11 +3,19 @@
 #define FH_OBSERVE_OBSERVE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* The program ends by itself: the last figures, and the end of its page. */
 void fh_observe_end(void);
 
 /* Bytes of private memory that the observer has taken (the page is counted in its own header). */
 size_t fh_observe_bytes(void);
+
+/* The bytes until the calling thread's next sample are drawn. Returns the interval with which the last were drawn. */
+uint64_t fh_observe_draw(void);
+
+/* Enters the block at p, of n bytes, that was sampled with that interval. `frame`: of the function of ours that the program
+ * called, or of one further in. */
+void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *frame);
 
 #endif

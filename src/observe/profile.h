@@ -39,9 +39,9 @@ typedef enum {
 
 typedef struct {
     uint32_t entry_bytes;
-    uint32_t first;                   /* entries of extent 0; extent k has first << k */
-    uint64_t used;                    /* (atomic) entries handed out, in order. Of the timeline: moments ever written */
-    uint64_t dropped;                 /* (atomic) entries that there was no room for */
+    uint32_t first;   /* entries of extent 0; extent k has first << k */
+    uint64_t used;    /* (atomic) entries handed out, in order. Of the timeline: moments ever written */
+    uint64_t dropped; /* (atomic) entries that there was no room for */
     uint64_t extent[FH_PROFILE_EXTENTS]; /* (atomic) file offset of extent k, 0: not there. Appear in order */
 } fh_profile_section;
 
@@ -51,7 +51,7 @@ typedef struct {
     uint64_t magic;
     uint32_t layout;       /* FH_PROFILE_LAYOUT */
     uint32_t header_bytes; /* sizeof(fh_profile_header) */
-    uint64_t state;        /* (atomic) fh_profile_state; ENDED: the program ended by itself and the figures are its last */
+    uint64_t state; /* (atomic) fh_profile_state; ENDED: the program ended by itself and the figures are its last */
     uint64_t pid;
     uint64_t parent_pid;
     uint64_t begun_unix_ns;

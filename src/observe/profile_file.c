@@ -21,9 +21,12 @@ static const struct {
     uint32_t entry_bytes, first;
     bool grows;
 } shape[FH_PROFILE_SECTIONS] = {
-    [FH_PROFILE_FIGURES] = {sizeof(fh_profile_figures), 1, false}, [FH_PROFILE_TIMELINE] = {sizeof(fh_profile_moment), 1024, false},
-    [FH_PROFILE_MODULES] = {sizeof(fh_profile_module), 32, true},  [FH_PROFILE_NODES] = {sizeof(fh_profile_node), 1024, true},
-    [FH_PROFILE_SITES] = {sizeof(fh_profile_site), 128, true},     [FH_PROFILE_SAMPLES] = {sizeof(fh_profile_sample), 256, true},
+    [FH_PROFILE_FIGURES] = {sizeof(fh_profile_figures), 1, false},
+    [FH_PROFILE_TIMELINE] = {sizeof(fh_profile_moment), 1024, false},
+    [FH_PROFILE_MODULES] = {sizeof(fh_profile_module), 32, true},
+    [FH_PROFILE_NODES] = {sizeof(fh_profile_node), 1024, true},
+    [FH_PROFILE_SITES] = {sizeof(fh_profile_site), 128, true},
+    [FH_PROFILE_SAMPLES] = {sizeof(fh_profile_sample), 256, true},
 };
 
 /* The page never takes more than this: a program of which every block is sampled would else fill the machine. */
@@ -40,7 +43,7 @@ static bool inherited;  /* forked from an observed program. Written while MAKING
 static bool keep_file;  /* page=DIR was given */
 static fh_shared_file file;
 static fh_word extents[FH_PROFILE_SECTIONS][FH_PROFILE_EXTENTS]; /* addresses; written once, by compare-and-swap */
-static uint64_t first_bytes;                               /* length of the first mapping */
+static uint64_t first_bytes;                                     /* length of the first mapping */
 static fh_word header_address;
 
 /* ── Fork ────────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -5,7 +5,7 @@
 #include "observe/observe.h"
 #include "observe/profile_file.h"
 #include "store/huge.h"
-#include "store/purge.h"
+#include "store/events.h"
 #include "store/window.h"
 #include "system/system.h"
 
@@ -29,7 +29,7 @@ static fh_word last_end, last_cost, last_used, last_moment, last_modules;
 #define MODULES_NS (500 * MS)
 
 static uint64_t bytes_in_use(void) {
-    return fh_purge_used_bytes() + fh_huge_bytes();
+    return fh_used_bytes() + fh_huge_bytes();
 }
 
 static bool changed_much(void) {

@@ -3,11 +3,11 @@
 #include "base/classes.h"
 #include "base/settings.h"
 #include "cache/thread.h"
+#include "reclaim/limits.h"
 #include "store/depot.h"
 #include "store/huge.h"
-#include "store/limit.h"
-#include "store/sublet.h"
-#include "store/trim.h"
+#include "store/holes.h"
+#include "store/pages.h"
 #include "store/window.h"
 #include "system/system.h"
 
@@ -82,12 +82,12 @@ static void add_slab(fh_profile_figures *f, size_t slot, unsigned c, uint64_t st
     unsigned made = fh_state_bump(state), room = fh_class_table[c].blocks, set = 0;
     if (made > room) made = room;
     for (unsigned w = 0; w < (made + 63) / 64; w++) set += fh_count_bits(fh_load(&slab->free[w]));
-    unsigned missing = resident && c <= FH_SMALL_LAST ? fh_trim_missing_pages(slot, c, made, resident) : 0;
+    unsigned missing = resident && c <= FH_SMALL_LAST ? fh_pages_missing(slot, c, made, resident) : 0;
     /* It may have become something else while its words were read. */
     if (fh_state_class(fh_load(&slab->state)) != c) return;
     if (set > made) set = made;
     /* The rows count units; a block of several is one to the program. The sum of the rows is added later. */
-    if (fh_state_kind(state) == FH_CLASS_SUBLET) f->live_blocks -= fh_sublet_joined(slab, made);
+    if (fh_state_kind(state) == FH_CLASS_BORROWED) f->live_blocks -= fh_holes_joined(slab, made);
     fh_profile_row *row = &f->row[c];
     row->slabs++;
     row->slots += fh_class_table[c].slots;
@@ -181,7 +181,7 @@ static void add_counts_of_the_gone(fh_profile_figures *f) {
 }
 
 static void add_system(fh_profile_figures *f) {
-    fh_limit_figures limit = fh_limit_now();
+    fh_limit_figures limit = fh_limits_now();
     f->limit_soft = limit.soft;
     f->limit_hard = limit.hard;
     f->limit_in_use = limit.in_use;
@@ -204,7 +204,7 @@ static void add_system(fh_profile_figures *f) {
 void fh_statistics_collect(fh_profile_figures *f) {
     memset((char *)f + sizeof f->sequence, 0, sizeof *f - sizeof f->sequence);
     f->taken_ns = fh_system_nanoseconds();
-    bool inside = fh_trim_was_inside();
+    bool inside = fh_pages_were_purged();
     size_t chunks = fh_window_chunks();
     for (size_t number = 0; number < chunks; number++) {
         const fh_region *region = fh_region_at(number / FH_REGION_CHUNKS);

@@ -1,8 +1,8 @@
 #include "store/depot.h"
 
 #include "base/classes.h"
-#include "store/idle.h"
-#include "store/run.h"
+#include "store/events.h"
+#include "store/large.h"
 #include "store/slab.h"
 
 /* One depot a class and shard. A shard is a place near a processor: what it gets was last touched there. */
@@ -70,7 +70,7 @@ fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         fh_magazine *m = get_from((near + i) % FH_SHARDS, c, empty);
         if (!m) continue;
-        fh_idle_wanted(c);
+        fh_event_demand(c);
         return m;
     }
     return NULL;

@@ -1,9 +1,7 @@
 #include "store/huge.h"
 
 #include "base/settings.h"
-#include "store/background.h"
 #include "store/limit.h"
-#include "store/policy.h"
 #include "system/system.h"
 
 #include <string.h>
@@ -37,8 +35,8 @@ static size_t asked_of(uint64_t entry) {
     return share ? size_of(entry) / (SHARE_MASK + 1) * share : size_of(entry);
 }
 
-/* Blocks in the table and the one in hand (below); and what is in the cache. */
-static fh_word live_bytes, live_count, cached_bytes;
+/* Blocks in the table, and the most recent one (below); their bytes are fh_count.huge_live. */
+static fh_word live_count;
 
 static fh_word *leaf_of(uintptr_t address) {
     if (address >> ADDRESS_BITS) return NULL;
@@ -71,13 +69,13 @@ static bool prepare(const void *p) {
 /* The block at p, prepared, is in the caller's hands from now on. */
 static void *enter(void *p, size_t size) {
     fh_store_release(entry_of(p), size);
-    fh_add_relaxed(&live_bytes, size);
+    fh_add_relaxed(&fh_count.huge_live, size);
     fh_add_relaxed(&live_count, 1);
     return p;
 }
 
 static void uncount(size_t size) {
-    fh_sub_relaxed(&live_bytes, size);
+    fh_sub_relaxed(&fh_count.huge_live, size);
     fh_sub_relaxed(&live_count, 1);
 }
 
@@ -102,7 +100,7 @@ size_t fh_huge_size(const void *p) {
 void *fh_huge_around(const void *p) {
     uintptr_t address = (uintptr_t)p & ~(UNIT - 1);
     /* A block is at most as long as all of them together. */
-    size_t units = (size_t)fh_load(&live_bytes) / UNIT + 1;
+    size_t units = (size_t)fh_load(&fh_count.huge_live) / UNIT + 1;
     for (; units > 0 && address >= UNIT; units--, address -= UNIT) {
         size_t size = fh_huge_size((void *)address);
         if (size) return (uintptr_t)p < address + size ? (void *)address : NULL;
@@ -118,7 +116,7 @@ void *fh_huge_around(const void *p) {
 
 static fh_word cache[CACHE_SLOTS];
 
-/* The block in hand: the one that was freed last, for a program that frees and makes blocks of one size in turn. It counts
+/* The most recent block: the one that was freed last, for a program that frees and makes blocks of one size in turn. It counts
  * as live all the time, so a pair of malloc and free moves it with three locked instructions, one of them that of the table,
  * where the cache takes nine. Packed like a slot of the cache.
  *
@@ -127,7 +125,7 @@ static fh_word cache[CACHE_SLOTS];
  *                   it, and then no longer counts it as live
  *
  * A word that was changed and changed back is the same block again, kept as before. */
-static fh_word in_hand;
+static fh_word most_recent;
 
 static uint64_t pack(void *p, size_t size) {
     return (uint64_t)((uintptr_t)p >> UNIT_SHIFT) << 38 | size >> PAGE_SHIFT;
@@ -139,58 +137,36 @@ static size_t unpack_size(uint64_t word) {
     return (size_t)(word & (((uint64_t)1 << 38) - 1)) << PAGE_SHIFT;
 }
 
-/* How many bytes the cache may hold is policy.h's; here are its figures. */
-static fh_word allowance;                   /* bytes above the floor */
-static fh_word missed_at;                   /* when it was last raised, in units of 2^30 ns */
-static fh_word unmapped_bytes, unmapped_at; /* what was turned away lately */
-
-static size_t cache_limit(void) {
-    size_t more = (size_t)fh_load(&allowance);
-    if (more && fh_huge_allowance_over(fh_system_seconds() - fh_load(&missed_at))) {
-        fh_store(&allowance, 0);
-        more = 0;
-    }
-    return fh_huge_cache_limit(more, fh_limit_pressure());
-}
-
-/* A block of this size was not in the cache. If one has just been turned away, the cache is too small. */
-static void cache_missed(size_t size) {
-    size_t gone = (size_t)fh_load(&unmapped_bytes), old = (size_t)fh_load(&allowance);
-    if (gone < size) return; /* spares the look at the clock */
-    uint64_t now = fh_system_seconds(), ago = now - fh_load(&unmapped_at);
-    size_t allowed = fh_huge_allowance(old, size, gone, ago);
-    if (allowed > old) fh_store(&allowance, allowed);
-    if (ago <= 1) fh_store(&missed_at, now);
-}
-
-static void turned_away(size_t size) {
-    fh_store(&unmapped_bytes, size);
-    fh_store(&unmapped_at, fh_system_seconds());
+/* True if so many bytes may be kept: how many is an order. */
+static bool may_keep(size_t bytes) {
+    fh_event_kept(bytes);
+    return bytes <= fh_load(&fh_order.huge_cache_bytes);
 }
 
 /* Keeps a freed mapping if there is room in bytes and slots. */
 static bool cache_put(void *p, size_t size) {
-    if (fh_add_relaxed(&cached_bytes, size) + size + unpack_size(fh_load(&in_hand)) <= cache_limit()) {
+    if (may_keep((size_t)fh_add_relaxed(&fh_count.huge_cached, size) + size + unpack_size(fh_load(&most_recent)))) {
         for (int i = 0; i < CACHE_SLOTS; i++) {
             uint64_t seen = fh_load(&cache[i]);
             /* release: our last use of the mapping; acquire comes with the taker. */
             if (seen == 0 && fh_cas_acq_rel(&cache[i], &seen, pack(p, size))) return true;
         }
     }
-    fh_sub_relaxed(&cached_bytes, size);
-    turned_away(size);
+    fh_sub_relaxed(&fh_count.huge_cached, size);
+    fh_event_unmapped(size);
     return false;
 }
 
 /* A cached mapping of size … most bytes at that alignment, or NULL. */
 static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
-    if (!fh_load(&cached_bytes)) return NULL;
+    if (!fh_load(&fh_count.huge_cached)) return NULL;
     for (int i = 0; i < CACHE_SLOTS; i++) {
         uint64_t seen = fh_load(&cache[i]);
         size_t have = unpack_size(seen);
         if (have < size || have > most || (uintptr_t)unpack_address(seen) % align) continue;
         if (!fh_cas_acq_rel(&cache[i], &seen, 0)) continue;
-        fh_sub_relaxed(&cached_bytes, have);
+        fh_sub_relaxed(&fh_count.huge_cached, have);
+        fh_event_reused(have);
         *got = have;
         return unpack_address(seen);
     }
@@ -203,9 +179,9 @@ static size_t unmap(uint64_t word) {
     return unpack_size(word);
 }
 
-/* What is in hand is the caller's from now on, and no longer counted. 0: nothing was. */
-static uint64_t out_of_hand(void) {
-    uint64_t word = fh_load(&in_hand) ? fh_swap_acq_rel(&in_hand, 0) : 0;
+/* The most recent block is the caller's from now on, and no longer counted. 0: there is none. */
+static uint64_t take_most_recent(void) {
+    uint64_t word = fh_load(&most_recent) ? fh_swap_acq_rel(&most_recent, 0) : 0;
     if (word) uncount(unpack_size(word));
     return word;
 }
@@ -215,10 +191,10 @@ size_t fh_huge_trim(size_t keep) {
     for (int i = 0; i < CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
         uint64_t seen = fh_load(&cache[i]) ? fh_swap_acq_rel(&cache[i], 0) : 0;
         if (!seen) continue;
-        fh_sub_relaxed(&cached_bytes, unpack_size(seen));
+        fh_sub_relaxed(&fh_count.huge_cached, unpack_size(seen));
         given += unmap(seen);
     }
-    if (fh_huge_cached_bytes() > keep) given += unmap(out_of_hand());
+    if (fh_huge_cached_bytes() > keep) given += unmap(take_most_recent());
     return given;
 }
 
@@ -233,7 +209,7 @@ static void *alloc(size_t size, size_t align, bool *clean) {
     p = cache_get(size, size + size / 4, align, &got);
     *clean = p == NULL;
     if (p) return enter(p, got); /* it was entered before, so it is prepared */
-    cache_missed(size);
+    fh_event_missed(size);
     p = fh_system_map(size, align);
     /* Short of address space or memory: what is cached may be what is missing. */
     if (!p && fh_huge_trim(0)) p = fh_system_map(size, align);
@@ -244,9 +220,7 @@ static void *alloc(size_t size, size_t align, bool *clean) {
     }
     if (fh_settings.thp == FH_THP_ALWAYS) fh_system_huge_pages(p, size, true);
     if (fh_settings.thp == FH_THP_NEVER && fh_system_huge_pages_always()) fh_system_huge_pages(p, size, false);
-    fh_background_grown();
-    if (fh_load(&fh_limit_grouped)) fh_limit_count(size);
-    fh_limit_grown();
+    fh_event_mapped(size);
     return enter(p, size);
 }
 
@@ -262,44 +236,37 @@ void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
 
 /* The mapping at p is nobody's any more. */
 static void retire(void *p, size_t size) {
-    if (fh_settings.purge == FH_PURGE_EAGER || !cache_put(p, size)) {
-        fh_system_unmap(p, size);
-    } else {
-        fh_background_freed();
-    }
+    if (!cache_put(p, size)) fh_system_unmap(p, size);
 }
 
 void *fh_huge_again(size_t size) {
-    uint64_t seen = fh_load(&in_hand);
+    uint64_t seen = fh_load(&most_recent);
     size_t have = unpack_size(seen);
     if (have < size || have - size > size / 4) return NULL;
     /* acquire: whoever freed the block has done with it. */
-    if (!fh_cas_acquire(&in_hand, &seen, 0)) return NULL;
+    if (!fh_cas_acquire(&most_recent, &seen, 0)) return NULL;
     void *p = unpack_address(seen);
     fh_store_release(entry_of(p), have);
     return p;
 }
 
-/* Takes the block into the hand, if there is room in bytes. The clock is looked at only beyond the floor. What was in hand
- * goes into the cache: it was not wanted in the meantime. */
-static bool take_in_hand(void *p, size_t size) {
-    size_t kept = (size_t)fh_load(&cached_bytes) + size;
-    if (kept > FH_HUGE_CACHE_FLOOR && kept > cache_limit()) return false;
-    if (FH_UNLIKELY(fh_settings.purge == FH_PURGE_EAGER) || fh_limit_pressure() != FH_PRESSURE_NONE) return false;
+/* Keeps the block as the most recent one, if there is room in bytes. The one before goes into the cache: it was not in demand
+ * in the meantime. */
+static bool keep_most_recent(void *p, size_t size) {
+    if (!may_keep((size_t)fh_load(&fh_count.huge_cached) + size)) return false;
     /* acq_rel: our last use of this block, and somebody's of the one before. */
-    uint64_t before = fh_swap_acq_rel(&in_hand, pack(p, size));
+    uint64_t before = fh_swap_acq_rel(&most_recent, pack(p, size));
     if (FH_UNLIKELY(before != 0)) {
         uncount(unpack_size(before));
         retire(unpack_address(before), unpack_size(before));
     }
-    fh_background_freed();
     return true;
 }
 
 bool fh_huge_free(void *p) {
     size_t size = take_out(p);
     if (size == 0) return false;
-    if (FH_LIKELY(take_in_hand(p, size))) return true;
+    if (FH_LIKELY(keep_most_recent(p, size))) return true;
     uncount(size);
     retire(p, size);
     return true;
@@ -337,11 +304,11 @@ static void ask(void *p, size_t size, size_t asked) {
 static void *grow_into_cached(void *p, size_t old, size_t size) {
     size_t got;
     if (size <= old || fh_limit_is_set()) return NULL;
-    uint64_t held = out_of_hand();
+    uint64_t held = take_most_recent();
     if (held) retire(unpack_address(held), unpack_size(held));
     void *q = cache_get(size > 2 * old ? size : 2 * old, SIZE_MAX, UNIT, &got);
     if (!q) {
-        cache_missed(size);
+        fh_event_missed(size);
         return NULL;
     }
     memcpy(q, p, old);
@@ -401,18 +368,18 @@ void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), vo
 }
 
 size_t fh_huge_claimed_bytes(void) {
-    return (size_t)fh_load(&live_bytes);
+    return (size_t)fh_load(&fh_count.huge_live);
 }
-/* What was in hand a moment ago may be gone by now, and the sum without it. */
+/* The most recent block may be gone by now, and the sum without it. */
 static size_t without(uint64_t sum, uint64_t part) {
     return (size_t)(sum > part ? sum - part : 0);
 }
 size_t fh_huge_bytes(void) {
-    return without(fh_load(&live_bytes), unpack_size(fh_load(&in_hand)));
+    return without(fh_load(&fh_count.huge_live), unpack_size(fh_load(&most_recent)));
 }
 size_t fh_huge_cached_bytes(void) {
-    return (size_t)fh_load(&cached_bytes) + unpack_size(fh_load(&in_hand));
+    return (size_t)fh_load(&fh_count.huge_cached) + unpack_size(fh_load(&most_recent));
 }
 size_t fh_huge_count(void) {
-    return without(fh_load(&live_count), fh_load(&in_hand) != 0);
+    return without(fh_load(&live_count), fh_load(&most_recent) != 0);
 }

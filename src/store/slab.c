@@ -1,114 +1,15 @@
 #include "store/slab.h"
 
 #include "base/classes.h"
-#include "store/advice.h"
-#include "store/idle.h"
+#include "store/chunk.h"
+#include "store/events.h"
 #include "store/hints.h"
-#include "store/run.h"
-#include "store/sublet.h"
+#include "store/holes.h"
+#include "store/slab_life.h"
+#include "store/thp.h"
 #include "store/window.h"
 #include "system/report.h"
 #include "system/system.h"
-
-/* Words that hold bits of blocks below `bump`. */
-static unsigned words_of(unsigned bump) {
-    return (bump + 63) / 64;
-}
-
-/* The bits of word w when all blocks below `bump` are free. */
-static uint64_t full_word(unsigned bump, unsigned w) {
-    return fh_low_mask(bump - 64 * w < 64 ? bump - 64 * w : 64);
-}
-
-static size_t head_of(unsigned c, size_t slot) {
-    return slot & ~(size_t)(fh_class_table[c].slots - 1);
-}
-
-static bool all_free(const fh_slab *slab, unsigned bump) {
-    for (unsigned w = 0; w < words_of(bump); w++) {
-        if (fh_load_acquire(&slab->free[w]) != full_word(bump, w)) return false;
-    }
-    return true;
-}
-
-static bool any_free(const fh_slab *slab, unsigned bump) {
-    for (unsigned w = 0; w < words_of(bump); w++) {
-        if (fh_load_acquire(&slab->free[w])) return true;
-    }
-    return false;
-}
-
-/* ── Release ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-/* Claims all words of a slab that was seen all free, then its state. False: somebody took a block or bumped meanwhile;
- * everything is as it was, and the caller looks again. */
-static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
-    unsigned words = words_of(bump), w = 0;
-    for (; w < words; w++) {
-        uint64_t full = full_word(bump, w);
-        /* acquire: all uses of the blocks before the slab becomes something else. Ascending: of two releasers only one
-         * gets word 0. */
-        if (!fh_cas_acquire(&slab->free[w], &full, 0)) break;
-    }
-    if (w == words) {
-        /* All blocks are ours, so nobody is adding to the count; only a bump can interfere. */
-        uint64_t state = fh_load(&slab->state);
-        while (fh_state_kind(state) == c && fh_state_bump(state) == bump) {
-            unsigned slots = fh_class_table[fh_state_class(state)].slots;
-            if (!fh_cas_acq_rel(&slab->state, &state, 0)) continue;
-            if (c <= FH_SMALL_LAST) {
-                for (unsigned i = 0; i < slots; i++) fh_class_set(slot + i, 0);
-            }
-            fh_hint_clear(c, 0, slot); /* no second look: the slot is ours, and has nothing */
-            fh_run_release(slot, slots);
-            return true;
-        }
-    }
-    for (unsigned i = 0; i < w; i++) fh_or_release(&slab->free[i], full_word(bump, i));
-    fh_fence_after_rmw();
-    return false;
-}
-
-/* Marks a slab of class c that this thread has reason to believe all free, or releases it if the class has others (or if
- * release_last). The thread holds nothing of it: the slab may be of another class by now, or none. */
-static void settle(size_t slot, unsigned c, bool release_last) {
-    fh_slab *slab = fh_slab_at(slot);
-    for (;;) {
-        uint64_t state = fh_load_acquire(&slab->state);
-        unsigned kind = fh_state_kind(state), bump = fh_state_bump(state);
-        /* Let since this thread saw it of its class and gave its last block: who let it has looked before that, and nobody
-         * else would look. */
-        if (kind == FH_CLASS_SUBLET) c = FH_CLASS_SUBLET;
-        if (kind != c || !all_free(slab, bump)) return;
-        fh_hint_set(c, 0, slot);
-        if (!release_last && !fh_hint_other(c, slot)) return;
-        if (try_release(slot, slab, c, bump)) return;
-        /* While its words were ours, whoever looked for blocks here saw none and cleared the mark, and whoever freed its
-         * last block did not see it all free. Both are made up for, under the class that it is of by now. */
-        c = fh_state_kind(fh_load_acquire(&slab->state));
-        if (c >= FH_CLASSES) return;
-        fh_hint_set(c, 0, slot);
-    }
-}
-
-/* n blocks of a slab of class c were given back: their bits are set, and a full barrier lies behind that. The thread holds
- * nothing of the slab any more. If no mark leads to it, counts them and sets the mark when there are enough; `filled`: a
- * word became full, so that all may be free. */
-static void given(fh_slab *slab, size_t slot, unsigned c, unsigned n, bool filled) {
-    if (!fh_hint_is_set(c, slot)) {
-        uint64_t state = fh_load(&slab->state);
-        /* Relaxed, and only while it is a slab of this class: the count is a hint, and of a free slot it stays 0. */
-        while (fh_state_kind(state) == c) {
-            unsigned count = fh_state_count(state) + n;
-            if (count >= fh_class_table[c].mark_at) {
-                fh_hint_set(c, 0, slot);
-                break;
-            }
-            if (fh_cas_relaxed(&slab->state, &state, state + n)) break;
-        }
-    }
-    if (filled) settle(slot, c, false);
-}
 
 /* ── Take ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -121,29 +22,11 @@ static unsigned emit(unsigned c, char *start, unsigned w, uint64_t bits, void **
     return n;
 }
 
-/* Whoever freed the slab's last block while these were held did not see it all free, and whoever looked for its blocks did
- * not see these. */
-void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
-    fh_slab *slab = fh_slab_at(slot);
-    /* release: what was done with the blocks, before anybody takes them. */
-    fh_or_release(&slab->free[w], bits);
-    fh_fence_after_rmw();
-    unsigned c = fh_state_kind(fh_load_acquire(&slab->state));
-    if (c >= FH_CLASSES) return; /* free, or a run */
-    fh_hint_set(c, 0, slot);
-    settle(slot, c, false);
-}
-
-void fh_slab_given(size_t slot, unsigned c, bool filled) {
-    if (!fh_hint_is_set(c, slot)) fh_hint_set(c, 0, slot);
-    if (filled) settle(slot, c, false);
-}
-
 /* Claims up to `want` free blocks: up to 64 in one instruction. Gets nothing from a slab that is not of class c. */
 static unsigned take_bits(size_t slot, fh_slab *slab, unsigned c, unsigned bump, unsigned want, void **out) {
     char *start = fh_slot_address(slot);
     unsigned got = 0;
-    for (unsigned w = 0; w < words_of(bump) && got < want; w++) {
+    for (unsigned w = 0; w < fh_slab_words(bump) && got < want; w++) {
         uint64_t bits = fh_load(&slab->free[w]);
         while (bits) {
             uint64_t claim = fh_lowest_bits(bits, want - got);
@@ -178,37 +61,23 @@ static unsigned take_fresh(size_t slot, fh_slab *slab, unsigned c, unsigned want
     }
 }
 
-/* The slab had less than was wanted: its mark goes, unless there is something after all. The count begins anew while the
- * mark still keeps others from adding to it. */
-static void unmark(size_t slot, fh_slab *slab, unsigned c) {
-    uint64_t state = fh_load(&slab->state);
-    while (fh_state_kind(state) == c && fh_state_count(state) != 0) {
-        if (fh_cas_relaxed(&slab->state, &state, state & ~FH_STATE_COUNT_MASK)) break;
-    }
-    fh_hint_clear(c, 0, slot);
-    state = fh_load_acquire(&slab->state);
-    if (fh_state_kind(state) != c) return;
-    unsigned bump = fh_state_bump(state);
-    if (bump < fh_class_table[c].blocks || any_free(slab, bump)) fh_hint_set(c, 0, slot);
-}
-
 /* A new slab; its first blocks go to the caller before anybody else sees it. */
 static unsigned take_new(unsigned c, unsigned want, void **out) {
     const fh_class_info *info = &fh_class_table[c];
     bool clean;
-    size_t slot = fh_run_claim(info->slots, info->slots, &clean);
+    size_t slot = fh_chunk_claim(info->slots, info->slots, &clean);
     if (slot == FH_NONE) return 0;
     fh_slab *slab = fh_slab_at(slot);
     unsigned n = want < info->blocks ? want : info->blocks;
     char *p = fh_slot_address(slot);
     for (unsigned i = 0; i < n; i++, p += info->size) out[i] = p;
     if (c <= FH_SMALL_LAST) {
-        for (unsigned i = 0; i < info->slots; i++) fh_class_set(slot + i, fh_class_marked(c));
+        for (unsigned i = 0; i < info->slots; i++) fh_class_set(slot + i, c);
     }
     /* release: whoever sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store: a
      * mark from this slot's earlier life may be on its way out, and whoever clears it must see the state, or we must see
      * it cleared. A plain store could still be in the processor's buffer while the mark is read. */
-    fh_swap_acq_rel(&slab->state, fh_state_make(c, n, clean ? FH_STATE_CLEAN : 0));
+    fh_swap_acq_rel(&slab->state, fh_state_make(c, n));
     fh_fence_after_rmw();
     if (n < info->blocks) fh_hint_set(c, 0, slot);
     return n;
@@ -229,7 +98,7 @@ static size_t find_slab(unsigned c, unsigned shard) {
     uint64_t mine = fh_load(&current[shard][c]);
     if (mine && fh_state_kind(fh_load(&fh_slab_at(mine - 1)->state)) == c) return mine - 1;
     size_t others[FH_SHARDS];
-    bool together = fh_advice_huge_is_near();
+    bool together = fh_thp_is_near();
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         others[i] = i == shard || together ? FH_NONE : (size_t)fh_load(&current[i][c]) - 1; /* 0 − 1 is FH_NONE */
     }
@@ -238,12 +107,12 @@ static size_t find_slab(unsigned c, unsigned shard) {
 
 static unsigned take(unsigned c, unsigned want, void **out, bool lodgers) {
     unsigned got = 0, shard = fh_system_cpu_hint() % FH_SHARDS;
-    fh_idle_wanted(c);
+    fh_event_demand(c);
     while (got < want) {
         size_t slot = find_slab(c, shard);
         if (slot == FH_NONE) {
             /* Before the heap grows, the holes that other classes have left. */
-            unsigned n = lodgers ? fh_sublet_take(c, want - got, out + got) : 0;
+            unsigned n = lodgers ? fh_holes_take(c, want - got, out + got) : 0;
             got += n;
             if (n) break;
             n = take_new(c, want - got, out + got);
@@ -260,10 +129,10 @@ static unsigned take(unsigned c, unsigned want, void **out, bool lodgers) {
             if (got + n < want) n += take_fresh(slot, slab, c, want - got - n, out + got + n);
         }
         got += n;
-        if (got < want) unmark(slot, slab, c);
+        if (got < want) fh_slab_unhint(slab, slot, c);
         remember(shard, c, got < want ? 0 : slot + 1);
     }
-    fh_idle_taken(got * fh_class_size(c));
+    fh_event_taken(shard, got * fh_class_size(c));
     return got;
 }
 
@@ -341,7 +210,7 @@ static inline void put_away(sorter *s, unsigned c) {
 
 /* Makes the slab that p points into the one at hand. False: it is no slab of class c any more. */
 static inline bool enter_slab(sorter *s, unsigned c, const void *p) {
-    size_t slot = head_of(c, fh_slot_of(p));
+    size_t slot = fh_slab_head(c, fh_slot_of(p));
     unsigned h = hash(slot), i = s->recent_slab[h];
     if (i == 0 || s->slab_of[i - 1].slot != slot) {
         s->slab_of[s->slabs] = (slab_entry){.slab = fh_slab_at(slot), .slot = slot};
@@ -368,7 +237,7 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
                 s->start = NULL;
                 /* It may have been let meanwhile, or this is a lodger that nobody had asked for yet. If not, everything
                  * in that slab was free, it went back, and now this block comes again. */
-                if (fh_sublet_give(NULL, p)) continue;
+                if (fh_holes_give(NULL, p)) continue;
                 fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, size);
                 continue;
             }
@@ -420,7 +289,7 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
     fh_fence_after_rmw();
     for (unsigned i = 0; i < s.slabs; i++) {
         const slab_entry *e = &s.slab_of[i];
-        if (e->count) given(e->slab, e->slot, c, e->count, e->filled);
+        if (e->count) fh_slab_given(e->slab, e->slot, c, e->count, e->filled);
     }
 }
 
@@ -454,13 +323,13 @@ static void give_strewn(unsigned c, unsigned n, void **blocks) {
         }
         /* release: as in give_sorted. */
         uint64_t before = fh_or_release(&b->slab->free[b->index / 64], bit);
-        size_t slot = head_of(c, fh_slot_of(blocks[k]));
+        size_t slot = fh_slab_head(c, fh_slot_of(blocks[k]));
         if (FH_UNLIKELY(before & bit)) {
             report_blocks(FH_FAULT_DOUBLE_FREE, c, slot, b->index / 64, bit);
             continue;
         }
         fh_fence_after_rmw();
-        given(b->slab, slot, c, 1, fills(before, bit, b->index / 64, bump));
+        fh_slab_given(b->slab, slot, c, 1, fills(before, bit, b->index / 64, bump));
     }
 }
 
@@ -469,7 +338,7 @@ static bool are_strewn(unsigned c, unsigned n, void **blocks) {
     if (n < 8) return n == 1; /* and there is nothing to sort in one block */
     unsigned apart = 0;
     for (unsigned k = 0; k < n; k += n / 4) {
-        if (k + 1 < n) apart += head_of(c, fh_slot_of(blocks[k])) != head_of(c, fh_slot_of(blocks[k + 1]));
+        if (k + 1 < n) apart += fh_slab_head(c, fh_slot_of(blocks[k])) != fh_slab_head(c, fh_slot_of(blocks[k + 1]));
     }
     return apart >= 3;
 }
@@ -479,34 +348,5 @@ void fh_slab_give(unsigned c, unsigned n, void **blocks) {
         unsigned batch = n - done < BATCH ? n - done : BATCH;
         (are_strewn(c, batch, blocks + done) ? give_strewn : give_sorted)(c, batch, blocks + done);
     }
-    fh_idle_given(c, n * fh_class_size(c));
-}
-
-/* ── Questions ───────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-void *fh_slab_block_of(unsigned c, const void *p) {
-    size_t slot = head_of(c, fh_slot_of(p)), size = fh_class_size(c);
-    char *start = fh_slot_address(slot);
-    unsigned i = fh_block_index(c, (size_t)((const char *)p - start));
-    uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
-    /* The class and not the kind: the slab may just be being let. */
-    return fh_state_class(state) == c && i < fh_state_bump(state) ? start + i * size : NULL;
-}
-
-bool fh_slab_is_free(unsigned c, const void *p) {
-    size_t slot = head_of(c, fh_slot_of(p));
-    unsigned i = fh_block_index(c, (size_t)((const char *)p - fh_slot_address(slot)));
-    return fh_load(&fh_slab_at(slot)->free[i / 64]) >> i % 64 & 1;
-}
-
-unsigned fh_slab_release_empty(unsigned c) {
-    unsigned released = 0;
-    for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
-        for (uint64_t marks = fh_load_acquire(&fh_chunk_at(chunk)->hint[c]); marks; marks &= marks - 1) {
-            size_t slot = chunk * FH_CHUNK_SLOTS + fh_lowest_bit(marks);
-            settle(slot, c, true);
-            released += fh_state_kind(fh_load(&fh_slab_at(slot)->state)) != c;
-        }
-    }
-    return released;
+    fh_event_given(c, n * fh_class_size(c));
 }

@@ -6,7 +6,6 @@
 
 fh_window_state fh_window;
 fh_word fh_base = {FH_NO_WINDOW};
-fh_word fh_class_mark;
 
 #define RESERVED UINT64_C(1)
 
@@ -142,4 +141,17 @@ void fh_window_drop_chunk(size_t chunk) {
     fh_add_relaxed(&fh_window.lost, 1);
     /* release: the end of our use of the chunk before somebody takes it again. */
     fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost, UINT64_C(1) << chunk % FH_REGION_CHUNKS);
+}
+
+size_t fh_next_slab(size_t slot, uint64_t *state) {
+    for (size_t end = fh_window_chunks() * FH_CHUNK_SLOTS; slot < end; slot++) {
+        if (slot % FH_CHUNK_SLOTS == 0 && fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->free) == ~UINT64_C(0)) {
+            slot += FH_CHUNK_SLOTS - 1;
+            continue;
+        }
+        /* acquire: what was written before the slab was shown. */
+        *state = fh_load_acquire(&fh_slab_at(slot)->state);
+        if (*state) return slot;
+    }
+    return FH_NONE;
 }

@@ -32,6 +32,7 @@
 #include "base/atomic.h"
 #include "freehold/freehold.h"
 #include "store/huge.h"
+#include "store/events.h"
 #include "store/purge.h"
 #include "../support/check.h"
 
@@ -176,7 +177,7 @@ static void *drive(void *none) {
     }
     for (int i = 0; i < OTHERS; i++) pthread_join(thread[i], NULL);
     fh_malloc_trim(0);
-    size_t all = fh_purge_used_bytes() + fh_purge_dirty_bytes() + fh_huge_bytes() + fh_huge_cached_bytes();
+    size_t all = fh_used_bytes() + fh_dirty_bytes() + fh_huge_bytes() + fh_huge_cached_bytes();
     size_t live = stall_live + stall_live / 8;
     shared->left = all > live ? all - live : 0;
     shared->result = PARKED;

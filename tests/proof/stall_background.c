@@ -4,8 +4,7 @@
 #include "stall.h"
 
 #include "base/types.h"
-#include "cache/background_thread.h"
-#include "store/background.h"
+#include "reclaim/background.h"
 #include "system/thread.h"
 
 static void (*thread_to_run)(void);

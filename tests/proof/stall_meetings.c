@@ -2,10 +2,14 @@
 #include "stall.h"
 
 #include "cache/cache.h"
+#include "reclaim/idle.h"
+#include "store/events.h"
+#include "store/slab_life.h"
 #include "store/depot.h"
 #include "store/huge.h"
 #include "store/purge.h"
-#include "store/run.h"
+#include "store/chunk.h"
+#include "store/large.h"
 #include "store/slab.h"
 #include "store/window.h"
 
@@ -140,17 +144,17 @@ static void hole_at_one(void) {
     bool clean;
     static const unsigned lengths[] = {1, 4, 56, 3};
     for (size_t i = 0, at = 0; i < 4; at += lengths[i++]) {
-        size_t run = fh_run_claim(lengths[i], 1, &clean);
+        size_t run = fh_chunk_claim(lengths[i], 1, &clean);
         CHECK(run == at, "a run at %zu, not at %zu", run, at);
     }
     stall_live += FH_CHUNK_SIZE;
-    fh_run_release(1, 4);
+    fh_chunk_release(1, 4);
 }
 static void claim_aligned(void) {
     bool clean;
-    size_t run = fh_run_claim(4, 4, &clean);
+    size_t run = fh_chunk_claim(4, 4, &clean);
     CHECK(run % 4 == 0, "a run at %zu", run);
-    fh_run_release(run, 4);
+    fh_chunk_release(run, 4);
 }
 
 static size_t my_run, your_run;
@@ -158,26 +162,26 @@ static size_t my_run, your_run;
 static void runs(void) {
     begin();
     bool clean;
-    my_run = fh_run_claim(4, 1, &clean);
-    your_run = fh_run_claim(2, 1, &clean);
+    my_run = fh_chunk_claim(4, 1, &clean);
+    your_run = fh_chunk_claim(2, 1, &clean);
     CHECK(my_run != FH_NONE && your_run != FH_NONE, "no run");
 }
 static void release_and_purge(void) {
-    fh_run_release(my_run, 4);
-    fh_purge_to(0);
+    fh_chunk_release(my_run, 4);
+    fh_idle_purge_to(0);
 }
 static void claim_a_run(void) {
     bool clean;
-    fh_run_release(your_run, 2);
-    your_run = fh_run_claim(6, 2, &clean);
+    fh_chunk_release(your_run, 2);
+    your_run = fh_chunk_claim(6, 2, &clean);
     CHECK(your_run != FH_NONE, "no run");
-    fh_purge_to(0);
+    fh_idle_purge_to(0);
 }
 static void extend_a_run(void) {
-    if (fh_run_extend(my_run + 6, 3)) fh_run_release(my_run + 6, 3);
+    if (fh_chunk_extend(my_run + 6, 3)) fh_chunk_release(my_run + 6, 3);
     bool clean;
-    size_t run = fh_run_claim(8, 8, &clean);
-    fh_run_release(run, 8);
+    size_t run = fh_chunk_claim(8, 8, &clean);
+    fh_chunk_release(run, 8);
 }
 
 static void full_depot(void) {

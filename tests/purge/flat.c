@@ -5,7 +5,8 @@
 #include "../support/check.h"
 
 #include "base/settings.h"
-#include "store/run.h"
+#include "store/chunk.h"
+#include "store/large.h"
 #include "store/window.h"
 
 enum { SIZES = 4, LONGEST = 6, LIVE = 4000, TIMES = 320000, PLACINGS = 32, MOST_PIECES = 1300000 };
@@ -28,7 +29,7 @@ static piece holes[MOST_PIECES], live[LIVE];
 
 static size_t claim(unsigned n) {
     bool clean;
-    size_t slot = fh_run_claim(n, 1, &clean);
+    size_t slot = fh_chunk_claim(n, 1, &clean);
     CHECK(slot != FH_NONE, "no room for %u slots: this machine does not promise 300 GiB", n);
     return slot;
 }
@@ -40,7 +41,7 @@ static void add_holes(int from, int to, uint64_t *random) {
         holes[i] = (piece){(uint32_t)claim(n), n};
         claim(1);
     }
-    for (int i = from; i < to; i++) fh_run_release(holes[i].slot, holes[i].length);
+    for (int i = from; i < to; i++) fh_chunk_release(holes[i].slot, holes[i].length);
 }
 
 static int compare(const void *a, const void *b) {
@@ -67,14 +68,14 @@ static void measure_placing(uint32_t *claims, uint32_t *releases, uint64_t *rand
     for (int i = 0; i < TIMES / PLACINGS; i++) {
         piece *p = &live[random_below(random, LIVE)];
         unsigned long before = steps;
-        fh_run_release(p->slot, p->length);
+        fh_chunk_release(p->slot, p->length);
         releases[i] = (uint32_t)(steps - before);
         p->length = (uint32_t)random_below(random, LONGEST) + 1;
         before = steps;
         p->slot = (uint32_t)claim(p->length);
         claims[i] = (uint32_t)(steps - before);
     }
-    for (int i = 0; i < LIVE; i++) fh_run_release(live[i].slot, live[i].length);
+    for (int i = 0; i < LIVE; i++) fh_chunk_release(live[i].slot, live[i].length);
 }
 
 static void measure(cost *of_claim, cost *of_release, uint64_t *random) {

@@ -6,6 +6,7 @@
 #include "../support/memory.h"
 
 #include "store/huge.h"
+#include "reclaim/limits.h"
 #include "store/limit.h"
 #include "system/system.h"
 
@@ -128,8 +129,9 @@ static void limited(void) {
     CHECK(fh_limit_set(0, (size_t)64 << 20, NULL) == 0, "fh_limit_set");
     char *p = get(16 << 20), *q = get(16 << 20), *r = get(16 << 20);
     fh_free(q);
-    CHECK(fh_huge_claimed_bytes() <= fh_limit_now().in_use, "%zu bytes are claimed, and %zu count against the limit",
-          fh_huge_claimed_bytes(), fh_limit_now().in_use);
+    CHECK((size_t)fh_load(&fh_count.huge_live) <= fh_limits_now().in_use,
+          "%zu bytes are claimed, and %zu count against the limit", (size_t)fh_load(&fh_count.huge_live),
+          fh_limits_now().in_use);
     q = get(24 << 20); /* does not fit beside it */
     CHECK(!fh_malloc(16 << 20), "beyond the limit");
     fh_free(p);

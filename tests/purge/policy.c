@@ -1,5 +1,7 @@
-/* The rules for giving back, asked with numbers alone: no memory is allocated, no time passes. */
-#include "store/policy.h"
+/* The rules of purging and shrinking, asked with numbers alone: no memory is allocated, no time passes. */
+#include "cache/shrink.h"
+#include "reclaim/budget.h"
+#include "store/holes.h"
 #include "system/memory.h"
 
 #include "../support/check.h"
@@ -11,72 +13,74 @@ static size_t mib(size_t n) {
 
 /* The promise behind "goes home while the program sleeps": whatever was used before, what may stay is a small share. */
 static void budget_is_bounded(void) {
-    CHECK(fh_purge_budget(0, 0, FH_PRESSURE_NONE) == FH_PURGE_FLOOR_SLOTS, "an empty heap keeps its floor");
+    CHECK(fh_idle_budget(0, 0, FH_PRESSURE_NONE) == FH_IDLE_FLOOR_SLOTS, "an empty heap keeps its floor");
     for (size_t used = 0; used <= mib(1 << 20); used = used * 2 + 1) {
-        size_t budget = fh_purge_budget(used, 0, FH_PRESSURE_NONE);
-        CHECK(budget >= FH_PURGE_FLOOR_SLOTS, "%zu slots used: a budget of %zu is below the floor", used, budget);
-        CHECK(budget <= FH_PURGE_FLOOR_SLOTS + used / 8, "%zu slots used: budget %zu", used, budget);
-        size_t target = fh_purge_target(budget);
+        size_t budget = fh_idle_budget(used, 0, FH_PRESSURE_NONE);
+        CHECK(budget >= FH_IDLE_FLOOR_SLOTS, "%zu slots used: a budget of %zu is below the floor", used, budget);
+        CHECK(budget <= FH_IDLE_FLOOR_SLOTS + used / 8, "%zu slots used: budget %zu", used, budget);
+        size_t target = fh_idle_target(budget);
         CHECK(target < budget, "a purge that stops at the budget itself is for one slot: %zu of %zu", target, budget);
-        CHECK(fh_purge_target(budget) >= budget / 2, "a purge that takes more than half: %zu of %zu", target, budget);
+        CHECK(fh_idle_target(budget) >= budget / 2, "a purge that takes more than half: %zu of %zu", target, budget);
     }
     /* 512 MiB that were used once and are free now: at most a tenth may stay. */
-    CHECK(fh_purge_budget(0, 0, FH_PRESSURE_NONE) * 10 <= mib(512), "more than a tenth of 512 MiB stays");
+    CHECK(fh_idle_budget(0, 0, FH_PRESSURE_NONE) * 10 <= mib(512), "more than a tenth of 512 MiB stays");
 }
 
 /* What was purged and wanted again raises the budget to cover it: the next phase of the same size purges nothing. */
-static void regret_covers_what_was_missed(void) {
+static void credit_covers_what_was_missed(void) {
     for (size_t missed = 1; missed <= mib(1 << 16); missed *= 3) {
-        size_t budget = fh_purge_budget(0, missed, FH_PRESSURE_NONE);
-        CHECK(budget >= FH_PURGE_FLOOR_SLOTS + missed, "missed %zu, budget %zu", missed, budget);
+        size_t budget = fh_idle_budget(0, missed, FH_PRESSURE_NONE);
+        CHECK(budget >= FH_IDLE_FLOOR_SLOTS + missed, "missed %zu, budget %zu", missed, budget);
     }
 }
 
-static void regret_fades(void) {
-    CHECK(fh_purge_is_missed(0) && fh_purge_is_missed(1), "wanted again within a second, and not missed");
-    CHECK(!fh_purge_is_missed(60), "a minute's sleep counts as a miss");
-    size_t regret = mib(512);
-    CHECK(fh_purge_regret(regret, 0, 0) == regret, "no time has passed");
-    CHECK(fh_purge_regret(regret, 0, 1) == regret / 2, "it halves in a second");
-    CHECK(fh_purge_regret(regret, 0, 3) == regret / 8, "and in each further one");
-    CHECK(fh_purge_regret(regret, 0, 64) == 0 && fh_purge_regret(regret, regret, UINT64_MAX) == 0, "a long sleep");
+static void credit_fades(void) {
+    CHECK(fh_is_refault(0) && fh_is_refault(1), "wanted again within a second, and not missed");
+    CHECK(!fh_is_refault(60), "a minute's sleep counts as a miss");
+    size_t credit = mib(512);
+    CHECK(fh_credit_after(credit, 0, 0) == credit, "no time has passed");
+    CHECK(fh_credit_after(credit, 0, 1) == credit / 2, "it halves in a second");
+    CHECK(fh_credit_after(credit, 0, 3) == credit / 8, "and in each further one");
+    CHECK(fh_credit_after(credit, 0, 64) == 0 && fh_credit_after(credit, credit, UINT64_MAX) == 0, "a long sleep");
     /* Phases that go on: what is re-used each second is not forgotten, however long that goes on. */
-    for (int second = 0; second < 100; second++) regret = fh_purge_regret(regret, mib(512), 1);
-    CHECK(regret == mib(512), "still in use, yet the regret fell to %zu", regret);
+    for (int second = 0; second < 100; second++) credit = fh_credit_after(credit, mib(512), 1);
+    CHECK(credit == mib(512), "still in use, yet the credit fell to %zu", credit);
     /* It never grows by itself, whatever was re-used. */
-    CHECK(fh_purge_regret(10, 1000, 1) == 10, "re-use alone raised the regret");
+    CHECK(fh_credit_after(10, 1000, 1) == 10, "re-use alone raised the credit");
     /* Phases that stop: gone within ten seconds. */
-    for (int second = 0; second < 10; second++) regret = fh_purge_regret(regret, 0, 1);
-    CHECK(regret <= mib(1), "%zu slots are still regretted after ten idle seconds", regret);
+    for (int second = 0; second < 10; second++) credit = fh_credit_after(credit, 0, 1);
+    CHECK(credit <= mib(1), "%zu slots are still credited after ten idle seconds", credit);
 }
 
 static void pressure_overrides(void) {
-    size_t used = mib(4096), regret = mib(1024);
-    size_t none = fh_purge_budget(used, regret, FH_PRESSURE_NONE),
-           some = fh_purge_budget(used, regret, FH_PRESSURE_SOME);
+    size_t used = mib(4096), credit = mib(1024);
+    size_t none = fh_idle_budget(used, credit, FH_PRESSURE_NONE), some = fh_idle_budget(used, credit, FH_PRESSURE_SOME);
     CHECK(none > some && some > 0, "some pressure: %zu of %zu", some, none);
-    CHECK(fh_purge_budget(used, regret, FH_PRESSURE_HIGH) == 0, "high pressure leaves nothing");
-    CHECK(!fh_purge_pieces_too(100, 100, FH_PRESSURE_NONE), "a huge page was split without need");
-    CHECK(fh_purge_pieces_too(201, 100, FH_PRESSURE_NONE), "twice the budget, and huge pages still whole");
-    CHECK(fh_purge_pieces_too(1, 100, FH_PRESSURE_SOME), "memory is short, and huge pages still whole");
-    CHECK(fh_huge_cache_limit(FH_MIB, FH_PRESSURE_SOME) == 0, "memory is short, and freed huge blocks are kept");
+    CHECK(fh_idle_budget(used, credit, FH_PRESSURE_HIGH) == 0, "high pressure leaves nothing");
+    CHECK(!fh_idle_pieces_too(100, 100, FH_PRESSURE_NONE), "a huge page was split without need");
+    CHECK(fh_idle_pieces_too(201, 100, FH_PRESSURE_NONE), "twice the budget, and huge pages still whole");
+    CHECK(fh_idle_pieces_too(1, 100, FH_PRESSURE_SOME), "memory is short, and huge pages still whole");
+    CHECK(fh_huge_cache_budget(FH_MIB, FH_PRESSURE_SOME) == 0, "memory is short, and freed huge blocks are kept");
 }
 
-/* Freed huge blocks: one that is dropped once goes, one that is made and dropped again and again stays. */
-static void huge_allowance(void) {
+/* Freed huge blocks: the floor, and what was missed; but never a gibibyte. */
+static void huge_cache(void) {
     size_t block = 64 * FH_MIB;
-    CHECK(fh_huge_cache_limit(0, FH_PRESSURE_NONE) < block, "64 MiB are kept at the first time");
-    size_t allowed = fh_huge_allowance(0, block, block, 0);
-    CHECK(fh_huge_cache_limit(allowed, FH_PRESSURE_NONE) >= block, "dropped, wanted again, and still turned away");
-    CHECK(fh_huge_allowance(0, block, block, 2) == 0, "what was turned away long ago is missed");
-    CHECK(fh_huge_allowance(0, block, block - 1, 0) == 0, "what was turned away would not have done");
-    CHECK(fh_huge_allowance(allowed, FH_MIB, FH_MIB, 0) == allowed, "a small miss lowered the allowance");
-    CHECK(fh_huge_allowance(0, FH_GIB, FH_GIB, 0) == 0, "a gibibyte is kept");
-    CHECK(!fh_huge_allowance_over(1) && fh_huge_allowance_over(10), "the allowance lasts some seconds");
+    CHECK(fh_huge_cache_budget(0, FH_PRESSURE_NONE) < block, "64 MiB are kept at the first time");
+    CHECK(fh_huge_cache_budget(block, FH_PRESSURE_NONE) >= block, "dropped, in use again, and still turned away");
+    CHECK(fh_huge_cache_budget(FH_GIB, FH_PRESSURE_NONE) < FH_GIB, "a gibibyte is kept");
+}
+
+/* A search that found nothing is not repeated before something has changed. */
+static void searches(void) {
+    size_t step = FH_CHUNK_SLOTS / 2;
+    CHECK(!fh_idle_search_again(1000, 1000) && !fh_idle_search_again(1000 + step - 1, 1000), "nothing has changed");
+    CHECK(fh_idle_search_again(1000 + step, 1000), "2 MiB more are free");
+    CHECK(fh_idle_search_again(1000 - step, 1000) && !fh_idle_search_again(1001 - step, 1000), "2 MiB fewer are free");
 }
 
 static void inside_of_slabs(void) {
-    CHECK(fh_inside_is_due(4, 0) && !fh_inside_is_due(3, 0), "the first look");
+    CHECK(fh_inside_is_due(FH_SEARCH_FROM + 1, 0) && !fh_inside_is_due(FH_SEARCH_FROM, 0), "the first time");
     size_t looks = 0, last = 0;
     for (size_t chunks = 0; chunks < 1 << 18; chunks++) {
         if (!fh_inside_is_due(chunks, last)) continue;
@@ -87,30 +91,28 @@ static void inside_of_slabs(void) {
     CHECK(fh_inside_pays(50, 100) && fh_inside_pays(100, 100) && !fh_inside_pays(49, 100), "half is the line");
 }
 
-static void idle_classes(void) {
+static void cold_classes(void) {
     size_t looks = 0, last = 0;
     for (size_t chunks = 8; chunks < 1 << 18; chunks++) {
-        if (!fh_idle_is_due(chunks, last)) continue;
+        if (!fh_cold_is_due(chunks, last)) continue;
         last = chunks;
         looks++;
     }
     /* One for each chunk at first, then 23 a doubling, so that looks cost a share of what growing costs. */
     CHECK(looks >= 200 && looks <= 400, "%zu looks while a heap grows to a TiB", looks);
-    CHECK(!fh_idle_again(FH_MIB - 1, 0) && fh_idle_again(FH_MIB, 0), "a MiB is the least");
-    CHECK(!fh_idle_again(FH_GIB - 1, 16 * FH_GIB) && fh_idle_again(FH_GIB, 16 * FH_GIB), "a sixteenth is the line");
-    CHECK(!fh_idle_is_due_by_flow(16 * FH_MIB, FH_GIB), "a small heap is left alone");
-    CHECK(!fh_idle_is_due_by_flow(32 * FH_MIB, 4 * FH_MIB - 1) && fh_idle_is_due_by_flow(32 * FH_MIB, 4 * FH_MIB),
+    CHECK(!fh_cold_again(FH_MIB - 1, 0) && fh_cold_again(FH_MIB, 0), "a MiB is the least");
+    CHECK(!fh_cold_again(FH_GIB - 1, 16 * FH_GIB) && fh_cold_again(FH_GIB, 16 * FH_GIB), "a sixteenth is the line");
+    CHECK(!fh_cold_is_due_by_flow(16 * FH_MIB, FH_GIB), "a small heap is left alone");
+    CHECK(!fh_cold_is_due_by_flow(32 * FH_MIB, 4 * FH_MIB - 1) && fh_cold_is_due_by_flow(32 * FH_MIB, 4 * FH_MIB),
           "4 MiB are the least");
-    CHECK(!fh_idle_is_due_by_flow(FH_GIB, 31 * FH_MIB) && fh_idle_is_due_by_flow(FH_GIB, 32 * FH_MIB),
+    CHECK(!fh_cold_is_due_by_flow(FH_GIB, 31 * FH_MIB) && fh_cold_is_due_by_flow(FH_GIB, 32 * FH_MIB),
           "a thirty-second of the heap is the line");
-    /* A lodger wastes a quarter of what it is at most. */
-    CHECK(fh_lodger_fits(160, 192) && fh_lodger_fits(160, 200) && !fh_lodger_fits(160, 208),
-          "160 bytes on units of 100");
-    CHECK(!fh_split_pays(FH_SLOT_SIZE) && fh_split_pays(FH_HUGE_PAGE / 4), "a quarter of a huge page is the line");
+    /* A guest wastes a quarter of what it is at most. */
+    CHECK(fh_guest_fits(160, 192) && fh_guest_fits(160, 200) && !fh_guest_fits(160, 208), "160 bytes on parts of 100");
 }
 
 /* Looks at a control group: several on the way to its limit, and none so close to the next that it would be noticed. */
-static void looks_at_a_group(void) {
+static void readings_of_a_group(void) {
     static const size_t limits[] = {32 * FH_MIB, 64 * FH_MIB, FH_GIB, 64 * FH_GIB};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         size_t used = 0, looks = 0, last_step = 0;
@@ -118,13 +120,13 @@ static void looks_at_a_group(void) {
         for (; used < limits[i]; used += last_step, looks++) {
             some = some || fh_limit_judge(used, limits[i]) == FH_PRESSURE_SOME;
             high = high || fh_limit_judge(used, limits[i]) == FH_PRESSURE_HIGH;
-            last_step = fh_group_next_look(limits[i], used);
+            last_step = fh_group_next_read(limits[i], used);
             CHECK(last_step >= FH_MIB && last_step >= limits[i] / 512, "a look after %zu bytes", last_step);
         }
         CHECK(some && high, "on the way to %zu MiB one of the two steps was passed over", limits[i] / FH_MIB);
         CHECK(looks >= 15 && looks <= 60, "%zu looks on the way to %zu MiB", looks, limits[i] / FH_MIB);
     }
-    CHECK(fh_group_next_look(FH_GIB, 2 * FH_GIB) == FH_GIB / 512, "beyond the limit");
+    CHECK(fh_group_next_read(FH_GIB, 2 * FH_GIB) == FH_GIB / 512, "beyond the limit");
     CHECK(fh_stall_judge(999) == FH_PRESSURE_NONE && fh_stall_judge(1000) == FH_PRESSURE_SOME, "a tenth of the time");
 }
 
@@ -144,7 +146,8 @@ static void background(void) {
         }
     }
     CHECK(!fh_background_is_worth(FH_MIB - 1) && fh_background_is_worth(FH_MIB), "a MiB is worth a wake-up");
-    CHECK(FH_BACKGROUND_PERIOD * FH_BACKGROUND_QUIET_LOOKS == UINT64_C(1000000000), "a second of quiet, as documented");
+    CHECK(FH_BACKGROUND_PERIOD * FH_BACKGROUND_QUIET_ROUNDS == UINT64_C(1000000000),
+          "a second of quiet, as documented");
 }
 
 /* Which limit of the system was met, among them those that no test can bring about without disturbing the machine. */
@@ -186,68 +189,67 @@ static void refusals(void) {
 }
 
 /* When caches become thin: for a class by what nobody wanted, for the heap by what was given back. */
-static void ebbs(void) {
-    CHECK(fh_ebb_limit(true) < fh_ebb_limit(false), "a retreat is not quicker to see that a class is not wanted");
-    size_t old = FH_RETREAT_SETTLED_SECONDS, large = FH_GIB;
+static void caches_shrink(void) {
+    CHECK(fh_shrink_limit(true) < fh_shrink_limit(false),
+          "a contraction is not quicker to see that a class is not wanted");
+    size_t old = FH_CONTRACTION_SETTLED_SECONDS, large = FH_GIB;
     for (size_t peak = FH_MIB; peak <= 64 * FH_GIB; peak *= 3) {
-        CHECK(!fh_retreat_begins(peak / 2 - 1, peak, 0, old), "a retreat before half of %zu was given back", peak);
-        CHECK(!fh_retreat_begins(FH_RETREAT_LEAST_SETTLED - 1, peak, 0, old), "a retreat for next to nothing");
-        CHECK(!fh_retreat_begins(FH_RETREAT_LEAST - 1, peak, 0, 0), "a heap that has just grown retreats early");
-        bool worth = peak >= FH_RETREAT_LEAST_SETTLED;
-        CHECK(fh_retreat_begins(peak, peak, 0, old) == worth, "all of %zu was given back", peak);
+        CHECK(!fh_contraction_begins(peak / 2 - 1, peak, 0, old), "a contraction before half of %zu was given back",
+              peak);
+        CHECK(!fh_contraction_begins(FH_CONTRACTION_LEAST_SETTLED - 1, peak, 0, old),
+              "a contraction for next to nothing");
+        CHECK(!fh_contraction_begins(FH_CONTRACTION_LEAST - 1, peak, 0, 0),
+              "a heap that has just grown retreats early");
+        bool worth = peak >= FH_CONTRACTION_LEAST_SETTLED;
+        CHECK(fh_contraction_begins(peak, peak, 0, old) == worth, "all of %zu was given back", peak);
     }
     /* What was dropped and wanted again at once is not dropped a second time. */
-    for (size_t peak = FH_RETREAT_LEAST; peak <= 64 * FH_GIB; peak *= 3)
-        CHECK(!fh_retreat_begins(peak, peak, peak / 2, 0), "%zu: the regret changes nothing", peak);
-    CHECK(!fh_retreat_ends(large, large), "nothing was wanted, yet the retreat ends");
-    CHECK(!fh_retreat_ends(large - large / 16, large), "a sixteenth is within the to and fro");
-    CHECK(fh_retreat_ends(large - large / 8, large), "an eighth is wanted again, and the retreat goes on");
-    CHECK(!fh_retreat_ends(0, 4 * FH_MIB - 1), "a small retreat ends for nothing");
+    for (size_t peak = FH_CONTRACTION_LEAST; peak <= 64 * FH_GIB; peak *= 3)
+        CHECK(!fh_contraction_begins(peak, peak, peak / 2, 0), "%zu: the credit changes nothing", peak);
+    CHECK(!fh_contraction_ends(large, large), "nothing was wanted, yet the contraction ends");
+    CHECK(!fh_contraction_ends(large - large / 16, large), "a sixteenth is within the to and fro");
+    CHECK(fh_contraction_ends(large - large / 8, large), "an eighth is wanted again, and the contraction goes on");
+    CHECK(!fh_contraction_ends(0, 4 * FH_MIB - 1), "a small retreat ends for nothing");
     for (size_t used = 0; used <= 64 * FH_GIB; used = used * 2 + FH_MIB) {
-        unsigned blocks = fh_retreat_blocks(used);
-        CHECK(blocks >= 1 && blocks <= FH_EBB_BLOCKS, "%zu used: %u blocks a bin", used, blocks);
+        unsigned blocks = fh_contraction_blocks(used);
+        CHECK(blocks >= 1 && blocks <= FH_SHRUNK_BLOCKS, "%zu used: %u blocks a bin", used, blocks);
         CHECK(blocks == 1 || blocks * 128 * FH_SLOT_SIZE <= used / 8 + FH_SLOT_SIZE, "%zu: bins may hold too much",
               used);
     }
 }
 
 /* Huge pages that come at once are asked for each time; slow ones after 16, 32, 64 … that are passed over. */
-static void patience_grows_and_ends(void) {
+static void back_off_grows_and_ends(void) {
     const uint64_t none = 100, quick = 200000, slow = 4000000;
-    CHECK(!fh_patience_passes_over(0), "the first is not asked for");
-    CHECK(fh_patience_after(0, quick) == 0 && fh_patience_after(0, none) == 0, "a quick one changed something");
-    uint64_t patience = 0, passed = 0;
+    CHECK(fh_back_off_after(0, quick) == 0 && fh_back_off_after(0, none) == 0, "a quick one changed something");
+    uint64_t back_off = 0, passed = 0;
     for (unsigned times = 1; times <= 20; times++) {
-        patience = fh_patience_after(patience, slow);
-        unsigned over = 0;
-        for (; fh_patience_passes_over(patience); over++) patience = fh_patience_passed(patience, 1);
-        CHECK(over > passed || over == FH_PATIENCE_MOST, "%u were passed over after slow one no. %u", over, times);
-        CHECK(times > 1 || over == FH_PATIENCE_FIRST, "%u after the first slow one", over);
-        passed = over;
+        back_off = fh_back_off_after(back_off, slow);
+        CHECK(back_off > passed || back_off == FH_BACK_OFF_MOST, "%zu are passed over after slow one no. %u",
+              (size_t)back_off, times);
+        CHECK(times > 1 || back_off == FH_BACK_OFF_FIRST, "%zu after the first slow one", (size_t)back_off);
+        passed = back_off;
     }
-    CHECK(fh_patience_after(patience, none) == patience, "what was no huge page changed something");
-    /* Quick again: asked for at once, and soon nothing is left of it. */
-    for (int times = 0; times < 10; times++) {
-        patience = fh_patience_after(patience, quick);
-        CHECK(!fh_patience_passes_over(patience), "a quick one, and the next is passed over");
-    }
-    CHECK(patience == 0, "ten quick ones, and slow ones are held against them");
-    CHECK(fh_patience_passed((uint64_t)64 << 32 | 1, 2) == (uint64_t)64 << 32, "below zero");
+    CHECK(fh_back_off_after(back_off, none) == back_off, "what was no huge page changed something");
+    /* Quick again: soon nothing is left of it. */
+    for (int times = 0; times < 10; times++) back_off = fh_back_off_after(back_off, quick);
+    CHECK(back_off == 0, "ten quick ones, and slow ones are held against them");
 }
 
 int main(void) {
-    ebbs();
-    looks_at_a_group();
+    caches_shrink();
+    readings_of_a_group();
     background();
     refusals();
-    idle_classes();
+    cold_classes();
     inside_of_slabs();
     budget_is_bounded();
-    regret_covers_what_was_missed();
-    regret_fades();
+    credit_covers_what_was_missed();
+    credit_fades();
     pressure_overrides();
-    patience_grows_and_ends();
-    huge_allowance();
+    back_off_grows_and_ends();
+    huge_cache();
+    searches();
     printf("the rules for giving back hold\n");
     return 0;
 }

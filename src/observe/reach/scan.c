@@ -4,7 +4,7 @@
 #include "observe/statistics.h"
 #include "store/depot.h"
 #include "store/huge.h"
-#include "store/sublet.h"
+#include "store/holes.h"
 #include "store/window.h"
 #include "system/code.h"
 #include "system/snapshot.h"
@@ -68,10 +68,10 @@ static void set_free(const fh_reach *r, unsigned c, const void *block) {
         return;
     }
     uint64_t state = fh_load(&slab->state);
-    bool sublet = fh_state_kind(state) == FH_CLASS_SUBLET;
+    bool sublet = fh_state_kind(state) == FH_CLASS_BORROWED;
     if (!sublet && fh_state_kind(state) != c) return;
     unsigned i = fh_block_index(fh_state_class(state), (size_t)((const char *)block - fh_slot_address(slot)));
-    unsigned units = sublet ? fh_sublet_units(slab, i % fh_state_bump(state)) : 1;
+    unsigned units = sublet ? fh_holes_parts(slab, i % fh_state_bump(state)) : 1;
     fh_or_release(&slab->free[i / 64 % FH_SLAB_WORDS], fh_run_mask(i % 64, units));
 }
 
@@ -182,9 +182,9 @@ static bool find_in_window(const fh_reach *r, uintptr_t address, found *f) {
         if (i >= fh_state_bump(state) || (fh_load(&slab->free[i / 64]) >> i % 64 & 1)) return false;
         f->size = fh_class_size(kind);
     }
-    if (fh_state_kind(state) == FH_CLASS_SUBLET) {
-        while (fh_sublet_is_joined(slab, i)) i--;
-        units = fh_sublet_units(slab, i);
+    if (fh_state_kind(state) == FH_CLASS_BORROWED) {
+        while (fh_holes_is_joined(slab, i)) i--;
+        units = fh_holes_parts(slab, i);
     }
     f->begin = begin + i * f->size;
     f->size *= units;

@@ -1,18 +1,11 @@
-#include "store/trim.h"
+#include "store/pages.h"
 
 #include "base/classes.h"
-#include "base/settings.h"
-#include "store/advice.h"
-#include "store/depot.h"
-#include "store/huge.h"
 #include "store/hints.h"
-#include "store/policy.h"
-#include "store/purge.h"
 #include "store/slab.h"
+#include "store/thp.h"
 #include "store/window.h"
 #include "system/system.h"
-
-/* ── Pages inside of slabs ───────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Pages of at least 4 KiB in the longest slab, of eight slots. */
 #define MOST_PAGES (8 * FH_SLOT_SIZE / (4 * FH_KIB))
@@ -110,28 +103,28 @@ static bool claim(holding *h, const uint64_t *wanted) {
     return true;
 }
 
-/* Gives back the pages that are all held. Returns how many. */
+/* Purges the pages that are all held. Returns how many. */
 static unsigned purge_held(const holding *h, unsigned pages, const unsigned char *resident) {
     size_t bytes = fh_system_page_size();
     char *start = fh_slot_address(h->slot);
-    unsigned given = 0, first, last, run = 0;
+    unsigned purged = 0, first, last, run = 0;
     for (unsigned page = 0; page <= pages; page++) {
         bool whole = page < pages && blocks_of_page(h, page, &first, &last) && (resident[page] & 1) &&
                      all_set(h->held, first, last);
         if (whole) {
             run++;
         } else if (run) {
-            fh_advice_splits(h->slot + (page - run) * bytes / FH_SLOT_SIZE,
-                             h->slot + (page * bytes - 1) / FH_SLOT_SIZE);
+            fh_thp_keep_slots_split(h->slot + (page - run) * bytes / FH_SLOT_SIZE,
+                                    h->slot + (page * bytes - 1) / FH_SLOT_SIZE);
             fh_system_purge(start + (page - run) * bytes, run * bytes);
-            given += run;
+            purged += run;
             run = 0;
         }
     }
-    return given;
+    return purged;
 }
 
-/* One slab: claims its free pages, purges them, puts the blocks back. Returns the pages given back. */
+/* One slab: claims its free pages, purges them, puts the blocks back. Returns the pages purged. */
 static unsigned purge_slab(size_t slot, unsigned c, unsigned bump) {
     size_t bytes = fh_class_table[c].slots * FH_SLOT_SIZE, page_size = fh_system_page_size();
     holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
@@ -140,12 +133,12 @@ static unsigned purge_slab(size_t slot, unsigned c, unsigned bump) {
     uint64_t wanted[FH_SLAB_WORDS];
     if (pages > MOST_PAGES || !fh_system_resident(fh_slot_address(slot), bytes, resident)) return 0;
     if (!choose(&h, pages, resident, wanted) || !claim(&h, wanted)) return 0;
-    unsigned given = purge_held(&h, pages, resident);
+    unsigned purged = purge_held(&h, pages, resident);
     put_back(&h);
-    return given;
+    return purged;
 }
 
-size_t fh_trim_free_bytes(size_t slot) {
+size_t fh_pages_free_bytes(size_t slot) {
     const fh_slab *slab = fh_slab_at(slot);
     uint64_t state = fh_load_acquire(&slab->state);
     unsigned c = fh_state_class(state);
@@ -156,29 +149,29 @@ size_t fh_trim_free_bytes(size_t slot) {
     return free >= fh_system_page_size() ? free : 0;
 }
 
-/* Pages that went back from inside of slabs so far. */
-static fh_word given_inside;
+/* Pages inside of slabs that were purged so far. */
+static fh_word purged_pages;
 
-size_t fh_trim_slab(size_t slot) {
+size_t fh_pages_purge(size_t slot) {
     /* The bits are looked at before the kernel is asked anything. */
-    if (!fh_trim_free_bytes(slot)) return 0;
+    if (!fh_pages_free_bytes(slot)) return 0;
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
     unsigned c = fh_state_class(state);
     if (c < 1 || c > FH_SMALL_LAST) return 0; /* it has become something else since */
     unsigned pages = purge_slab(slot, c, fh_state_bump(state));
-    if (pages) fh_add_relaxed(&given_inside, pages);
+    if (pages) fh_add_relaxed(&purged_pages, pages);
     return pages * fh_system_page_size();
 }
 
-bool fh_trim_was_inside(void) {
-    return fh_load(&given_inside) != 0;
+bool fh_pages_were_purged(void) {
+    return fh_load(&purged_pages) != 0;
 }
 
-unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const unsigned char *resident) {
+unsigned fh_pages_missing(size_t slot, unsigned c, unsigned bump, const unsigned char *resident) {
     const holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
     unsigned pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / fh_system_page_size());
     unsigned missing = 0, first, last;
-    if (!fh_trim_free_bytes(slot)) return 0;
+    if (!fh_pages_free_bytes(slot)) return 0;
     for (unsigned page = 0; page < pages && blocks_of_page(&h, page, &first, &last); page++) {
         if (resident[page] & 1) continue;
         bool free = true;
@@ -189,76 +182,4 @@ unsigned fh_trim_missing_pages(size_t slot, unsigned c, unsigned bump, const uns
         missing += free;
     }
     return missing;
-}
-
-#define HALF (FH_CHUNK_SLOTS / 2)
-
-/* Half of a chunk, the 2 MiB of a huge page. Unless `split` says that it may cost that page, there must be enough to gain. */
-static size_t trim_half(size_t first, bool split) {
-    size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0, given = 0;
-    if (fh_advice_is_huge(chunk)) {
-        for (size_t slot = first; slot < first + HALF && !split; slot++) {
-            free += fh_trim_free_bytes(slot);
-        }
-        if (!free || !fh_advice_may_split(chunk, first / HALF % 2, free)) return 0;
-    }
-    for (size_t slot = first; slot < first + HALF; slot++) {
-        given += fh_trim_slab(slot);
-    }
-    return given;
-}
-
-static size_t trim_halves(bool split) {
-    size_t given = 0;
-    for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
-        if (fh_load(&fh_chunk_at(chunk)->free) == ~UINT64_C(0)) continue;
-        given += trim_half(chunk * FH_CHUNK_SLOTS, split) + trim_half(chunk * FH_CHUNK_SLOTS + HALF, split);
-    }
-    return given;
-}
-
-size_t fh_trim_inside(void) {
-    return trim_halves(true);
-}
-
-/* Bytes in the slabs of a chunk, and of them in free blocks. */
-static void weigh(size_t chunk, size_t *used, size_t *free) {
-    for (unsigned i = 0; i < FH_CHUNK_SLOTS; i++) {
-        const fh_slab *slab = fh_slab_at(chunk * FH_CHUNK_SLOTS + i);
-        uint64_t state = fh_load_acquire(&slab->state);
-        unsigned c = fh_state_class(state), bump = fh_state_bump(state);
-        if (c < 1 || c > FH_SMALL_LAST) continue;
-        for (unsigned w = 0; w < (bump + 63) / 64; w++)
-            *free += fh_count_bits(fh_load(&slab->free[w])) * fh_class_size(c);
-        *used += bump * fh_class_size(c);
-    }
-}
-
-/* Every eighth chunk is weighed: a look at all records would be noticed where a heap grows for good. */
-#define SAMPLE 8u
-
-void fh_trim_grown(size_t chunks) {
-    static fh_word last;
-    uint64_t then = fh_load(&last);
-    if (FH_LIKELY(!fh_inside_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
-    /* Whoever moves the mark looks; the others go on. */
-    if (!fh_cas_relaxed(&last, &then, chunks)) return;
-    size_t used = 0, free = 0;
-    for (size_t chunk = 0; chunk < fh_window_chunks(); chunk += SAMPLE) weigh(chunk, &used, &free);
-    if (used && fh_inside_pays(free, used)) trim_halves(false);
-}
-
-/* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-void fh_trim_caches(void) {
-    /* The depots first: their magazines lie in slabs too, of the classes behind the bins. */
-    for (unsigned c = 1; c < FH_BINS; c++) fh_depot_empty(c);
-    for (unsigned c = 1; c < FH_CLASSES; c++) {
-        if (!fh_class_is_run(c)) fh_slab_release_empty(c);
-    }
-}
-
-size_t fh_trim(size_t keep) {
-    if (fh_window_chunks()) fh_trim_caches();
-    return fh_purge_to(keep) + fh_trim_inside() + fh_huge_trim(keep);
 }

@@ -7,7 +7,7 @@
 #include "../support/memory.h"
 #include "../support/pattern.h"
 
-#include "store/sublet.h"
+#include "store/holes.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -61,10 +61,10 @@ static block make(tenant *t, size_t size) {
     CHECK(b.start && (uintptr_t)b.start % b.align == 0, "%zu bytes aligned to %u: %p", size, b.align, (void *)b.start);
     size_t usable = t_usable_size(b.start), bytes = 0;
     CHECK(usable >= size, "%zu usable bytes of %zu", usable, size);
-    void *begin = fh_sublet_block_of(b.start, &bytes);
+    void *begin = fh_holes_block_of(b.start, &bytes);
     if (begin) {
         CHECK(begin == b.start && bytes == usable, "a lodger of %zu bytes says %zu", usable, bytes);
-        CHECK(fh_sublet_block_of(b.start + usable - 1, &bytes) == b.start, "the last byte of a lodger is another's");
+        CHECK(fh_holes_block_of(b.start + usable - 1, &bytes) == b.start, "the last byte of a lodger is another's");
         t->lodgers++;
     }
     pattern_fill(b.start, size, (uintptr_t)b.start);
@@ -157,7 +157,7 @@ static block *some_lodger(tenant *t) {
         size_t bytes = 0;
         block b = t->list[i];
         /* The middle of a block of one unit would be the middle of a unit. */
-        if (!fh_sublet_block_of(b.start, &bytes) || bytes < 1024) continue;
+        if (!fh_holes_block_of(b.start, &bytes) || bytes < 1024) continue;
         t->list[i] = t->list[t->count - 1];
         t->list[t->count - 1] = b;
         return &t->list[t->count - 1];

@@ -1,4 +1,4 @@
-#include "cache/refusal.h"
+#include "reclaim/refusal.h"
 
 #include "base/classes.h"
 #include "base/settings.h"
@@ -6,8 +6,8 @@
 #include "base/types.h"
 #include "cache/observed.h"
 #include "store/huge.h"
-#include "store/limit.h"
-#include "store/purge.h"
+#include "reclaim/budget.h"
+#include "reclaim/limits.h"
 #include "system/file.h"
 #include "system/memory.h"
 #include "system/system.h"
@@ -26,7 +26,7 @@ static fh_word said;
 static fh_word looked_second; /* when the system was asked last, in units of 2^30 ns, plus 1 */
 
 /* True for one caller, the first. */
-static bool first_to_say(unsigned what) {
+static bool say_once(unsigned what) {
     uint64_t seen = fh_load(&said), bit = UINT64_C(1) << what;
     while (!(seen & bit)) {
         if (fh_cas_relaxed(&said, &seen, seen | bit)) return true;
@@ -35,7 +35,7 @@ static bool first_to_say(unsigned what) {
 }
 
 /* The system's files are read at most once a second: a program may try again and again. */
-static bool may_look(void) {
+static bool take_turn(void) {
     uint64_t now = fh_system_seconds() + 1, then = fh_load(&looked_second);
     return now != then && fh_cas_relaxed(&looked_second, &then, now);
 }
@@ -135,7 +135,7 @@ static void report(size_t n, const fh_limit_figures *own, fh_refusal which, cons
         say_group(&t);
     }
     say(&t, "; this heap has ");
-    fh_text_size(&t, fh_purge_used_bytes() + fh_huge_bytes());
+    fh_text_size(&t, fh_used_bytes() + fh_huge_bytes());
     say(&t, " in use: ");
     if (fh_load(&fh_observing)) {
         say(&t, "freehold profile ");
@@ -166,25 +166,25 @@ static bool own_limit_is_met(const fh_limit_figures *own, size_t n) {
 }
 
 /* The system refused. What it was asked for last is more than the block: a chunk, or room to align it. */
-static void look_at_system(size_t n, bool always) {
-    if (!may_look()) return;
+static void ask_system(size_t n, bool always) {
+    if (!take_turn()) return;
     fh_system_limits limits;
     fh_system_limits_now(&limits);
     if (!always && limits.machine_bytes && n > limits.machine_bytes) return;
     uint64_t refused = n >= FH_ADDRESSES ? n : fh_system_refused_bytes(), more = refused > n ? refused : n;
     fh_refusal which = fh_refusal_judge(&limits, more);
-    if (first_to_say(which)) report(n, NULL, which, &limits, more);
+    if (say_once(which)) report(n, NULL, which, &limits, more);
 }
 
-void fh_refused(size_t n) {
+void fh_refusal_report(size_t n) {
     if (fh_settings.on_oom == FH_ON_OOM_SILENT) return;
     int saved = errno;
     bool always = fh_settings.on_oom == FH_ON_OOM_REPORT;
-    fh_limit_figures own = fh_limit_now();
+    fh_limit_figures own = fh_limits_now();
     if (own_limit_is_met(&own, n)) {
-        if ((always || !own.by_program) && first_to_say(OWN_LIMIT)) report(n, &own, FH_REFUSED_UNKNOWN, NULL, 0);
+        if ((always || !own.by_program) && say_once(OWN_LIMIT)) report(n, &own, FH_REFUSED_UNKNOWN, NULL, 0);
     } else {
-        look_at_system(n, always);
+        ask_system(n, always);
     }
     errno = saved;
 }

@@ -1,13 +1,46 @@
-#include "cache/background_thread.h"
+#include "reclaim/background.h"
 
+#include "base/settings.h"
 #include "cache/cache.h"
-#include "store/background.h"
+#include "reclaim/budget.h"
+#include "reclaim/idle.h"
+#include "reclaim/trim.h"
 #include "store/huge.h"
-#include "store/policy.h"
-#include "store/purge.h"
-#include "store/trim.h"
 #include "system/system.h"
 #include "system/thread.h"
+
+fh_word fh_background;
+
+static size_t idle_bytes(void) {
+    return fh_dirty_bytes() + fh_huge_cached_bytes();
+}
+
+/* Wakes the thread if it sleeps and that is worth it. */
+static void nudge(void) {
+    /* The memory that was freed before the word is read; see the header. */
+    fh_fence_after_rmw();
+    uint64_t seen = fh_load(&fh_background);
+    if (seen != FH_BACKGROUND_ASLEEP || !fh_background_is_worth(idle_bytes())) return;
+    /* Relaxed: the thread reads nothing but counters because of it. */
+    if (fh_cas_relaxed(&fh_background, &seen, FH_BACKGROUND_AWAKE)) fh_system_wake(&fh_background);
+}
+
+void fh_background_configure(void) {
+    bool wanted = fh_settings.purge == FH_PURGE_BACKGROUND;
+    if (wanted) {
+        fh_or_relaxed(&fh_order.watch, FH_WATCH_BACKGROUND);
+    } else {
+        fh_and_relaxed(&fh_order.watch, ~FH_WATCH_BACKGROUND);
+    }
+}
+
+void fh_background_check(void) {
+    uint64_t none = FH_BACKGROUND_NONE;
+    bool large = fh_used_bytes() + fh_huge_bytes() >= FH_IDLE_FLOOR_SLOTS * FH_SLOT_SIZE;
+    if (large && fh_load(&fh_background) == none) fh_cas_relaxed(&fh_background, &none, FH_BACKGROUND_WANTED);
+    if (fh_load(&fh_background) == FH_BACKGROUND_WANTED) fh_set_due(FH_DUE_THREAD);
+    nudge();
+}
 
 /* Where it is made. Malloc may be called from anywhere in the C library, and making a thread takes some of the C library's
  * own locks. So it is not made
@@ -31,58 +64,64 @@ void fh_background_forked(void) {
 /* ── What it does ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 typedef struct {
-    uint64_t moves;       /* fh_purge_moves at the last look */
-    size_t huge;          /* bytes of kept huge blocks at the last look */
-    unsigned quiet_looks; /* in a row, at which nothing had moved */
-} memory_of_looks;
+    uint64_t moves;        /* fh_count.moves at the last round */
+    size_t huge;           /* bytes of kept huge blocks at the last look */
+    unsigned quiet_rounds; /* in a row, at which nothing had moved */
+} last_round;
 
-/* Slots that lay free for the whole time since the last look, and huge blocks that were kept as long. */
-static size_t give_back_unused(memory_of_looks *m) {
-    size_t given = 0, dirty = fh_purge_dirty_bytes(), keep = fh_background_keep(dirty, fh_purge_lowest_bytes());
-    if (keep < dirty) given += fh_purge_aged(keep);
+/* The fewest dirty slots since this was asked last. */
+static size_t lowest_bytes(void) {
+    uint64_t lowest = fh_swap_acq_rel(&fh_count.lowest_dirty, fh_load(&fh_count.dirty_slots));
+    return (size_t)lowest * FH_SLOT_SIZE;
+}
+
+/* Slots that were free for the whole time since the last look, and huge blocks that were kept as long. */
+static size_t purge_unused(last_round *m) {
+    size_t purged = 0, dirty = fh_dirty_bytes(), keep = fh_background_keep(dirty, lowest_bytes());
+    if (keep < dirty) purged += fh_idle_purge_unused(keep);
     size_t huge = fh_huge_cached_bytes();
     keep = fh_background_keep(huge, huge < m->huge ? huge : m->huge);
-    if (keep < huge) given += fh_huge_trim(keep);
+    if (keep < huge) purged += fh_huge_trim(keep);
     m->huge = fh_huge_cached_bytes();
-    return given;
+    return purged;
 }
 
 /* One look. True if there is nothing more to do until somebody frees. */
-static bool look(memory_of_looks *m) {
-    uint64_t moves = fh_purge_moves();
-    m->quiet_looks = moves == m->moves ? m->quiet_looks + 1 : 0;
-    size_t given = give_back_unused(m);
-    if (m->quiet_looks == FH_BACKGROUND_QUIET_LOOKS) {
+static bool go_round(last_round *m) {
+    uint64_t moves = fh_load(&fh_count.moves);
+    m->quiet_rounds = moves == m->moves ? m->quiet_rounds + 1 : 0;
+    size_t purged = purge_unused(m);
+    if (m->quiet_rounds == FH_BACKGROUND_QUIET_ROUNDS) {
         fh_cache_flush(); /* this thread has no cache; it is for those that ended threads have left */
         fh_trim_caches();
-        given += fh_trim_inside() + fh_purge_aged(0);
+        purged += fh_trim_inside() + fh_idle_purge_unused(0);
     }
-    m->moves = fh_purge_moves();
-    return m->quiet_looks >= FH_BACKGROUND_QUIET_LOOKS && given == 0;
+    m->moves = fh_load(&fh_count.moves);
+    return m->quiet_rounds >= FH_BACKGROUND_QUIET_ROUNDS && purged == 0;
 }
 
 /* Sleeps until woken. False: the library ends. */
 static bool sleep_until_wanted(void) {
     uint64_t awake = FH_BACKGROUND_AWAKE;
-    size_t rest = fh_purge_dirty_bytes() + fh_huge_cached_bytes();
+    size_t rest = idle_bytes();
     if (!fh_cas_acq_rel(&fh_background, &awake, FH_BACKGROUND_ASLEEP)) return false;
     fh_fence_after_rmw();
     /* The last look; see the header. What could not be given back before is no reason to stay awake. */
-    size_t now = fh_purge_dirty_bytes() + fh_huge_cached_bytes();
-    if (now > rest && fh_background_is_worth(now - rest)) fh_background_nudge();
+    size_t now = idle_bytes();
+    if (now > rest && fh_background_is_worth(now - rest)) nudge();
     while (fh_load(&fh_background) == FH_BACKGROUND_ASLEEP) fh_system_wait(&fh_background, FH_BACKGROUND_ASLEEP, 0);
     return fh_load(&fh_background) == FH_BACKGROUND_AWAKE;
 }
 
 static void run(void) {
-    memory_of_looks m = {0};
+    last_round m = {0};
     while (fh_load(&fh_background) == FH_BACKGROUND_AWAKE) {
         fh_system_wait(&fh_background, FH_BACKGROUND_AWAKE, FH_BACKGROUND_PERIOD);
         if (fh_load(&fh_background) != FH_BACKGROUND_AWAKE) return;
         bool wanted = fh_settings.purge == FH_PURGE_BACKGROUND;
-        if (wanted && !look(&m)) continue;
+        if (wanted && !go_round(&m)) continue;
         if (!sleep_until_wanted()) return;
-        m = (memory_of_looks){0};
+        m = (last_round){0};
     }
 }
 

@@ -1,18 +1,17 @@
-#include "store/sublet.h"
+#include "store/holes.h"
 
 #include "base/classes.h"
-#include "store/idle.h"
-#include "store/limit.h"
+#include "store/events.h"
 #include "store/hints.h"
-#include "store/policy.h"
-#include "store/slab.h"
+#include "store/slab_life.h"
 #include "store/window.h"
 #include "system/report.h"
 
-#define UNIT_WORDS (FH_SLAB_WORDS / 2)
+#define PART_WORDS (FH_SLAB_WORDS / 2)
+#define MOST_PARTS 32u /* of a guest */
 
 static fh_word *joined_word(fh_slab *slab, unsigned w) {
-    return &slab->free[UNIT_WORDS + w];
+    return &slab->free[PART_WORDS + w];
 }
 
 /* ── Opening ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -20,7 +19,7 @@ static fh_word *joined_word(fh_slab *slab, unsigned w) {
 /* 1 once a slab has been let. */
 static fh_word any;
 
-/* Blocks that were never handed out are free units from now on. */
+/* Blocks that were never handed out are free parts from now on. */
 static void free_fresh(fh_slab *slab, unsigned bump, unsigned blocks) {
     for (unsigned w = bump / 64; w * 64 < blocks; w++) {
         uint64_t fresh = fh_low_mask(blocks - 64 * w) & ~(w == bump / 64 ? fh_low_mask(bump % 64) : 0);
@@ -28,9 +27,9 @@ static void free_fresh(fh_slab *slab, unsigned bump, unsigned blocks) {
     }
 }
 
-/* Claims one free block of a slab, so that it can become nothing else: its word, or UNIT_WORDS if there is none. */
+/* Claims one free block of a slab, so that it can become nothing else: its word, or PART_WORDS if there is none. */
 static unsigned hold(size_t slot, fh_slab *slab, unsigned c, uint64_t *held) {
-    for (unsigned w = 0; w < UNIT_WORDS; w++) {
+    for (unsigned w = 0; w < PART_WORDS; w++) {
         uint64_t bits = fh_load(&slab->free[w]);
         while (bits) {
             *held = bits & -bits;
@@ -38,27 +37,27 @@ static unsigned hold(size_t slot, fh_slab *slab, unsigned c, uint64_t *held) {
             if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~*held)) continue;
             if (fh_state_kind(fh_load(&slab->state)) == c) return w;
             fh_slab_put_back(slot, w, *held);
-            return UNIT_WORDS;
+            return PART_WORDS;
         }
     }
-    return UNIT_WORDS;
+    return PART_WORDS;
 }
 
-bool fh_sublet_open(size_t slot, unsigned c) {
+bool fh_holes_open(size_t slot, unsigned c) {
     fh_slab *slab = fh_slab_at(slot);
     uint64_t held, state = fh_load_acquire(&slab->state);
     unsigned blocks = fh_class_table[c].blocks;
     if (fh_state_kind(state) != c) return false;
     unsigned w = hold(slot, slab, c, &held);
-    if (w == UNIT_WORDS) return false;
+    if (w == PART_WORDS) return false;
     /* While we hold a block the slab stays, and stays of class c unless somebody else opens it. */
     fh_class_set(slot, FH_CLASS_SPECIAL);
-    uint64_t sublet = fh_state_make(FH_CLASS_SUBLET, blocks, 0) | (uint64_t)c << FH_STATE_HOST_SHIFT;
+    uint64_t borrowed = fh_state_make(FH_CLASS_BORROWED, blocks) | (uint64_t)c << FH_STATE_OWNER_SHIFT;
     state = fh_load(&slab->state);
     bool opened = false;
     while (fh_state_kind(state) == c && !opened) {
         /* acq_rel: the class byte before the state; and as whoever bumps. */
-        opened = fh_cas_acq_rel(&slab->state, &state, sublet);
+        opened = fh_cas_acq_rel(&slab->state, &state, borrowed);
     }
     if (opened) {
         free_fresh(slab, fh_state_bump(state), blocks);
@@ -71,33 +70,33 @@ bool fh_sublet_open(size_t slot, unsigned c) {
 
 /* ── Taking ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* What is wanted: lodgers of one class, in slabs of one host. */
+/* What is wanted: guests of one class, in slabs of one owner. */
 typedef struct {
-    unsigned host, units;
-    size_t unit_size;
+    unsigned owner, parts;
+    size_t part_size;
 } fit;
 
-/* True if blocks of class c may lie in slabs of that host: rounding costs a quarter at most. */
-static bool fits(unsigned c, unsigned host, fit *f) {
-    size_t size = fh_class_size(c), unit = fh_class_size(host);
-    f->host = host;
-    f->unit_size = unit;
-    f->units = (unsigned)((size + unit - 1) / unit);
-    return f->units <= FH_LODGER_UNITS && fh_lodger_fits(size, f->units * unit);
+/* True if blocks of class c may be in slabs of that owner: rounding costs a quarter at most. */
+static bool fits(unsigned c, unsigned owner, fit *f) {
+    size_t size = fh_class_size(c), part = fh_class_size(owner);
+    f->owner = owner;
+    f->part_size = part;
+    f->parts = (unsigned)((size + part - 1) / part);
+    return f->parts <= MOST_PARTS && fh_guest_fits(size, f->parts * part);
 }
 
-/* Chooses up to `want` runs of free units in a word. Returns all their units, and in *heads the first of each. */
+/* Chooses up to `want` runs of free parts in a word. Returns all their parts, and in *heads the first of each. */
 static uint64_t choose(const fit *f, uint64_t bits, unsigned want, uint64_t *heads) {
-    uint64_t starts = fh_run_starts(bits, f->units), units = 0;
+    uint64_t starts = fh_run_starts(bits, f->parts), parts = 0;
     *heads = 0;
     while (starts && want) {
         unsigned i = fh_lowest_bit(starts);
         *heads |= UINT64_C(1) << i;
-        units |= fh_run_mask(i, f->units);
-        starts &= ~fh_low_mask(i + f->units);
+        parts |= fh_run_mask(i, f->parts);
+        starts &= ~fh_low_mask(i + f->parts);
         want--;
     }
-    return units;
+    return parts;
 }
 
 /* Takes out of one slab. */
@@ -106,18 +105,18 @@ static unsigned take_in(size_t slot, const fit *f, uint64_t state, unsigned want
     char *start = fh_slot_address(slot);
     unsigned got = 0;
     for (unsigned w = 0; w * 64 < fh_state_bump(state) && got < want; w++) {
-        uint64_t bits = fh_load(&slab->free[w]), heads, units;
-        while ((units = choose(f, bits, want - got, &heads)) != 0) {
-            /* acquire: pairs with the release of whoever gave the units: the program's last use of them, and that their
+        uint64_t bits = fh_load(&slab->free[w]), heads, parts;
+        while ((parts = choose(f, bits, want - got, &heads)) != 0) {
+            /* acquire: pairs with the release of whoever gave the parts: the program's last use of them, and that their
              * joined bits are clear. */
-            if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~units)) continue;
+            if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~parts)) continue;
             if (got == 0 && fh_load(&slab->state) != state) {
-                fh_slab_put_back(slot, w, units);
+                fh_slab_put_back(slot, w, parts);
                 return 0;
             }
             /* Relaxed: whoever frees one of them has its address from us. */
-            if (units != heads) fh_or_relaxed(joined_word(slab, w), units & ~heads);
-            for (; heads; heads &= heads - 1) out[got++] = start + (64 * w + fh_lowest_bit(heads)) * f->unit_size;
+            if (parts != heads) fh_or_relaxed(joined_word(slab, w), parts & ~heads);
+            for (; heads; heads &= heads - 1) out[got++] = start + (64 * w + fh_lowest_bit(heads)) * f->part_size;
             break;
         }
     }
@@ -130,30 +129,27 @@ static unsigned take_in(size_t slot, const fit *f, uint64_t state, unsigned want
 #define SLABS_A_CALL 512u /* looked at: some 30 µs, and no more in a heap of any size */
 static fh_word place[FH_SMALL_LAST + 1], begun[FH_SMALL_LAST + 1];
 
-unsigned fh_sublet_take(unsigned c, unsigned want, void **out) {
+unsigned fh_holes_take(unsigned c, unsigned want, void **out) {
     if (FH_LIKELY(!fh_load(&any)) || c > FH_SMALL_LAST) return 0;
-    uint64_t from = fh_load(&place[c]), looks = fh_load(&fh_idle_looks);
+    uint64_t from = fh_load(&place[c]), looks = fh_load(&fh_order.cold_rounds);
     if (from == NOWHERE) {
         /* Not before the next look, by which time a share of the heap has been given back, and perhaps more been let. */
         if (fh_load(&begun[c]) == looks) return 0;
         fh_store(&begun[c], looks);
         from = 0;
     }
-    if (FH_UNLIKELY(fh_load(&fh_limit_grouped))) {
-        /* What lies in holes may have no memory yet, and the group has to be looked at as where slabs are claimed. */
-        fh_limit_count(want * fh_class_size(c));
-        fh_limit_grown();
-    }
+    /* What is in holes may have no memory yet. */
+    fh_event_may_touch(want * fh_class_size(c));
     unsigned got = 0;
     for (unsigned slabs = 0;; slabs++) {
-        size_t slot = fh_hint_next(FH_CLASS_SUBLET, from);
+        size_t slot = fh_hint_next(FH_CLASS_BORROWED, from);
         if (slot == FH_NONE) {
             fh_store(&place[c], NOWHERE);
             break;
         }
         uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
         fit f;
-        if (fh_state_kind(state) == FH_CLASS_SUBLET && fits(c, fh_state_class(state), &f)) {
+        if (fh_state_kind(state) == FH_CLASS_BORROWED && fits(c, fh_state_class(state), &f)) {
             got += take_in(slot, &f, state, want - got, out + got);
         }
         if (got == want || slabs == SLABS_A_CALL) {
@@ -162,80 +158,87 @@ unsigned fh_sublet_take(unsigned c, unsigned want, void **out) {
         }
         from = slot + 1;
     }
-    if (got) fh_idle_wanted(FH_CLASS_SUBLET);
+    if (got) fh_event_demand(FH_CLASS_BORROWED);
     return got;
 }
 
 /* ── Giving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* True if a slab is a sublet one, or is just becoming one: between the two writes of fh_sublet_open its class byte is 0 and
- * its state says host still. Its blocks are special to free by then, and whoever frees one has come here because of it. Who
+/* True if a slab is a borrowed one, or is just becoming one: between the two writes of fh_holes_open its class byte is 0 and
+ * its state says owner still. Its blocks are special to free by then, and whoever frees one has come here because of it. Who
  * reads that byte read it 0 before, and nobody sets it while a block of the slab is out. */
 static bool is_let(size_t slot, uint64_t state) {
     unsigned c = fh_state_kind(state);
-    if (c == FH_CLASS_SUBLET) return true;
-    return c >= FH_HOST_FIRST && c <= FH_HOST_LAST && fh_byte_load(fh_class_byte(slot)) == FH_CLASS_SPECIAL;
+    if (c == FH_CLASS_BORROWED) return true;
+    return c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST && fh_byte_load(fh_class_byte(slot)) == FH_CLASS_SPECIAL;
 }
 
-/* The unit that p lies in, and its slab's state; false if it is no sublet slab. The caller's block keeps the slab. */
-static bool find(const void *p, fh_slab **slab, unsigned *unit, uint64_t *state) {
+/* The part that p lies in, and its slab's state; false if it is no borrowed slab. The caller's block keeps the slab. */
+static bool find(const void *p, fh_slab **slab, unsigned *part, uint64_t *state) {
     if (!fh_in_window(p)) return false;
     size_t slot = fh_slot_of(p);
     if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return false;
     *slab = fh_slab_at(slot);
     *state = fh_load_acquire(&(*slab)->state);
     if (!is_let(slot, *state)) return false;
-    *unit = fh_block_index(fh_state_class(*state), (size_t)((const char *)p - fh_slot_address(slot)));
-    return *unit < fh_state_bump(*state);
+    *part = fh_block_index(fh_state_class(*state), (size_t)((const char *)p - fh_slot_address(slot)));
+    return *part < fh_state_bump(*state);
 }
 
-bool fh_sublet_is_joined(const fh_slab *slab, unsigned i) {
-    return fh_load(&slab->free[UNIT_WORDS + i / 64]) >> i % 64 & 1;
+bool fh_holes_has(const void *p) {
+    fh_slab *slab;
+    unsigned i;
+    uint64_t state;
+    return find(p, &slab, &i, &state);
 }
 
-unsigned fh_sublet_units(const fh_slab *slab, unsigned i) {
-    uint64_t joined = fh_load(&slab->free[UNIT_WORDS + i / 64]);
+bool fh_holes_is_joined(const fh_slab *slab, unsigned i) {
+    return fh_load(&slab->free[PART_WORDS + i / 64]) >> i % 64 & 1;
+}
+
+unsigned fh_holes_parts(const fh_slab *slab, unsigned i) {
+    uint64_t joined = fh_load(&slab->free[PART_WORDS + i / 64]);
     return i % 64 == 63 ? 1 : 1 + fh_lowest_bit(~(joined >> (i % 64 + 1)));
 }
 
-unsigned fh_sublet_joined(const fh_slab *slab, unsigned units) {
+unsigned fh_holes_joined(const fh_slab *slab, unsigned parts) {
     unsigned joined = 0;
-    for (unsigned w = 0; w * 64 < units; w++) joined += fh_count_bits(fh_load(&slab->free[UNIT_WORDS + w]));
+    for (unsigned w = 0; w * 64 < parts; w++) joined += fh_count_bits(fh_load(&slab->free[PART_WORDS + w]));
     return joined;
 }
 
-void *fh_sublet_block_of(const void *p, size_t *bytes) {
+void *fh_holes_block_of(const void *p, size_t *bytes) {
     fh_slab *slab;
     unsigned i;
     uint64_t state;
     if (!find(p, &slab, &i, &state) || fh_load(&slab->free[i / 64]) >> i % 64 & 1) return NULL;
-    while (fh_sublet_is_joined(slab, i)) i--; /* never at bit 0 of a word, as a lodger lies in one */
-    size_t unit = fh_class_size(fh_state_class(state));
-    *bytes = fh_sublet_units(slab, i) * unit;
-    return fh_slot_address(fh_slot_of(p)) + i * unit;
+    while (fh_holes_is_joined(slab, i)) i--; /* never at bit 0 of a word, as a guest lies in one */
+    size_t part = fh_class_size(fh_state_class(state));
+    *bytes = fh_holes_parts(slab, i) * part;
+    return fh_slot_address(fh_slot_of(p)) + i * part;
 }
 
-bool fh_sublet_give(const char *call, void *p) {
+bool fh_holes_give(const char *call, void *p) {
     fh_slab *slab;
     unsigned i;
     uint64_t state;
     if (!find(p, &slab, &i, &state)) return false;
     size_t slot = fh_slot_of(p), bytes = 0;
-    void *begin = fh_sublet_block_of(p, &bytes);
+    void *begin = fh_holes_block_of(p, &bytes);
     if (FH_UNLIKELY(begin != p)) {
         fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, call, p, (size_t)begin, bytes);
         return true;
     }
-    unsigned w = i / 64, units = fh_sublet_units(slab, i);
-    /* Relaxed: the release below publishes it, and until then nobody else looks at the bits of our units. */
-    if (units > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, units - 1));
-    uint64_t mask = fh_run_mask(i % 64, units);
-    /* release: the program's last use of the block, and the above, before anybody takes a unit. */
+    unsigned w = i / 64, parts = fh_holes_parts(slab, i);
+    /* Relaxed: the release below publishes it, and until then nobody else looks at the bits of our parts. */
+    if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, parts - 1));
+    uint64_t mask = fh_run_mask(i % 64, parts);
+    /* release: the program's last use of the block, and the above, before anybody takes a part. */
     uint64_t before = fh_or_release(&slab->free[w], mask);
     if (FH_UNLIKELY(before & mask)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, bytes);
     fh_fence_after_rmw();
     bool full = (before | mask) == ~UINT64_C(0) || (w + 1) * 64 > fh_state_bump(state);
-    fh_slab_given(slot, FH_CLASS_SUBLET, full);
-    fh_idle_given(FH_CLASS_SUBLET, bytes);
+    fh_slab_given(slab, slot, FH_CLASS_BORROWED, 1, full);
+    fh_event_given(FH_CLASS_BORROWED, bytes);
     return true;
 }

@@ -1,12 +1,12 @@
 /* The program gets NULL for want of memory: once for each limit a line says which one was met, with the numbers and what
  * to do. */
-#ifndef FH_CACHE_REFUSAL_H
-#define FH_CACHE_REFUSAL_H
+#ifndef FH_RECLAIM_REFUSAL_H
+#define FH_RECLAIM_REFUSAL_H
 
 #include <stddef.h>
 
 /* There was no memory for a block of n bytes. Nothing of the allocator's is held. Keeps errno, needs 8 KiB of stack, and
- * does not allocate. After the first message it costs a look at the clock, and the system is asked once a second. */
-void fh_refused(size_t n);
+ * does not allocate. After the first message it reads the clock, and the system is asked once a second. */
+void fh_refusal_report(size_t n);
 
 #endif

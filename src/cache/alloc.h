@@ -1,0 +1,19 @@
+/* The slow half of allocating, for the layers above: what fh_alloc does when a bin is empty, without the observer. */
+#ifndef FH_CACHE_ALLOC_H
+#define FH_CACHE_ALLOC_H
+
+#include "cache/cache.h"
+#include "cache/thread.h"
+#include "store/events.h"
+
+/* A block of class c, from a bin, the depot or the store. n: the bytes that were asked for, for messages. Does what is due,
+ * and tries again after a refusal. NULL with errno ENOMEM when nothing has helped. */
+void *fh_alloc_class(unsigned c, size_t n);
+
+/* A block that no magazine holds: a large block of more than 1 MiB, a huge one, or one with an alignment above 64 KiB. */
+void *fh_alloc_special(size_t align, size_t n, bool *clean);
+
+/* Any block of n > 0 bytes at a multiple of align, without the observer. */
+void *fh_alloc_unobserved(size_t align, size_t n, bool *clean);
+
+#endif

@@ -1,0 +1,113 @@
+/* The slow half of freeing: whatever is not a push of the hot path. And the sizes of blocks. */
+#include "base/hooks.h"
+#include "cache/cache.h"
+#include "cache/magazine.h"
+#include "cache/observed.h"
+#include "cache/thread.h"
+#include "store/holes.h"
+#include "store/huge.h"
+#include "store/large.h"
+#include "store/locate.h"
+#include "system/report.h"
+
+#include <errno.h>
+
+/* p is in no slab of the class map and no cached run: a sampled, guest, large or huge block, or none of ours. The sample is
+ * removed first: once the block is given, its address may be another sample's. */
+static void release_special(const char *call, void *p) {
+    if (fh_holes_give(call, p)) return;
+    fh_place at = fh_locate(p);
+    if (!fh_place_check(&at, call, p)) return;
+    bool sample = at.kind == FH_AT_SLAB;
+    /* Large blocks that have a class byte were not sampled; of those that never have one, some were. */
+    bool surely = sample || (at.kind == FH_AT_LARGE && at.size > FH_SLOT_SIZE && at.size <= FH_RUN_CACHED_MAX);
+    if (fh_load(&fh_observing)) fh_hook_freed(p, surely);
+    if (sample) {
+        fh_give_one(at.c, p);
+    } else if (at.kind == FH_AT_LARGE) {
+        fh_large_free(p);
+    } else if (!fh_huge_free(p)) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, at.size); /* another thread was first */
+    }
+}
+
+/* What a checked build verifies before it believes p. */
+static bool check(const char *call, const fh_thread *t, unsigned c, const void *p) {
+    if (t && fh_bin_has(t, c, p)) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, fh_class_size(c));
+        return false;
+    }
+    fh_place at = fh_locate(p);
+    return fh_place_check(&at, call, p);
+}
+
+static void release(const char *call, void *p) {
+    if (!p) return;
+    unsigned c = fh_class_at(p);
+    int error = errno; /* free keeps it */
+    if (c == FH_CLASS_SPECIAL && !fh_load(&fh_observing) && fh_huge_free(p)) {
+        fh_thread_safe_point(FH_AFTER_FREE);
+        errno = error;
+        return;
+    }
+    fh_thread *t = fh_thread_enter();
+    if (c == FH_CLASS_SPECIAL) {
+        release_special(call, p);
+    } else if (FH_CHECKED && !check(call, t, c, p)) {
+        /* Reported; the call is ignored. */
+    } else if (!t) {
+        fh_give_one(c, p);
+    } else if (t->bin[c].top != t->bin[c].end) {
+        *t->bin[c].top++ = p;
+    } else {
+        fh_flush(t, c, p);
+    }
+    fh_thread_leave(t);
+    fh_thread_safe_point(FH_AFTER_FREE);
+    errno = error;
+}
+
+/* An observed thread's bin is a decoy: the real one has the same place among its own. */
+void fh_release_slow(void *p, fh_bin *bin) {
+    if (fh_is_observed() && !FH_CHECKED) {
+        fh_bin *real = &fh_own()->bin[bin - fh_decoy_bins];
+        void **top = real->top;
+        if (FH_LIKELY(top != real->end)) {
+            *top = p;
+            real->top = top + 1;
+            return;
+        }
+    }
+    release("free", p);
+}
+
+/* ── Sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+size_t fh_usable(const char *call, const void *p) {
+    if (!p) return 0;
+    fh_place at = fh_locate(p);
+    /* A block that is free in its slab is reported when it is freed, not here. */
+    if (at.kind == FH_AT_SLAB) at.free = false;
+    if (at.kind == FH_AT_NOTHING || (at.kind == FH_AT_HOLE && at.free)) at.kind = FH_AT_FOREIGN;
+    return fh_place_check(&at, call, p) ? at.size : 0;
+}
+
+/* The class that a request of n bytes got, or one of the larger ones that an aligned request may have got. */
+static bool size_fits(size_t n, size_t usable) {
+    return n <= usable && (usable <= 4 * FH_KIB || n > usable / 4 || n == 0);
+}
+
+void fh_release_sized_checked(void *p, size_t n) {
+    if (!p) return;
+    size_t usable = fh_usable("free_sized", p);
+    if (!usable) return;
+    unsigned c = fh_class_at(p);
+    bool right =
+        c ? fh_class_size(fh_class_of(n)) == usable || (n < usable && n % FH_MIN_ALIGN == 0 && size_fits(n, usable))
+          : size_fits(n, usable);
+    if (!right) {
+        fh_report_fault(FH_FAULT_WRONG_SIZE, "free_sized", p, n, usable);
+        return;
+    }
+    release("free_sized", p);
+}

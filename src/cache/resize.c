@@ -1,0 +1,85 @@
+/* realloc: in place where the block stays as good as it was, by moving pages, or by a copy. */
+#include "base/hooks.h"
+#include "cache/cache.h"
+#include "cache/observed.h"
+#include "cache/thread.h"
+#include "store/huge.h"
+#include "store/large.h"
+#include "store/limit.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Gives the block at p the size n where it is, or by moving its pages. NULL: not possible, and it is as it was. */
+static void *try_resize(void *p, size_t n) {
+    void *q = NULL;
+    fh_thread *t = fh_thread_enter();
+    bool observing = fh_load(&fh_observing);
+    if (observing) fh_hook_moving(p);
+    if (fh_in_window(p)) {
+        if (n <= FH_RUN_MAX && fh_large_resize(p, n)) q = p;
+    } else if (n > FH_RUN_MAX) {
+        q = fh_huge_resize(p, n);
+    }
+    if (observing && !q) fh_hook_stayed(p);
+    fh_thread_leave(t);
+    return q;
+}
+
+static void *resize_without_copy(void *p, size_t old, size_t n) {
+    if (old <= FH_SMALL_MAX || n <= FH_SMALL_MAX) return NULL;
+    void *q = try_resize(p, n);
+    /* A limit may have refused what fits once the caches are empty; a copy would need even more. */
+    if (!q && fh_limit_is_set() && fh_hook_reclaim(FH_AFTER_REFUSAL)) q = try_resize(p, n);
+    fh_thread_safe_point(FH_AFTER_ALLOC);
+    if (q && fh_load(&fh_observing)) fh_hook_moved(p, q, n);
+    return q;
+}
+
+/* A block that stays where it is and as good as it was. */
+static void *kept(void *p, size_t n) {
+    if (FH_UNLIKELY(fh_load(&fh_observing)) && fh_class_at(p) == FH_CLASS_SPECIAL) fh_hook_resized(p, n);
+    return p;
+}
+
+/* True if the block at p, of class c, stays where it is with n bytes: as below, but without a look at the slab. That p is the
+ * beginning of a block is seen by arithmetic. */
+static inline bool stays(const void *p, unsigned c, size_t n) {
+    size_t size = fh_class_size(c);
+    if (n > size) return false;
+    if (fh_class_is_run(c)) {
+        /* Within the last slot, or an eighth: what could be released is not worth the trouble. */
+        size_t spare = size / 8 > FH_SLOT_SIZE ? size / 8 : FH_SLOT_SIZE;
+        return n > size - spare && (uintptr_t)p % FH_SLOT_SIZE == 0;
+    }
+    if (n <= size / 2 && size > 64) return false;
+    size_t offset = ((uintptr_t)p - fh_window_base()) & (fh_class_table[c].slots * FH_SLOT_SIZE - 1);
+    return fh_block_index(c, offset) * size == offset;
+}
+
+__attribute__((noinline)) static void *resize(void *p, size_t n) {
+    size_t old = fh_usable("realloc", p);
+    if (!old) {
+        errno = EINVAL;
+        return NULL;
+    }
+    /* In place within the class, and when it shrinks by less than half. A checked build stays only within the class, so
+     * that it can hold a later sized free to the new size. */
+    if (n <= old && (FH_CHECKED ? fh_class_size(fh_class_of(n)) == old : n > old / 2 || old <= 64)) {
+        if (old <= FH_SMALL_MAX || n > old - old / 8) return kept(p, n);
+    }
+    void *q = n > PTRDIFF_MAX ? NULL : resize_without_copy(p, old, n);
+    if (q) return q;
+    q = fh_alloc(n);
+    if (!q) return n <= old ? p : NULL; /* shrinking never fails */
+    memcpy(q, p, n < old ? n : old);
+    fh_release(p);
+    return q;
+}
+
+/* Most calls of a program that appends a little each time change nothing. */
+void *fh_resize(void *p, size_t n) {
+    unsigned c = fh_class_at(p);
+    if (FH_LIKELY(c != FH_CLASS_SPECIAL && !FH_CHECKED && stays(p, c, n))) return p;
+    return resize(p, n);
+}

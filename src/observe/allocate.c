@@ -1,0 +1,80 @@
+/* Allocating in an observed program: what fh_alloc_slow does there instead. Each byte is counted; where the count ends, the
+ * block is sampled (sampling.h).
+ *
+ * A sampled block is special to free: it is in a slab of sampled blocks, a large block without a class byte, or huge. So the
+ * free of any other block pays nothing for it. */
+#include "base/hooks.h"
+#include "cache/alloc.h"
+#include "cache/observed.h"
+#include "observe/observe.h"
+
+/* Counts n bytes that an observed thread asks for. True: the block is to be sampled. */
+static inline bool count(size_t n) {
+    fh_here.bytes_until_sample -= (int64_t)n;
+    return FH_UNLIKELY(fh_here.bytes_until_sample < 0);
+}
+
+/* Observes the calling thread if it is about time, so that its first block counts. */
+__attribute__((noinline)) static bool become_observed(void) {
+    fh_thread_leave(fh_thread_enter());
+    return fh_is_observed();
+}
+
+/* Out of line: its own frame is where the walk over the stack begins, and most callers have none because they end in a jump
+ * to this function. */
+__attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, bool *clean) {
+    uint64_t interval = fh_observe_draw();
+    size_t room = n > align ? n : align;
+    void *p;
+    if (room <= FH_SMALL_MAX) {
+        *clean = false;
+        p = fh_alloc_class(fh_class_sample(room), n);
+    } else {
+        p = fh_alloc_special(align, n, clean);
+        if (p && fh_in_window(p)) fh_class_set(fh_slot_of(p), FH_CLASS_SPECIAL);
+    }
+    if (p) fh_observe_sampled(p, n, interval, __builtin_frame_address(0));
+    return p;
+}
+
+__attribute__((noinline)) static void *alloc_sampled_plain(size_t n) {
+    bool clean;
+    return alloc_sampled(FH_MIN_ALIGN, n, &clean);
+}
+
+/* What is not cached, of an observed thread or of one that may become it. */
+__attribute__((noinline)) static void *alloc_uncached(size_t n, unsigned c) {
+    bool clean;
+    return c != FH_CLASS_SPECIAL ? fh_alloc_class(c, n) : fh_alloc_special(FH_SLOT_SIZE, n, &clean);
+}
+
+__attribute__((noinline)) static void *alloc_first(size_t n, unsigned c) {
+    if (n <= PTRDIFF_MAX && become_observed() && count(n)) return alloc_sampled_plain(n);
+    return alloc_uncached(n, c);
+}
+
+void *fh_hook_alloc(size_t n, unsigned c) {
+    /* More than half of the address space cannot be had, and must not turn the count round. */
+    if (FH_UNLIKELY(!fh_is_observed() || n > PTRDIFF_MAX)) return alloc_first(n, c);
+    if (count(n)) return alloc_sampled_plain(n);
+    /* What the hot path would have done. Bin 0 is empty. */
+    fh_bin *bin = &fh_own()->bin[c];
+    void *p = bin->top[-1];
+    if (FH_UNLIKELY(p == NULL)) return alloc_uncached(n, c);
+    bin->top--;
+    return p;
+}
+
+void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean) {
+    bool counted = n <= PTRDIFF_MAX && (fh_is_observed() || become_observed());
+    return counted && count(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
+}
+
+/* A block that grows without a copy counts as allocated again: one that grows from 1 MiB to 1 GiB is sampled as one of
+ * 1 GiB. Out of line for its frame. */
+__attribute__((noinline)) void fh_hook_moved(const void *p, void *q, size_t n) {
+    fh_hook_freed((const char *)p + 1, false);
+    if (!fh_is_observed() || !count(n)) return;
+    if (fh_in_window(q)) fh_class_set(fh_slot_of(q), FH_CLASS_SPECIAL);
+    fh_observe_sampled(q, n, fh_observe_draw(), __builtin_frame_address(0));
+}

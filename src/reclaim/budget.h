@@ -1,0 +1,171 @@
+/* When memory returns to the OS: pure arithmetic, with no memory, clock or thread in sight, so that each rule can be tested by
+ * giving it numbers. The other files of this folder have the counters and do what is decided here.
+ *
+ * The idea is a budget and not a delay. A delay that is looked at only when some thread allocates never ends in a program
+ * that has gone idle. A budget holds at each moment, so what an idle program keeps is bounded without a helper thread: a free
+ * that exceeds the budget purges a bounded amount.
+ *
+ * Thread-safety and progress: functions of their arguments, wait-free. */
+#ifndef FH_RECLAIM_BUDGET_H
+#define FH_RECLAIM_BUDGET_H
+
+#include "store/events.h"
+
+/* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* How close a use is to its limit. */
+static inline fh_pressure fh_limit_judge(size_t used, size_t limit) {
+    if (used >= limit - limit / 32) return FH_PRESSURE_HIGH;
+    return used >= limit - limit / 10 ? FH_PRESSURE_SOME : FH_PRESSURE_NONE;
+}
+
+/* The bytes that may get memory before the control group is read again: an eighth of what is left, so that it is read several
+ * times on the way to the limit. But not so often that it is noticed beside the page faults: reading takes some 60 µs,
+ * and more when memory is short. */
+static inline size_t fh_group_next_read(size_t limit, size_t used) {
+    size_t left = limit > used ? limit - used : 0, share = left / 8, least = limit / 512;
+    if (least < FH_MIB) least = FH_MIB;
+    return share > least ? share : least;
+}
+
+/* The kernel says in how much of the last ten seconds some thread of the group waited for memory; here in hundredths of a
+ * percent. From a tenth on the group is short, whatever its figures say. */
+#define FH_STALL_SHORT 1000u
+static inline fh_pressure fh_stall_judge(unsigned hundredths) {
+    return hundredths >= FH_STALL_SHORT ? FH_PRESSURE_SOME : FH_PRESSURE_NONE;
+}
+
+/* ── Refault credit ──────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* What the credit has become after so many seconds, in the last of which `reused` bytes of what was kept were in use again:
+ * it halves every second, but not below what is being re-used, which would be missed again if it were purged. */
+static inline size_t fh_credit_after(size_t credit, size_t reused, uint64_t seconds) {
+    if (seconds > 63) return 0;
+    size_t halved = credit >> seconds;
+    size_t needed = seconds > 1 ? 0 : reused < credit ? reused : credit;
+    return halved > needed ? halved : needed;
+}
+
+/* A quarter on top, because a program rarely grows to exactly the same size twice. */
+static inline size_t fh_credit_worth(size_t credit) {
+    return credit + credit / 4;
+}
+
+/* ── Free slots with memory behind them ──────────────────────────────────────────────────────────────────────────── */
+
+/* In eager mode free slots are purged in batches: whole huge pages when more than 4 MiB are free, pieces of them beyond
+ * 8 MiB. One by one each would cost a system call, 1 µs a page instead of 0.08, and its huge page. */
+#define FH_EAGER_WHOLE ((size_t)(4 * FH_MIB / FH_SLOT_SIZE))
+#define FH_EAGER_PIECES ((size_t)(8 * FH_MIB / FH_SLOT_SIZE))
+
+/* How many free slots may keep their memory: a floor, a share of what is used, and the credit, in slots. */
+static inline size_t fh_idle_budget(size_t used, size_t credit, fh_pressure pressure) {
+    if (pressure == FH_PRESSURE_HIGH) return 0;
+    if (pressure == FH_PRESSURE_SOME) return FH_IDLE_FLOOR_SLOTS / 4;
+    return FH_IDLE_FLOOR_SLOTS + used / 8 + fh_credit_worth(credit);
+}
+
+/* Where a purge stops that began because `dirty` exceeded the budget: a quarter below it, so that the next system calls are
+ * not for one slot each. */
+static inline size_t fh_idle_target(size_t budget) {
+    return budget - budget / 4;
+}
+
+/* Whole huge pages first; pieces of them only when there is twice the budget, because each costs its huge page. */
+static inline bool fh_idle_pieces_too(size_t dirty, size_t budget, fh_pressure pressure) {
+    return pressure != FH_PRESSURE_NONE || dirty > 2 * budget;
+}
+
+/* What is free may be so scattered that no huge page is worth splitting. Then there is little sense in searching again for
+ * each slab that is released: not before the number of dirty slots has changed by 2 MiB. */
+static inline bool fh_idle_search_again(size_t dirty, size_t dirty_then) {
+    size_t step = FH_CHUNK_SLOTS / 2;
+    return dirty >= dirty_then + step || dirty + step <= dirty_then;
+}
+
+/* Freed huge blocks that are kept: a floor, and the credit, in bytes. */
+#define FH_HUGE_CACHE_MOST (512 * FH_MIB)
+static inline size_t fh_huge_cache_budget(size_t credit, fh_pressure pressure) {
+    if (pressure != FH_PRESSURE_NONE) return 0;
+    return FH_HUGE_CACHE_FLOOR + (credit < FH_HUGE_CACHE_MOST ? credit : FH_HUGE_CACHE_MOST);
+}
+
+/* ── Free pages inside of slabs, and holes ───────────────────────────────────────────────────────────────────────── */
+
+/* A heap of less than 32 MiB has few holes. */
+#define FH_SEARCH_FROM 8u
+
+/* A heap that grows although half of what it has is free is full of holes into which no size fits: sizes have drifted, or one
+ * block in a hundred has stayed. Growth by a sixteenth since the last time is the occasion to see whether that is so: a
+ * heap of any size is weighed some eleven times a doubling. */
+static inline bool fh_inside_is_due(size_t chunks, size_t last) {
+    return chunks > FH_SEARCH_FROM && chunks >= last + last / 16 + 4;
+}
+
+static inline bool fh_inside_pays(size_t free, size_t used) {
+    return free >= used - used / 2;
+}
+
+/* Cold classes are looked for after every thirty-second of growth. */
+static inline bool fh_cold_is_due(size_t chunks, size_t last) {
+    return chunks > FH_SEARCH_FROM && chunks >= last + last / 32 + 1;
+}
+
+/* And after so many bytes were taken from slabs: a heap whose holes are filled rarely grows. */
+static inline bool fh_cold_is_due_by_flow(size_t heap, uint64_t taken) {
+    return heap >= 32 * FH_MIB && taken >= 4 * FH_MIB && taken >= heap / 32;
+}
+
+/* A cold class is gone through again when as much was given back since as makes it worth the walk: a sixteenth of what was
+ * free in it, and a MiB at least. */
+static inline bool fh_cold_again(size_t given, size_t free_then) {
+    return given >= FH_MIB && given >= free_then / 16;
+}
+
+/* ── Huge pages ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A free slot on a huge page has memory as soon as a neighbour has, and no book shows it. A heap with a small limit of its
+ * own, which gains least by huge pages, does without them, so that its limit is one on what is resident too. */
+static inline bool fh_huge_pages_fit(size_t limit) {
+    return limit == 0 || limit >= FH_GIB;
+}
+
+/* The kernel clears a huge page that it has ready in 0.1 to 0.4 ms; 512 small pages cost 0.3 to 0.8. But when it has to move
+ * other pages out of the way first, or a virtual machine's host has to find the memory, it took 2 to 6 ms. So the first
+ * touch is timed, and after a slow one the next are passed over: sixteen, and twice as many each time that it is slow again
+ * (a back-off). A quick one halves that. With all of them slow, three of the hundred of a heap of 200 MB are asked for,
+ * which makes its first touch an eighth longer than without any.
+ *
+ * `last`: how many were passed over last time. Returns how many now. */
+#define FH_HUGE_TOUCH_SLOW UINT64_C(1000000) /* nanoseconds of CPU time */
+#define FH_HUGE_TOUCH_LEAST UINT64_C(20000)  /* less, and it was no huge page that came */
+#define FH_BACK_OFF_FIRST 16u
+#define FH_BACK_OFF_MOST 1024u /* 2 GiB */
+
+static inline uint64_t fh_back_off_after(uint64_t last, uint64_t nanoseconds) {
+    if (nanoseconds < FH_HUGE_TOUCH_LEAST) return last;
+    if (nanoseconds < FH_HUGE_TOUCH_SLOW) return last / 2 < FH_BACK_OFF_FIRST ? 0 : last / 2;
+    uint64_t next = last * 2 < FH_BACK_OFF_FIRST ? FH_BACK_OFF_FIRST : last * 2;
+    return next > FH_BACK_OFF_MOST ? FH_BACK_OFF_MOST : next;
+}
+
+/* ── The background thread ───────────────────────────────────────────────────────────────────────────────────────── */
+
+#define FH_BACKGROUND_PERIOD UINT64_C(250000000) /* nanoseconds between two rounds while it is awake */
+#define FH_BACKGROUND_QUIET_ROUNDS 4u            /* in a row, after which caches are flushed: a second */
+#define FH_BACKGROUND_SMALL FH_MIB
+
+/* Of `free` bytes, how many to keep when there were never fewer than `lowest` since the last round: there was no demand for
+ * those, and half of them are purged. What is small goes whole, so that it comes to an end. 512 MiB without demand are gone
+ * after ten rounds. */
+static inline size_t fh_background_keep(size_t free, size_t lowest) {
+    size_t unused = lowest < free ? lowest : free;
+    return free - (unused <= FH_BACKGROUND_SMALL ? unused : unused / 2);
+}
+
+/* Is so much worth waking it? */
+static inline bool fh_background_is_worth(size_t bytes) {
+    return bytes >= FH_BACKGROUND_SMALL;
+}
+
+#endif

@@ -1,0 +1,12 @@
+/* When to ask for huge pages: which chunks, how many halves to pass over while they are slow to come, and from how many free
+ * bytes on one may be split. What the decisions mean is in store/thp.h. */
+#ifndef FH_RECLAIM_HUGE_PAGES_H
+#define FH_RECLAIM_HUGE_PAGES_H
+
+/* The options or limits have changed: gives the orders anew. */
+void fh_huge_pages_configure(void);
+
+/* A first touch was timed. */
+void fh_huge_pages_touched(void);
+
+#endif

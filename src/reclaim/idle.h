@@ -1,0 +1,23 @@
+/* Idle memory: free slots that still have memory, and freed huge blocks that are kept. How much may stay is a budget
+ * (budget.h); the rest is purged here, a bounded piece at a time.
+ *
+ * Thread-safety: any thread. Progress: lock-free, except what the kernel does. */
+#ifndef FH_RECLAIM_IDLE_H
+#define FH_RECLAIM_IDLE_H
+
+#include "base/types.h"
+
+/* The options or the pressure have changed: gives the orders anew. */
+void fh_idle_configure(void);
+
+/* Purges a bounded piece if there is more than the budget allows. For the safe point. */
+void fh_idle_purge_excess(void);
+
+/* Purges free slots until at most `keep` bytes of them have memory; returns the bytes purged. Does not touch what threads,
+ * depot and slabs hold. */
+size_t fh_idle_purge_to(size_t keep);
+
+/* The same for what the background thread finds unused: no huge page is split where it does not pay. */
+size_t fh_idle_purge_unused(size_t keep);
+
+#endif

@@ -1,0 +1,151 @@
+#include "reclaim/limits.h"
+
+#include "base/settings.h"
+#include "reclaim/budget.h"
+#include "reclaim/huge_pages.h"
+#include "reclaim/idle.h"
+#include "reclaim/trim.h"
+#include "store/huge.h"
+#include "system/system.h"
+
+static fh_word soft_limit;
+static fh_word callback_word; /* an fh_limit_callback; a word, because it may be changed while threads run */
+static fh_word calling;       /* the thread that is in the callback, 0: none */
+static fh_word installed;     /* 1: the program has set the limits itself */
+static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
+static fh_word group_pressure, group_second; /* the control group's part, and when it was read, in units of 2^30 ns */
+static fh_word stalled;                      /* the pressure that the group's waiting for memory makes */
+
+/* A hard limit that is never met stands beside a soft one that is alone. */
+#define NEVER_MET (SIZE_MAX / 2)
+
+/* With what is free and has memory. */
+static size_t bytes_in_use(void) {
+    return fh_used_bytes() + fh_huge_bytes() + fh_dirty_bytes() + fh_huge_cached_bytes();
+}
+
+static void publish_pressure(fh_pressure own) {
+    uint64_t group = fh_load(&group_pressure), now = (uint64_t)own > group ? (uint64_t)own : group;
+    if (fh_load(&fh_order.pressure) == now) return;
+    fh_store(&fh_order.pressure, now);
+    fh_idle_configure();
+    fh_huge_pages_configure();
+}
+
+/* Purges what is free until live and idle memory together fit below `most`. */
+static void make_room(size_t live, size_t most) {
+    size_t keep = live < most ? most - live : 0, cached = fh_huge_cached_bytes();
+    if (cached + fh_dirty_bytes() <= keep) return;
+    fh_huge_trim(0);
+    if (fh_dirty_bytes() > keep) fh_idle_purge_to(keep);
+}
+
+/* ── The own limit ───────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Asks for the callback when the soft limit is passed, and again for each further 32nd of it. */
+static void check_soft(size_t in_use) {
+    size_t soft = (size_t)fh_load(&soft_limit), last = (size_t)fh_load(&announced);
+    if (!soft) return;
+    if (in_use <= soft) {
+        if (last) fh_store(&announced, 0);
+    } else if (last == 0 || in_use > last + soft / 32) {
+        fh_store(&announced, in_use);
+        fh_set_due(FH_DUE_CALLBACK);
+    }
+}
+
+void fh_limits_check(void) {
+    size_t hard = (size_t)fh_load(&fh_limit.hard), reserve = fh_limit_reserve(hard);
+    if (!hard) return;
+    size_t in_use = fh_live_bytes() + (size_t)fh_load(&fh_limit.pending);
+    publish_pressure(fh_limit_judge(in_use, hard));
+    check_soft(in_use);
+    make_room(in_use, fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve);
+    if (in_use + 2 * reserve <= hard) fh_store(&fh_limit.reserve_is_open, 0);
+}
+
+fh_limit_figures fh_limits_now(void) {
+    size_t hard = (size_t)fh_load(&fh_limit.hard);
+    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard == NEVER_MET ? 0 : hard, bytes_in_use(),
+                              fh_load(&fh_limit.refusals), fh_load(&installed) != 0};
+}
+
+void fh_limits_refused(void) {
+    if (fh_limit_is_set()) fh_store(&fh_limit.reserve_is_open, 1);
+}
+
+void fh_limits_configure(void) {
+    fh_store(&fh_limit.hard, fh_settings.limit);
+    if (!fh_settings.limit) publish_pressure(FH_PRESSURE_NONE);
+}
+
+/* ── The callback ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback) {
+    fh_store(&callback_word, (uint64_t)(uintptr_t)callback);
+    fh_store(&soft_limit, soft);
+    fh_store(&installed, 1);
+    fh_store(&announced, 0);
+    fh_settings.limit = hard ? hard : soft ? NEVER_MET : 0;
+    fh_limits_configure();
+}
+
+void fh_limits_call_back(bool refused, uint64_t caller) {
+    fh_limit_callback callback = (fh_limit_callback)(uintptr_t)fh_load(&callback_word);
+    uint64_t nobody = 0;
+    /* acq_rel: one thread at a time, and not again from within. */
+    if (!callback || !fh_cas_acq_rel(&calling, &nobody, caller)) return;
+    callback(bytes_in_use(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
+    fh_store_release(&calling, 0);
+}
+
+void fh_limits_thread_ends(uint64_t caller) {
+    /* Only the thread itself has put its number there, so between the two no other changes the word. */
+    if (FH_UNLIKELY(fh_load(&calling) == caller)) fh_store_release(&calling, 0);
+}
+
+void fh_limits_forked(uint64_t caller) {
+    if (fh_load(&calling) != caller) fh_store(&calling, 0);
+}
+
+/* ── The control group ───────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool is_watched(void) {
+    return fh_load(&fh_order.watch) & FH_WATCH_GROUP;
+}
+
+/* The group's pressure now. How much it waits for memory is asked once a second only. */
+static fh_pressure read_group(bool new_second) {
+    size_t limit, used;
+    if (!fh_system_group_memory(&limit, &used)) {
+        if (is_watched()) fh_and_relaxed(&fh_order.watch, ~FH_WATCH_GROUP);
+        return FH_PRESSURE_NONE;
+    }
+    fh_store(&fh_count.until_group, fh_group_next_read(limit, used));
+    fh_or_relaxed(&fh_order.watch, FH_WATCH_GROUP);
+    if (new_second) fh_store(&stalled, fh_stall_judge(fh_system_group_stall()));
+    fh_pressure by_use = fh_limit_judge(used, limit), by_waiting = (fh_pressure)fh_load(&stalled);
+    return by_use > by_waiting ? by_use : by_waiting;
+}
+
+/* Takes the turn of reading: for a new second, or for a share of the room that is used up. */
+static bool take_turn(bool *new_second) {
+    uint64_t now = fh_system_seconds(), then = fh_load(&group_second), left = fh_load(&fh_count.until_group);
+    *new_second = now != then && fh_cas_relaxed(&group_second, &then, now);
+    if (*new_second) return true;
+    /* The reading that follows says how long the next share is. */
+    return is_watched() && (int64_t)left <= 0 && fh_cas_relaxed(&fh_count.until_group, &left, INT64_MAX);
+}
+
+void fh_limits_check_group(void) {
+    bool new_second;
+    if (!take_turn(&new_second)) return;
+    fh_pressure group = read_group(new_second);
+    fh_store(&group_pressure, group);
+    size_t hard = (size_t)fh_load(&fh_limit.hard);
+    publish_pressure(hard ? fh_limit_judge(fh_live_bytes(), hard) : FH_PRESSURE_NONE);
+    if (group == FH_PRESSURE_NONE) return;
+    fh_trim_caches();
+    make_room(0, group == FH_PRESSURE_SOME ? FH_IDLE_FLOOR_SLOTS / 4 * FH_SLOT_SIZE : 0);
+    if (group == FH_PRESSURE_HIGH) fh_trim_inside();
+}

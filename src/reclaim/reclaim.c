@@ -1,0 +1,98 @@
+#include "reclaim/reclaim.h"
+
+#include "base/hooks.h"
+#include "cache/observed.h"
+#include "cache/thread.h"
+#include "reclaim/background.h"
+#include "reclaim/cold.h"
+#include "reclaim/credit.h"
+#include "reclaim/huge_pages.h"
+#include "reclaim/idle.h"
+#include "reclaim/limits.h"
+#include "reclaim/refusal.h"
+#include "reclaim/trim.h"
+#include "store/chunk.h"
+#include "store/huge.h"
+
+void fh_reclaim_configure(void) {
+    fh_limits_configure();
+    fh_idle_configure();
+    fh_huge_pages_configure();
+    fh_background_configure();
+}
+
+/* The caller's due bits are its own from now on: of several threads at their safe points each takes some. */
+static uint64_t take_due(fh_safe_point point) {
+    uint64_t mine = point == FH_AFTER_FREE ? ~FH_DUE_ALLOCATION_ONLY : ~UINT64_C(0);
+    return fh_load(&fh_due) & mine ? fh_and_relaxed(&fh_due, ~mine) & mine : 0;
+}
+
+static void act(uint64_t due) {
+    if (due & FH_DUE_LIMIT) fh_limits_check();
+    if (due & (FH_DUE_GROWTH | FH_DUE_GROUP)) fh_limits_check_group();
+    if (due & FH_DUE_GROWTH) {
+        fh_trim_grown();
+        fh_cold_grown();
+    }
+    if (due & FH_DUE_FLOW) fh_cold_flowed();
+    if (due & FH_DUE_HUGE_PAGE) fh_huge_pages_touched();
+    if (due & FH_DUE_PARKED) fh_cache_flush_parked();
+    /* Last: what the others have freed counts. */
+    if (due & (FH_DUE_IDLE | FH_DUE_REFAULT)) fh_idle_purge_excess();
+    if (due & FH_DUE_BACKGROUND) fh_background_check();
+}
+
+/* What may run the program's code, or take locks of the C library. */
+static void act_after_allocation(uint64_t due) {
+    if (due & FH_DUE_THREAD) fh_background_start();
+    if (due & FH_DUE_METRICS) fh_hook_write();
+    if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
+}
+
+/* The OS has no more memory. Whatever is free but kept is returned: what this thread has cached, the depots, empty slabs,
+ * cached mappings, the address space of chunks that are empty then, and the memory of free slots. */
+static void release_all(void) {
+    fh_cache_flush();
+    fh_trim_caches();
+    fh_huge_trim(0);
+    fh_chunk_drop_free();
+    fh_idle_purge_to(0);
+}
+
+/* True if trying again may help. Under a limit, first what is free already as far as the books go: slabs that are all free,
+ * blocks in the depots, and the most recent huge block. */
+static bool make_room(fh_safe_point point) {
+    if (point == FH_AFTER_REFUSAL && fh_limit_is_set()) {
+        fh_trim_caches();
+        fh_huge_trim(0);
+        return true;
+    }
+    if (point == FH_AFTER_LAST_REFUSAL || (point == FH_AFTER_SECOND_REFUSAL && !fh_limit_is_set())) return false;
+    fh_limits_call_back(true, (uintptr_t)fh_own());
+    release_all();
+    return true;
+}
+
+bool fh_hook_reclaim(fh_safe_point point) {
+    uint64_t due = take_due(point);
+    act(due);
+    if (point == FH_AFTER_FREE) return false;
+    act_after_allocation(due | take_due(FH_AFTER_ALLOC));
+    return point != FH_AFTER_ALLOC && make_room(point);
+}
+
+void fh_hook_refused(size_t n) {
+    fh_limits_refused();
+    if (fh_load(&fh_observing)) fh_hook_observe_refusal();
+    fh_refusal_report(n);
+}
+
+void fh_hook_thread_ends(fh_thread *t) {
+    fh_limits_thread_ends((uintptr_t)t);
+}
+
+void fh_hook_forked(fh_thread *t) {
+    fh_background_forked();
+    fh_limits_forked((uintptr_t)t);
+    if (fh_load(&fh_observing)) fh_hook_observe_fork();
+}

@@ -1,0 +1,80 @@
+#include "reclaim/trim.h"
+
+#include "base/classes.h"
+#include "base/settings.h"
+#include "reclaim/budget.h"
+#include "reclaim/idle.h"
+#include "store/depot.h"
+#include "store/huge.h"
+#include "store/pages.h"
+#include "store/slab_life.h"
+#include "store/thp.h"
+#include "store/window.h"
+
+#define HALF (FH_CHUNK_SLOTS / 2)
+
+/* Half of a chunk, the 2 MiB of a huge page. Unless `split` says that it may cost that page, there must be enough to gain. */
+static size_t trim_half(size_t first, bool split) {
+    size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0, purged = 0;
+    if (fh_thp_is_huge(chunk)) {
+        for (size_t slot = first; slot < first + HALF && !split; slot++) free += fh_pages_free_bytes(slot);
+        if (!free || !fh_thp_split(chunk, first / HALF % 2, free)) return 0;
+    }
+    for (size_t slot = first; slot < first + HALF; slot++) purged += fh_pages_purge(slot);
+    return purged;
+}
+
+static size_t trim_halves(bool split) {
+    size_t purged = 0;
+    for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
+        if (fh_load(&fh_chunk_at(chunk)->free) == ~UINT64_C(0)) continue;
+        purged += trim_half(chunk * FH_CHUNK_SLOTS, split) + trim_half(chunk * FH_CHUNK_SLOTS + HALF, split);
+    }
+    return purged;
+}
+
+size_t fh_trim_inside(void) {
+    return trim_halves(true);
+}
+
+/* Bytes in the slab with that state, and of them in free blocks. */
+static void weigh(size_t slot, uint64_t state, size_t *used, size_t *free) {
+    unsigned c = fh_state_class(state), bump = fh_state_bump(state);
+    if (c < 1 || c > FH_SMALL_LAST) return;
+    for (unsigned w = 0; w < fh_slab_words(bump); w++)
+        *free += fh_count_bits(fh_load(&fh_slab_at(slot)->free[w])) * fh_class_size(c);
+    *used += bump * fh_class_size(c);
+}
+
+/* Every eighth chunk is weighed: reading all records would be noticed where a heap grows for good. */
+#define SAMPLE (8 * FH_CHUNK_SLOTS)
+
+void fh_trim_grown(void) {
+    static fh_word last;
+    size_t chunks = fh_window_chunks(), used = 0, free = 0;
+    uint64_t then = fh_load(&last), state;
+    if (FH_LIKELY(!fh_inside_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
+    /* One thread moves the figure and does it; the others continue. */
+    if (!fh_cas_relaxed(&last, &then, chunks)) return;
+    for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++) {
+        if (slot % SAMPLE < FH_CHUNK_SLOTS) {
+            weigh(slot, state, &used, &free);
+        } else {
+            slot |= SAMPLE - 1;
+        }
+    }
+    if (used && fh_inside_pays(free, used)) trim_halves(false);
+}
+
+void fh_trim_caches(void) {
+    /* The depots first: their magazines are in slabs too, of the classes behind the bins. */
+    for (unsigned c = 1; c < FH_BINS; c++) fh_depot_empty(c);
+    for (unsigned c = 1; c < FH_CLASSES; c++) {
+        if (!fh_class_is_run(c)) fh_slab_release_empty(c);
+    }
+}
+
+size_t fh_trim(size_t keep) {
+    if (fh_window_chunks()) fh_trim_caches();
+    return fh_idle_purge_to(keep) + fh_trim_inside() + fh_huge_trim(keep);
+}

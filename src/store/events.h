@@ -1,0 +1,201 @@
+/* What the store tells the policy, and what the policy tells the store.
+ *
+ * The store is mechanism: it claims, releases and purges, and decides nothing about when. Whatever a policy may have to
+ * react to is an *event*: it adds to counters and sets *due* bits, nothing more. The policy (src/reclaim) is polled at one
+ * safe point, the end of a slow path with nothing held, and only if a due bit is set. What it decides comes back as
+ * *orders*: words that the store reads.
+ *
+ *         cache, store ──▶ event ──▶ counters, fh_due           order ◀── policy
+ *                                          │                                ▲
+ *                                          └── safe point: fh_hook_reclaim ─┘
+ *
+ * Thread-safety: any thread. Memory orders: relaxed throughout. Counters are figures to steer by, no memory is read or
+ * written because of their values alone. A due bit that is seen late is acted on at the end of the next slow path.
+ * Progress: wait-free. Cost: a locked instruction a counter, for a slab or large block and not for a block. */
+#ifndef FH_STORE_EVENTS_H
+#define FH_STORE_EVENTS_H
+
+#include "base/types.h"
+
+/* ── Due bits ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+#define FH_DUE_IDLE (UINT64_C(1) << 0)       /* more freed memory is kept than `idle_slots` or the huge cache's floor */
+#define FH_DUE_GROWTH (UINT64_C(1) << 1)     /* the heap has got a chunk or a mapping */
+#define FH_DUE_LIMIT (UINT64_C(1) << 2)      /* there was a claim while a hard limit is set */
+#define FH_DUE_GROUP (UINT64_C(1) << 3)      /* so much has got memory that the control group is to be read again */
+#define FH_DUE_REFAULT (UINT64_C(1) << 4)    /* memory that was purged is in use again */
+#define FH_DUE_HUGE_PAGE (UINT64_C(1) << 5)  /* the first touch of a huge page was timed */
+#define FH_DUE_PARKED (UINT64_C(1) << 6)     /* parked caches are to be flushed: the heap contracts */
+#define FH_DUE_BACKGROUND (UINT64_C(1) << 7) /* the background thread may have something to do */
+#define FH_DUE_THREAD (UINT64_C(1) << 8)     /* the background thread is to be started */
+#define FH_DUE_CALLBACK (UINT64_C(1) << 9)   /* the program's callback is to be called */
+#define FH_DUE_METRICS (UINT64_C(1) << 10)   /* the metrics file is to be written */
+#define FH_DUE_FLOW (UINT64_C(1) << 11)      /* another MiB was taken from slabs */
+
+/* What waits for the end of an allocation, because it may run the program's code or take the C library's locks. */
+#define FH_DUE_ALLOCATION_ONLY (FH_DUE_THREAD | FH_DUE_CALLBACK | FH_DUE_METRICS)
+
+extern fh_word fh_due FH_HIDDEN;
+
+static inline void fh_set_due(uint64_t bits) {
+    if ((fh_load(&fh_due) & bits) != bits) fh_or_relaxed(&fh_due, bits);
+}
+
+/* ── Counters ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    fh_word used_slots;      /* in slabs and large blocks, or claimed for one */
+    fh_word dirty_slots;     /* free, with memory behind them */
+    fh_word huge_live;       /* bytes of huge blocks, with the most recently freed one: never less than what is live */
+    fh_word huge_cached;     /* bytes of freed huge blocks that are kept, without that one */
+    fh_word refaulted;       /* bytes that were purged and then used again, since the policy last asked */
+    fh_word reused;          /* bytes that were kept free and then used again, likewise */
+    fh_word purged_second;   /* when free slots were last purged, in units of 2^30 ns */
+    fh_word unmapped_second; /* when a huge block was last turned away from the cache */
+    fh_word huge_unmapped;   /* its bytes */
+    fh_word huge_missed;     /* bytes of the largest huge block since then that the cache did not have */
+    fh_word touch_ns;        /* what the last timed huge page took */
+    fh_word lowest_dirty;    /* the least that dirty_slots was since the background thread last asked */
+    fh_word moves;           /* claims and releases of slots, while the background thread counts them */
+    fh_word shard_taken[FH_SHARDS][FH_CACHE_LINE / 8]; /* bytes taken from slabs, the first word of each line */
+    fh_word until_group; /* bytes that may get memory before the control group is read; two's complement */
+} fh_counters;
+
+extern fh_counters fh_count FH_HIDDEN;
+
+/* Bytes in slabs and large blocks; bytes free with memory behind them. */
+static inline size_t fh_used_bytes(void) {
+    return (size_t)fh_load(&fh_count.used_slots) * FH_SLOT_SIZE;
+}
+static inline size_t fh_dirty_bytes(void) {
+    return (size_t)fh_load(&fh_count.dirty_slots) * FH_SLOT_SIZE;
+}
+
+/* Of each class, what the policy of cold classes wants to know. */
+#define FH_COLD_COUNTED (UINT64_C(1) << 63) /* in `given`: the class is cold, and bytes given to it are counted below */
+
+typedef struct {
+    fh_word demand; /* 1: blocks were taken from slabs or the depot since the policy last asked */
+    fh_word given;  /* 0, or FH_COLD_COUNTED | bytes given back to slabs */
+} fh_class_events;
+
+extern fh_class_events fh_class_event[FH_CLASSES] FH_HIDDEN;
+
+/* ── Orders ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* How short memory is. */
+typedef enum {
+    FH_PRESSURE_NONE,
+    FH_PRESSURE_SOME, /* nine tenths of a limit are used: caches shrink */
+    FH_PRESSURE_HIGH, /* next to nothing is left: whatever is free is purged */
+} fh_pressure;
+
+#define FH_WATCH_GROUP (UINT64_C(1) << 0)      /* there is a control group with a limit */
+#define FH_WATCH_BACKGROUND (UINT64_C(1) << 1) /* there is a background thread, or will be */
+
+typedef struct {
+    fh_word pressure;         /* an fh_pressure */
+    fh_word watch;            /* FH_WATCH_…: events that are worth counting */
+    fh_word idle_slots;       /* more dirty slots than this are to be looked at */
+    fh_word credit;           /* bytes of refault credit (reclaim/credit.h) */
+    fh_word huge_cache_bytes; /* what freed huge blocks may be kept */
+    fh_word cold_rounds;      /* how often cold classes were looked for: more holes may be open */
+    fh_word thp_first_chunk;  /* chunks from this one on are put on huge pages */
+    fh_word thp_timed;        /* 1: first touches are timed, and thp_skip counts */
+    fh_word thp_skip;         /* so many halves of chunks are to do without */
+    fh_word thp_split_bytes;  /* free bytes in a half from which on its huge page may be split */
+} fh_orders;
+
+extern fh_orders fh_order FH_HIDDEN;
+
+static inline fh_pressure fh_pressure_now(void) {
+    return (fh_pressure)fh_load(&fh_order.pressure);
+}
+
+/* What every program may keep free without anybody asking: 8 MiB. */
+#define FH_IDLE_FLOOR_SLOTS ((size_t)(8 * FH_MIB / FH_SLOT_SIZE))
+#define FH_HUGE_CACHE_FLOOR (16 * FH_MIB)
+
+/* The first chunks are on small pages: a small process pays for what it touches, not for 2 MiB. With four of them a cold
+ * start of 200 MB took 1.15 of the time that it takes with huge pages from the first byte, with two 1.04. */
+#define FH_YOUNG_CHUNKS 2u
+
+/* A half of a chunk is a huge page. Splitting it pays from a quarter of it on. */
+#define FH_HUGE_PAGE (2 * FH_MIB)
+#define FH_SPLIT_BYTES (FH_HUGE_PAGE / 4)
+
+/* ── Events ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Memory that was purged is missed if it is in use again within a second or two. A program that comes back to its size after
+ * a minute was idle without that memory, which is what returning it is for. */
+static inline bool fh_is_refault(uint64_t seconds_since_purge) {
+    return seconds_since_purge <= 1;
+}
+
+/* Slots are claimed: of these `dirty` have memory, and `purged` had some before. */
+void fh_event_claimed(unsigned slots, unsigned dirty, unsigned purged);
+
+/* Claimed slots are about to be free, with memory behind them. */
+void fh_event_released(unsigned slots);
+
+/* Claimed slots go back to the OS with their address space. */
+void fh_event_dropped(unsigned slots);
+
+/* Free slots have lost their memory. */
+static inline void fh_event_purged(unsigned slots) {
+    fh_sub_relaxed(&fh_count.dirty_slots, slots);
+}
+
+/* The heap has got chunk number `index`. A heap of less than 16 MiB asks nobody how much memory there is. */
+#define FH_GROWTH_FROM 4u
+static inline void fh_event_chunk(size_t index) {
+    if (index >= FH_GROWTH_FROM) fh_set_due(FH_DUE_GROWTH);
+}
+
+/* A huge block of so many bytes was mapped; there was no room to keep one; the cache did not have one. */
+void fh_event_mapped(size_t bytes);
+void fh_event_unmapped(size_t bytes);
+void fh_event_missed(size_t bytes);
+
+/* So many bytes are kept of freed huge blocks, or are in use again. */
+static inline void fh_event_kept(size_t cached) {
+    if (FH_UNLIKELY(cached > FH_HUGE_CACHE_FLOOR)) fh_set_due(FH_DUE_IDLE);
+    if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) fh_set_due(FH_DUE_BACKGROUND);
+}
+static inline void fh_event_reused(size_t bytes) {
+    if (fh_load(&fh_order.credit)) fh_add_relaxed(&fh_count.reused, bytes);
+}
+
+/* So many bytes that were purged, or flushed for being unused, are in use again: a refault. */
+static inline void fh_event_refaulted(size_t bytes) {
+    fh_add_relaxed(&fh_count.refaulted, bytes);
+    fh_set_due(FH_DUE_REFAULT);
+}
+
+/* Blocks of class c are taken from slabs or the depot. Written only when it changes: readers share the line. */
+static inline void fh_event_demand(unsigned c) {
+    if (FH_UNLIKELY(!fh_load(&fh_class_event[c].demand))) fh_store(&fh_class_event[c].demand, 1);
+}
+
+/* So many bytes of class c went back to slabs. */
+static inline void fh_event_given(unsigned c, size_t bytes) {
+    if (FH_UNLIKELY(fh_load(&fh_class_event[c].given))) fh_add_relaxed(&fh_class_event[c].given, bytes);
+}
+
+/* So many bytes were taken from slabs by a thread of that shard. The sum is of interest once a MiB. */
+#define FH_FLOW_STEP_SHIFT 20
+static inline void fh_event_taken(unsigned shard, size_t bytes) {
+    uint64_t before = fh_add_relaxed(&fh_count.shard_taken[shard][0], bytes);
+    if (FH_UNLIKELY((before ^ (before + bytes)) >> FH_FLOW_STEP_SHIFT)) fh_set_due(FH_DUE_FLOW);
+}
+
+/* So many bytes are about to be used that may have no memory yet. */
+void fh_event_may_touch(size_t bytes);
+
+/* The first touch of a huge page took so long. */
+static inline void fh_event_touched(uint64_t nanoseconds) {
+    fh_store(&fh_count.touch_ns, nanoseconds);
+    fh_set_due(FH_DUE_HUGE_PAGE);
+}
+
+#endif

@@ -1,0 +1,64 @@
+#include "store/locate.h"
+
+#include "store/holes.h"
+#include "store/huge.h"
+#include "store/large.h"
+#include "store/slab_life.h"
+#include "store/window.h"
+#include "system/report.h"
+
+static fh_place locate_in_slab(unsigned c, const void *p) {
+    fh_place at = {.kind = FH_AT_SLAB, .c = c, .begin = fh_slab_block_of(c, p), .size = fh_class_size(c)};
+    if (!at.begin) at.kind = FH_AT_FOREIGN;
+    at.free = at.begin && fh_slab_is_free(c, p);
+    return at;
+}
+
+static fh_place locate_large(const void *p) {
+    fh_place at = {.kind = FH_AT_LARGE, .begin = (void *)p, .size = fh_large_size(p)};
+    if (at.size) return at;
+    at.begin = fh_large_around(p);
+    if (!at.begin) return (fh_place){.kind = FH_AT_NOTHING};
+    at.size = fh_large_size(at.begin);
+    return at;
+}
+
+static fh_place locate_in_window(const void *p) {
+    size_t slot = fh_slot_of(p);
+    if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return (fh_place){.kind = FH_AT_NOTHING};
+    /* The class byte first: it also leads from the later slots of a slab to the first. */
+    unsigned c = fh_class_at(p);
+    if (c != FH_CLASS_SPECIAL && !fh_class_is_run(c)) return locate_in_slab(c, p);
+    unsigned kind = fh_state_kind(fh_load_acquire(&fh_slab_at(slot)->state));
+    if (fh_class_is_sample(kind)) return locate_in_slab(kind, p);
+    if (fh_holes_has(p)) {
+        fh_place at = {.kind = FH_AT_HOLE};
+        at.begin = fh_holes_block_of(p, &at.size);
+        at.free = at.begin == NULL;
+        return at;
+    }
+    return locate_large(p);
+}
+
+fh_place fh_locate(const void *p) {
+    if (fh_in_window(p)) return locate_in_window(p);
+    fh_place at = {.kind = FH_AT_HUGE, .begin = (void *)p, .size = fh_huge_size(p)};
+    if (at.size) return at;
+    at.begin = fh_huge_around(p);
+    if (!at.begin) return (fh_place){.kind = FH_AT_FOREIGN};
+    at.size = fh_huge_size(at.begin);
+    return at;
+}
+
+bool fh_place_check(const fh_place *at, const char *call, const void *p) {
+    if (at->begin && at->begin != p) {
+        fh_report_fault(FH_FAULT_INSIDE, call, p, (size_t)at->begin, at->size);
+    } else if (at->kind == FH_AT_FOREIGN) {
+        fh_report_fault(FH_FAULT_FOREIGN, call, p, 0, at->size);
+    } else if (at->kind == FH_AT_NOTHING || at->free) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, at->size);
+    } else {
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,25 @@
+/* Free pages inside of slabs that are partly used. A free block holds no link and is described by a bit elsewhere, so a
+ * whole page of free blocks can lose its memory without any thread noticing: the next user of such a block meets a page of
+ * zeroes. A heap of which one block in a hundred is alive loses three quarters of its memory that way.
+ *
+ * Thread-safety: any thread. Progress: lock-free, except what the kernel does. A thread that is stopped in the middle keeps
+ * the free blocks of one slab from others. Cost: one question to the kernel a slab, and one call for each stretch of
+ * pages. */
+#ifndef FH_STORE_PAGES_H
+#define FH_STORE_PAGES_H
+
+#include "base/types.h"
+
+/* Purges the free pages inside of the slab at a slot, as far as it is one of the program's blocks. Returns the bytes. */
+size_t fh_pages_purge(size_t slot);
+
+/* The bytes of its free blocks; 0 when they would not fill a page. */
+size_t fh_pages_free_bytes(size_t slot);
+
+/* For the statistics: was any page ever purged? And of the slab of class c at a slot (of a small class), with so many
+ * blocks handed out once, the pages without memory that hold nothing but free blocks. `resident` has a byte for each page
+ * of the slab, as fh_system_resident fills it. */
+bool fh_pages_were_purged(void);
+unsigned fh_pages_missing(size_t slot, unsigned c, unsigned bump, const unsigned char *resident);
+
+#endif

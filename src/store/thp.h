@@ -1,0 +1,58 @@
+/* Huge pages: which parts of the window the kernel was asked to put on them. A half of a chunk, 2 MiB, is a huge page. It
+ * makes memory faster to reach, and its first touch costs less than that of 512 small pages. But it is only worth having
+ * where the kernel has one ready, and only while nearly all of it is used.
+ *
+ *     young        the first chunks of a process          small pages: a small process pays for what it touches
+ *     grown        the others                             huge pages
+ *     passed over  chunks and halves that begin while     small pages
+ *                  huge pages are slow to come
+ *     split        halves of which single pages were      small pages, until the whole half is purged
+ *                  purged
+ *
+ * This file keeps the bits and advises the kernel. The orders (events.h) say from which chunk on, how many halves to pass
+ * over, and from how many free bytes on a half may be split.
+ *
+ *     fh_chunk.split, for each half:
+ *     bit 0, 1   whole ──▶ split          by fetch_or, by any thread that may purge single pages of it
+ *     bit 2, 3   not advised ──▶ advised  by fetch_or, by a thread that purges pages of the half or begins it, and so
+ *                                         holds a part of it
+ *     back to 0                           by fetch_and, by the thread that purges the half whole, and so holds all of
+ *                                         it; or with a chunk that is started again
+ *
+ * The two never meet, so the kernel hears the advice in the order of the bits. A second thread that purges pages at the same
+ * time may be ahead of the advice; the kernel takes seconds to act on it.
+ *
+ * Thread-safety: the functions say what the caller must hold. Progress: wait-free, except the kernel's calls. */
+#ifndef FH_STORE_THP_H
+#define FH_STORE_THP_H
+
+#include "base/types.h"
+
+/* A chunk is started by a caller who has not shown it to any other thread yet. */
+void fh_thp_begin_chunk(size_t chunk);
+
+/* The caller has claimed this slot for small blocks. All others of its half are free, and the half has no memory, so the
+ * first touch brings a huge page if the kernel was asked for one. Does that touch and reports how long it takes. */
+void fh_thp_begin_half(size_t slot);
+
+/* True if the heap has nearly filled its young chunks. The next one would cost 2 MiB with its first block, so slabs that are
+ * kept apart for speed alone are better shared. */
+bool fh_thp_is_near(void);
+
+/* True if the kernel was asked to put the chunk on huge pages. */
+bool fh_thp_is_huge(size_t chunk);
+
+/* Splits this half (0 or 1) of a chunk on huge pages, if `free` bytes are enough for that. True if single pages of it may be
+ * purged now. */
+bool fh_thp_split(size_t chunk, unsigned half, size_t free);
+
+/* Pages of this half, or of these slots, are about to be purged while neighbours on their huge pages stay: advises the
+ * kernel not to gather them again. From a single page in 2 MiB on it did so while the program slept: of 2.2 MiB that
+ * were left after a burst it made 28. The caller holds slots, or blocks of a slab, on each huge page concerned. */
+void fh_thp_keep_split(size_t chunk, unsigned half);
+void fh_thp_keep_slots_split(size_t first_slot, size_t last_slot);
+
+/* These halves, as bits 0 and 1, were purged whole, and the caller holds all of their slots: huge pages once more. */
+void fh_thp_join(size_t chunk, uint64_t halves);
+
+#endif
