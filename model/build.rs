@@ -62,7 +62,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "unmark_without_second_look",
         edits: &[(
-            "store/slab.c",
+            "store/slab_life.c",
             "if (bump < fh_class_table[c].blocks || any_free(slab, bump)) fh_hint_set(c, 0, slot);",
             "(void)any_free, (void)bump;",
         )],
@@ -79,12 +79,12 @@ const MUTANTS: &[Mutant] = &[
         name: "release_with_one_out",
         edits: &[
             (
-                "store/slab.c",
+                "store/slab_life.c",
                 "if (fh_load_acquire(&slab->free[w]) != full_word(bump, w)) return false;",
                 "if (fh_count_bits(full_word(bump, w) & ~fh_load_acquire(&slab->free[w])) > 1) return false;",
             ),
             (
-                "store/slab.c",
+                "store/slab_life.c",
                 "if (!fh_cas_acquire(&slab->free[w], &full, 0)) break;",
                 "fh_swap_acq_rel(&slab->free[w], 0), (void)full;",
             ),
@@ -93,17 +93,17 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "count_of_a_slab_that_is_gone",
         edits: &[(
-            "store/slab.c",
+            "store/slab_life.c",
             "if (fh_cas_relaxed(&slab->state, &state, state + n)) break;",
-            "fh_add_relaxed(&slab->state, n);\n            break;",
+            "fh_add_relaxed(&slab->state, n);\n        break;",
         )],
     },
     Mutant {
         name: "slab_published_by_plain_store",
         edits: &[(
             "store/slab.c",
-            "fh_swap_acq_rel(&slab->state, fh_state_make(c, n, clean ? FH_STATE_CLEAN : 0));\n    fh_fence_after_rmw();",
-            "fh_store_release(&slab->state, fh_state_make(c, n, clean ? FH_STATE_CLEAN : 0));",
+            "fh_swap_acq_rel(&slab->state, fh_state_make(c, n));\n    fh_fence_after_rmw();",
+            "fh_store_release(&slab->state, fh_state_make(c, n));",
         )],
     },
     Mutant {
@@ -117,7 +117,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "failed_release_without_mark",
         edits: &[(
-            "store/slab.c",
+            "store/slab_life.c",
             "        if (c >= FH_CLASSES) return;\n        fh_hint_set(c, 0, slot);\n    }",
             "        if (c >= FH_CLASSES) return;\n    }",
         )],
@@ -141,8 +141,8 @@ const MUTANTS: &[Mutant] = &[
         name: "busy_orphan_adopted",
         edits: &[(
             "cache/thread.c",
-            "bool handed = life == FH_THREAD_LIVE ||",
-            "bool handed = life == FH_THREAD_LIVE || life == FH_THREAD_BUSY ||",
+            "bool whole = life == FH_THREAD_LIVE ||",
+            "bool whole = life == FH_THREAD_LIVE || life == FH_THREAD_BUSY ||",
         )],
     },
     Mutant {
@@ -165,24 +165,24 @@ const MUTANTS: &[Mutant] = &[
         name: "admitted_together",
         edits: &[(
             "store/limit.c",
-            "(size_t)fh_add_acq_rel(&pending, bytes) + bytes;",
-            "(size_t)fh_load(&pending) + bytes;\n    fh_add_acq_rel(&pending, bytes);",
+            "(size_t)fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;",
+            "(size_t)fh_load(&fh_limit.pending) + bytes;\n    fh_add_acq_rel(&fh_limit.pending, bytes);",
         )],
     },
     Mutant {
         name: "limit_relaxed",
         edits: &[(
             "store/limit.c",
-            "fh_sub_release(&pending, bytes); /*",
-            "fh_sub_relaxed(&pending, bytes); /*",
+            "fh_sub_release(&fh_limit.pending, bytes); /*",
+            "fh_sub_relaxed(&fh_limit.pending, bytes); /*",
         )],
     },
     Mutant {
         name: "two_in_the_callback",
         edits: &[(
-            "store/limit.c",
-            "if (!fh_cas_acq_rel(&calling, &nobody, caller)) return false;",
-            "if ((nobody = fh_load_acquire(&calling)) != 0) return false;\n    fh_store(&calling, caller);",
+            "reclaim/limits.c",
+            "if (!callback || !fh_cas_acq_rel(&calling, &nobody, caller)) return;",
+            "if (!callback || (nobody = fh_load_acquire(&calling)) != 0) return;\n    fh_store(&calling, caller);",
         )],
     },
     Mutant {
@@ -196,7 +196,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "pages_purged_of_blocks_in_use",
         edits: &[(
-            "store/trim.c",
+            "store/pages.c",
             "if (!fh_cas_acquire(&h->slab->free[w], &bits, bits & ~wanted[w])) continue;",
             "fh_store(&h->slab->free[w], bits & ~wanted[w]);",
         )],
@@ -210,19 +210,19 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        name: "huge_in_hand_given_twice",
+        name: "huge_most_recent_given_twice",
         edits: &[(
             "store/huge.c",
-            "if (!fh_cas_acquire(&in_hand, &seen, 0)) return NULL;",
-            "fh_store(&in_hand, 0);",
+            "if (!fh_cas_acquire(&most_recent, &seen, 0)) return NULL;",
+            "fh_store(&most_recent, 0);",
         )],
     },
     Mutant {
-        name: "huge_in_hand_lost",
+        name: "huge_most_recent_lost",
         edits: &[(
             "store/huge.c",
-            "uint64_t before = fh_swap_acq_rel(&in_hand, pack(p, size));",
-            "uint64_t before = fh_load(&in_hand); fh_store(&in_hand, pack(p, size));",
+            "uint64_t before = fh_swap_acq_rel(&most_recent, pack(p, size));",
+            "uint64_t before = fh_load(&most_recent); fh_store(&most_recent, pack(p, size));",
         )],
     },
     Mutant {
@@ -268,31 +268,31 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "plain_claim",
         edits: &[(
-            "store/run.c",
+            "store/chunk.c",
             "if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;\n        *clean",
             "fh_store_release(&chunk->free, free & ~mask);\n        *clean",
         )],
     },
     Mutant {
-        name: "freed_while_being_let",
+        name: "freed_while_being_opened",
         edits: &[(
-            "store/sublet.c",
+            "store/holes.c",
             "if (!is_let(slot, *state)) return false;",
-            "if ((void)is_let, fh_state_kind(*state) != FH_CLASS_SUBLET) return false;",
+            "if ((void)is_let, fh_state_kind(*state) != FH_CLASS_BORROWED) return false;",
         )],
     },
     Mutant {
-        name: "let_before_the_last_was_given",
+        name: "opened_before_the_last_was_given",
         edits: &[(
-            "store/slab.c",
-            "if (kind == FH_CLASS_SUBLET) c = FH_CLASS_SUBLET;",
+            "store/slab_life.c",
+            "if (kind == FH_CLASS_BORROWED) c = FH_CLASS_BORROWED;",
             "",
         )],
     },
     Mutant {
-        name: "let_without_holding",
+        name: "opened_without_holding",
         edits: &[(
-            "store/sublet.c",
+            "store/holes.c",
             "unsigned w = hold(slot, slab, c, &held);",
             "unsigned w = 0;\n    (void)hold, held = 0;",
         )],
@@ -301,58 +301,58 @@ const MUTANTS: &[Mutant] = &[
         name: "class_byte_after_state",
         edits: &[
             (
-                "store/sublet.c",
+                "store/holes.c",
                 "fh_class_set(slot, FH_CLASS_SPECIAL);",
                 ";",
             ),
             (
-                "store/sublet.c",
+                "store/holes.c",
                 "    fh_slab_put_back(slot, w, held);",
                 "    fh_slab_put_back(slot, w, held);\n    fh_class_set(slot, FH_CLASS_SPECIAL);",
             ),
         ],
     },
     Mutant {
-        name: "lodger_in_another_slab",
+        name: "guest_in_another_slab",
         edits: &[(
-            "store/sublet.c",
+            "store/holes.c",
             "if (got == 0 && fh_load(&slab->state) != state) {",
             "if (got == 64) {",
         )],
     },
     Mutant {
-        name: "joined_cleared_after_the_units",
+        name: "joined_cleared_after_the_parts",
         edits: &[
             (
-                "store/sublet.c",
-                "if (units > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, units - 1));",
+                "store/holes.c",
+                "if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, parts - 1));",
                 ";",
             ),
             (
-                "store/sublet.c",
+                "store/holes.c",
                 "uint64_t before = fh_or_release(&slab->free[w], mask);",
                 "uint64_t before = fh_or_release(&slab->free[w], mask);\n    fh_and_relaxed(joined_word(slab, w), ~(mask & ~(UINT64_C(1) << i % 64)));",
             ),
         ],
     },
     Mutant {
-        name: "lodger_given_relaxed",
+        name: "guest_given_relaxed",
         edits: &[(
-            "store/sublet.c",
+            "store/holes.c",
             "uint64_t before = fh_or_release(&slab->free[w], mask);",
             "uint64_t before = fh_or_relaxed(&slab->free[w], mask);",
         )],
     },
     Mutant {
-        name: "last_lodgers_each_see_the_other",
+        name: "last_guests_each_see_the_other",
         edits: &[
             (
-                "store/sublet.c",
+                "store/holes.c",
                 "uint64_t before = fh_or_release(&slab->free[w], mask);",
                 "uint64_t before = fh_load(&slab->free[w]);\n    fh_or_release(&slab->free[w], mask);",
             ),
             (
-                "store/sublet.c",
+                "store/holes.c",
                 "bool full = (before | mask) == ~UINT64_C(0) || (w + 1) * 64 > fh_state_bump(state);",
                 "bool full = (before | mask) == fh_low_mask(fh_state_bump(state) - 64 * w);",
             ),
@@ -362,8 +362,7 @@ const MUTANTS: &[Mutant] = &[
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
 /// coroutines of one thread of the system, so what is thread-local in the library is asked for; and the accounts look into
-/// the depot. Settings are those of one exploration: several run at once, each in a thread of the test program. What a
-/// refusal empties can be left out of a scenario (source/calls.c).
+/// the depot. Settings are those of one exploration: several run at once, each in a thread of the test program.
 const ADAPTED: &[(&str, &str, &str)] = &[
     (
         "base/settings.h",
@@ -374,16 +373,6 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "base/settings.c",
         "fh_settings_values fh_settings = {",
         "__thread fh_settings_values fh_settings = {",
-    ),
-    (
-        "store/limit.c",
-        "#include \"store/huge.h\"",
-        "#include \"store/huge.h\"\nextern void fh_model_trim_caches(void);",
-    ),
-    (
-        "store/limit.c",
-        "if (tries == 0) fh_trim_caches();",
-        "if (tries == 0) fh_model_trim_caches();",
     ),
     (
         "store/depot.c",
@@ -397,22 +386,22 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     ),
     (
         "cache/observed.h",
-        "extern __thread fh_observed_state fh_observed_here __attribute__((tls_model(\"initial-exec\"))) FH_HIDDEN;",
-        "#define fh_observed_here (*(fh_observed_state *)(fh_model->own() + 1))",
+        "extern __thread fh_thread_state fh_here __attribute__((tls_model(\"initial-exec\"))) FH_HIDDEN;",
+        "#define fh_here (*(fh_thread_state *)(fh_model->own() + 1))",
     ),
     (
         "cache/thread.c",
-        "__thread fh_bin *fh_self_bins __attribute__((tls_model(\"initial-exec\"))) = (fh_bin *)nothing;",
+        "__thread fh_bin *fh_self_bins __attribute__((tls_model(\"initial-exec\"))) = (fh_bin *)no_bins;",
         "",
     ),
     (
         "cache/thread.c",
-        "__thread fh_observed_state fh_observed_here\n    __attribute__((tls_model(\"initial-exec\"))) = {.thread = (fh_thread *)&fh_thread_none, .distance = -1};",
+        "__thread fh_thread_state fh_here\n    __attribute__((tls_model(\"initial-exec\"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = 0};",
         "",
     ),
 ];
 
-/// The files of the library that are explored, as they ship: store and cache whole, the tables that they read, and of the
+/// The files of the library that are explored, as they ship: store, cache and reclaim whole, the tables that they read, and of the
 /// observer the two tables that many threads write.
 fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
@@ -423,7 +412,7 @@ fn real_files(source: &Path) -> Vec<String> {
     ]
     .map(String::from)
     .to_vec();
-    for layer in ["store", "cache"] {
+    for layer in ["store", "cache", "reclaim"] {
         for entry in fs::read_dir(source.join(layer)).expect("the folder of a layer") {
             let name = entry
                 .expect("an entry")

@@ -7,11 +7,10 @@
 #include "observe/profile_file.h"
 #include "observe/samples.h"
 #include "store/depot.h"
+#include "store/events.h"
+#include "store/holes.h"
 #include "store/limit.h"
-#include "store/purge.h"
 #include "store/slab.h"
-#include "store/sublet.h"
-#include "store/trim.h"
 #include "store/window.h"
 
 void *fh_model_malloc(size_t n) {
@@ -51,30 +50,23 @@ void fh_model_be_busy(void) {
 /* Frees a block of a slab as a program does that has no cache: by its class byte. False if nobody knows it. */
 bool fh_model_free_one(void *p) {
     unsigned c = fh_class_at(p);
-    if (c == FH_CLASS_SPECIAL) return fh_sublet_give(NULL, p);
+    if (c == FH_CLASS_SPECIAL) return fh_holes_give(NULL, p);
     fh_slab_give(c, 1, &p);
     return true;
 }
 
 /* ── The books of a limit ────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A refusal empties depots and slabs and tries again: thousands of steps, each with old values to choose from, behind the
- * one look that decides. A scenario about the books alone does without them (build.rs has limit.c call this). */
-static __thread bool only_books;
-
-void fh_model_only_books(bool only) {
-    only_books = only;
-}
-void fh_model_trim_caches(void) {
-    if (!only_books) fh_trim_caches();
-}
-
 /* What a claim of slots does with the books, without the slots. */
 bool fh_model_book(unsigned slots) {
     if (!fh_limit_admit(slots * FH_SLOT_SIZE, false)) return false;
-    fh_purge_claimed(slots, 0, 0);
+    fh_event_claimed(slots, 0, 0);
     fh_limit_done(slots * FH_SLOT_SIZE);
     return true;
+}
+
+size_t fh_model_used_bytes(void) {
+    return fh_used_bytes();
 }
 
 /* ── The observer's tables ───────────────────────────────────────────────────────────────────────────────────────── */

@@ -101,10 +101,9 @@ void fh_system_at_fork(void (*child)(void)) {
 }
 
 /* What the layers above answer. */
-fh_word fh_hook_due;
 void fh_hook_start(void) {
 }
-void fh_hook_moment(void) {
+void fh_hook_metrics(void) {
 }
 
 unsigned fh_system_cpu_hint(void) {

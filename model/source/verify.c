@@ -2,7 +2,7 @@
  * and slab that exists is looked at; what does not hold is reported through the `note` hook, which fails the run. */
 #include "base/classes.h"
 #include "store/hints.h"
-#include "store/purge.h"
+#include "store/events.h"
 #include "store/window.h"
 
 enum {
@@ -15,10 +15,10 @@ enum {
     BROKEN_ROOM,      /* a chunk has a free run and no room mark for it */
     BROKEN_DIRTY,     /* the number of dirty slots is not what the chunks say */
     BROKEN_LOST_SLOT, /* a slot is neither free nor part of anything */
-    BROKEN_SUBLET,    /* a sublet slab's bump is not all its blocks */
+    BROKEN_BORROWED,    /* a borrowed slab's bump is not all its blocks */
     BROKEN_JOINED,    /* a unit is said to belong to the one before, but one of the two is free */
-    BROKEN_BYTE,      /* a sublet slab's blocks have a class to free */
-    BROKEN_EMPTY,     /* a sublet slab is all free, there is another, and it is still there */
+    BROKEN_BYTE,      /* a borrowed slab's blocks have a class to free */
+    BROKEN_EMPTY,     /* a borrowed slab is all free, there is another, and it is still there */
     BROKEN_CLASS      /* a slab's class byte is another one */
 };
 
@@ -51,7 +51,7 @@ static void check_slab(size_t slot, unsigned c, uint64_t state) {
         set += fh_count_bits(bits);
     }
     if (fh_state_count(state) > 4096) broken(BROKEN_COUNT, slot);
-    bool something = bump < info->blocks || set >= info->mark_at || set == bump;
+    bool something = bump < info->blocks || set >= info->hint_at || set == bump;
     if (!something) return;
     if (!(fh_load(&fh_chunk_at(slot / 64)->hint[c]) >> slot % 64 & 1)) {
         broken(BROKEN_MARK, slot);
@@ -64,12 +64,12 @@ static bool is_marked(size_t slot, unsigned mark) {
     return fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->hint[mark]) >> slot % FH_CHUNK_SLOTS & 1;
 }
 
-/* The equations of store/sublet.h. The last of several that got all free may stay, as in any class. No scenario has one that
+/* The equations of store/holes.h. The last of several that got all free may stay, as in any class. No scenario has one that
  * was the only one when it got all free, and others later. */
-static void check_sublet(size_t slot, uint64_t state) {
+static void check_borrowed(size_t slot, uint64_t state) {
     const fh_slab *slab = fh_slab_at(slot);
     unsigned blocks = fh_class_table[fh_state_class(state)].blocks, free = 0;
-    if (fh_state_bump(state) != blocks || fh_state_count(state)) broken(BROKEN_SUBLET, slot);
+    if (fh_state_bump(state) != blocks || fh_state_count(state)) broken(BROKEN_BORROWED, slot);
     for (unsigned w = 0; w < FH_SLAB_WORDS / 2; w++) {
         uint64_t bits = fh_load(&slab->free[w]), joined = fh_load(&slab->free[FH_SLAB_WORDS / 2 + w]);
         unsigned below = blocks > w * 64 ? blocks - w * 64 : 0;
@@ -79,12 +79,12 @@ static void check_sublet(size_t slot, uint64_t state) {
     }
     if (fh_byte_load(fh_class_byte(slot))) broken(BROKEN_BYTE, slot);
     if (!free) return;
-    if (!is_marked(slot, FH_CLASS_SUBLET)) {
+    if (!is_marked(slot, FH_CLASS_BORROWED)) {
         broken(BROKEN_MARK, slot);
         return;
     }
-    check_tree(FH_CLASS_SUBLET, 0, slot);
-    if (free == blocks && fh_hint_other(FH_CLASS_SUBLET, slot)) broken(BROKEN_EMPTY, slot);
+    check_tree(FH_CLASS_BORROWED, 0, slot);
+    if (free == blocks && fh_hint_other(FH_CLASS_BORROWED, slot)) broken(BROKEN_EMPTY, slot);
 }
 
 /* The room marks as run.c keeps them: the chunk's longest free run must be findable. */
@@ -119,8 +119,8 @@ static unsigned check_chunk(size_t chunk, unsigned *stray) {
         uint64_t mine = fh_run_mask(i, n);
         if ((free | used) & mine) broken(BROKEN_OVERLAP, slot);
         used |= mine;
-        if (kind == FH_CLASS_SUBLET) {
-            check_sublet(slot, state);
+        if (kind == FH_CLASS_BORROWED) {
+            check_borrowed(slot, state);
         } else if (kind != FH_KIND_RUN) {
             check_slab(slot, kind, state);
             if (kind <= FH_SMALL_LAST && fh_byte_load(fh_class_byte(slot)) != kind) broken(BROKEN_CLASS, slot);
@@ -142,7 +142,7 @@ void fh_model_verify(unsigned held) {
         if (!lost) dirty += check_chunk(chunk, &stray);
     }
     if (stray != held) broken(BROKEN_LOST_SLOT, stray);
-    if (fh_purge_dirty_bytes() != dirty * FH_SLOT_SIZE) broken(BROKEN_DIRTY, fh_purge_dirty_bytes() / FH_SLOT_SIZE);
+    if (fh_dirty_bytes() != dirty * FH_SLOT_SIZE) broken(BROKEN_DIRTY, fh_dirty_bytes() / FH_SLOT_SIZE);
 }
 
 /* Blocks of class c that are in somebody's hands: bump less set bits, over all slabs. */
@@ -158,13 +158,13 @@ size_t fh_model_blocks_out(unsigned c) {
     return out;
 }
 
-/* Units of sublet slabs that are in somebody's hands; and in *joined, how many of them belong to the one before. */
-size_t fh_model_units_out(size_t *joined) {
+/* Units of borrowed slabs that are in somebody's hands; and in *joined, how many of them belong to the one before. */
+size_t fh_model_parts_out(size_t *joined) {
     size_t out = 0;
     *joined = 0;
     for (size_t slot = 0; fh_load(&fh_window.origin) && slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
-        if (fh_state_kind(state) != FH_CLASS_SUBLET) continue;
+        if (fh_state_kind(state) != FH_CLASS_BORROWED) continue;
         out += fh_state_bump(state);
         for (unsigned w = 0; w < FH_SLAB_WORDS / 2; w++) {
             out -= fh_count_bits(fh_load(&fh_slab_at(slot)->free[w]));

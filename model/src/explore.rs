@@ -59,13 +59,12 @@ thread_local! {
 /// Runs the prologue alone. Returns each thread's hand and the class map's bytes.
 fn prologue(core: &Core, scenario: &Scenario) -> (Vec<Hand>, Vec<u8>) {
     memory::start_image();
-    memory::share_bytes(scenario.has_lodgers());
+    memory::share_bytes(scenario.has_guests());
     // SAFETY: no arguments to get wrong.
     memory::begin_threads(unsafe { (core.no_bins)() }, unsafe { (core.no_thread)() });
     // SAFETY: likewise. The scenario before this one may have set a limit.
     unsafe {
         (core.limit_install)(0, 0, None);
-        (core.only_books)(false);
     }
     let mut hands = vec![Hand::default(); scenario.threads.len() + 1];
     for &(who, step) in &scenario.prologue {

@@ -11,8 +11,8 @@
 
 pub mod core;
 pub mod explore;
-mod lodgers;
+mod guests;
+mod holes;
 mod memory;
 pub mod program;
 pub mod scenarios;
-mod sublets;

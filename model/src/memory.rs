@@ -452,10 +452,10 @@ unsafe extern "C-unwind" fn note(what: c_int, a: u64, b: u64) {
         "a chunk with a free run has its room mark",
         "the number of dirty slots is what the chunks say",
         "every slot is free or part of something",
-        "the bump of a sublet slab is all its blocks",
-        "a unit is joined to the one before only in a lodger",
-        "the class byte of a sublet slab is 0",
-        "a sublet slab that is all free goes when there is another",
+        "the bump of a borrowed slab is all its blocks",
+        "a unit is joined to the one before only in a guest",
+        "the class byte of a borrowed slab is 0",
+        "a borrowed slab that is all free goes when there is another",
         "the class byte of a slab is its class",
     ];
     if what > 0 {

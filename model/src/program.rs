@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::core::Core;
-use crate::lodgers::{HOST, lodges, pieces, verify_lodgers};
+use crate::guests::{HOST, lodges, pieces, verify_guests};
 use crate::memory::{bytes_are_shared, finding, hold, let_go, refuse};
 
 const NONE: usize = usize::MAX;
@@ -55,8 +55,7 @@ pub enum Step {
     Refuse(u32),
     /// A hard limit of so many slots, with a callback that two threads must not be in at once.
     Limit(usize),
-    /// In a prologue: nothing is there but the books of a limit. Enters so many slots in them, if the limit admits it.
-    OnlyBooks,
+    /// Enters so many slots in the books of a limit, if it admits them, and claims none.
     Book(u32),
     /// Calls the callback, as after a refusal.
     Relieve,
@@ -64,10 +63,10 @@ pub enum Step {
     EmptyDepot(u32),
     ReleaseEmpty(u32),
     TrimSlab(usize),
-    /// Opens the slab at a slot, of that class, to lodgers; takes up to so many of a class, be it none; frees the oldest block of
+    /// Opens the slab at a slot, of that class, to guests; takes up to so many of a class, be it none; frees the oldest block of
     /// a class that it holds, as free does without a cache.
-    OpenSublet(usize, u32),
-    TakeLodgers(u32, u32),
+    OpenHoles(usize, u32),
+    TakeGuests(u32, u32),
     FreeOne(u32),
     /// Gives back the address space of chunks that are all free.
     DropChunks,
@@ -119,11 +118,11 @@ impl Scenario {
     }
 
     /// True if slabs are let in it.
-    pub fn has_lodgers(&self) -> bool {
+    pub fn has_guests(&self) -> bool {
         let prologue = self.prologue.iter().map(|(_, step)| step);
         prologue
             .chain(self.threads.iter().flatten())
-            .any(|step| matches!(step, Step::OpenSublet(..)))
+            .any(|step| matches!(step, Step::OpenHoles(..)))
     }
 }
 
@@ -235,12 +234,11 @@ impl Hand {
                     self.limit = slots << 16;
                     (core.limit_install)(0, self.limit, Some(callback));
                 }
-                Step::OnlyBooks => (core.only_books)(true),
                 Step::Book(slots) => {
                     (core.book)(slots);
                 }
                 Step::Relieve => {
-                    (core.limit_relieve)(true, 1);
+                    (core.limit_call_back)(true, 1);
                 }
                 Step::EmptyDepot(c) => (core.depot_empty)(c),
                 Step::ReleaseEmpty(c) => {
@@ -249,8 +247,8 @@ impl Hand {
                 Step::TrimSlab(slot) => {
                     (core.trim_slab)(slot);
                 }
-                Step::OpenSublet(..) | Step::TakeLodgers(..) | Step::FreeOne(_) => {
-                    self.lodgers_step(core, step)
+                Step::OpenHoles(..) | Step::TakeGuests(..) | Step::FreeOne(_) => {
+                    self.guests_step(core, step)
                 }
                 Step::DropChunks => {
                     (core.drop_chunks)();
@@ -454,10 +452,10 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         if with_caches {
             verify_caches(core, hands);
         }
-        verify_lodgers(core, hands);
+        verify_guests(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
-            finding("a cache was handed in though busy");
+            finding("a cache was flushed though busy");
         }
         let limit: usize = hands.iter().map(|hand| hand.limit).sum();
         let used = (core.used_bytes)();

@@ -2,9 +2,9 @@
 //! small enough to be explored. Class 111 has slabs of the same number of slots, so that one can follow in the other's
 //! place.
 
+use crate::holes::holes;
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
-use crate::sublets::sublets;
 
 const X: u32 = 112;
 const Y: u32 = 111;
@@ -399,7 +399,7 @@ fn edges() -> Vec<Entry> {
             Some(3),
             // Hard limit: 40 slots. Its reserve is two of them; 28 are used.
             two(
-                &[(rest, OnlyBooks), (rest, Limit(40)), (rest, Book(28))],
+                &[(rest, Limit(40)), (rest, Book(28))],
                 &[Book(8)],
                 &[Book(8)],
             ),
@@ -575,7 +575,7 @@ pub fn all() -> Vec<Entry> {
         .chain(others())
         .chain(caches())
         .chain(edges())
-        .chain(sublets())
+        .chain(holes())
         .chain(tables())
         .chain(threesomes())
         .collect()

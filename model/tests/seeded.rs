@@ -212,18 +212,18 @@ fn huge_freed_twice() {
 }
 
 #[test]
-fn huge_in_hand_given_twice() {
+fn huge_most_recent_given_twice() {
     must_find_in(
-        "huge_in_hand_given_twice",
+        "huge_most_recent_given_twice",
         "the huge block that was freed last is in hand",
         "",
     );
 }
 
 #[test]
-fn huge_in_hand_lost() {
+fn huge_most_recent_lost() {
     must_find_in(
-        "huge_in_hand_lost",
+        "huge_most_recent_lost",
         "the huge block that was freed last is in hand",
         "",
     );
@@ -271,29 +271,29 @@ fn marked_below_is_enough() {
 
 /// The bug was in the real file once: a block of a slab whose class byte says special while its state says host.
 #[test]
-fn freed_while_being_let() {
+fn freed_while_being_opened() {
     must_find_in(
-        "freed_while_being_let",
-        "lodgers: a block is freed while its slab is being let",
+        "freed_while_being_opened",
+        "holes: a block is freed while its slab is being opened",
         "nobody knows it",
     );
 }
 
 /// The bug was in the real file once: the slab stayed, all free.
 #[test]
-fn let_before_the_last_was_given() {
+fn opened_before_the_last_was_given() {
     must_find_in(
-        "let_before_the_last_was_given",
-        "lodgers: the last block is given while its slab is being let",
+        "opened_before_the_last_was_given",
+        "holes: the last block is given while its slab is being opened",
         "goes when there is another",
     );
 }
 
 #[test]
-fn let_without_holding() {
+fn opened_without_holding() {
     must_find_in(
-        "let_without_holding",
-        "lodgers: a slab is made anew while it is being let",
+        "opened_without_holding",
+        "holes: a slab is made anew while it is being opened",
         "class",
     );
 }
@@ -302,43 +302,43 @@ fn let_without_holding() {
 fn class_byte_after_state() {
     must_find_in(
         "class_byte_after_state",
-        "lodgers: a lodger is taken while its slab is being let",
+        "holes: a guest is taken while its slab is being opened",
         "found as class 72",
     );
 }
 
 #[test]
-fn lodger_in_another_slab() {
+fn guest_in_another_slab() {
     must_find_in(
-        "lodger_in_another_slab",
-        "lodgers: a slab becomes another class under a taker",
+        "guest_in_another_slab",
+        "holes: a slab becomes another class under a taker",
         "",
     );
 }
 
 #[test]
-fn joined_cleared_after_the_units() {
+fn joined_cleared_after_the_parts() {
     must_find_in(
-        "joined_cleared_after_the_units",
-        "lodgers: one is given while another is taken beside it",
-        "a lodger of class 84",
+        "joined_cleared_after_the_parts",
+        "holes: one is given while another is taken beside it",
+        "a guest of class 84",
     );
 }
 
 #[test]
-fn lodger_given_relaxed() {
+fn guest_given_relaxed() {
     must_find_in(
-        "lodger_given_relaxed",
-        "lodgers: one is given while another is taken beside it",
+        "guest_given_relaxed",
+        "holes: one is given while another is taken beside it",
         "Causality",
     );
 }
 
 #[test]
-fn last_lodgers_each_see_the_other() {
+fn last_guests_each_see_the_other() {
     must_find_in(
-        "last_lodgers_each_see_the_other",
-        "lodgers: two give the last",
+        "last_guests_each_see_the_other",
+        "holes: two give the last",
         "goes when there is another",
     );
 }

@@ -8,7 +8,7 @@ use crate::program::{Hand, Step};
 pub const HOST: u32 = 72;
 const UNIT: usize = 2048;
 
-/// Units that a block lies on if it is a lodger: one of the host, two of 4 KiB, three of 6 KiB. Of other classes there are
+/// Units that a block lies on if it is a guest: one of the host, two of 4 KiB, three of 6 KiB. Of other classes there are
 /// none in scenarios.
 fn units_of(c: u32) -> Option<usize> {
     match c {
@@ -29,16 +29,16 @@ impl Hand {
     ///
     /// # Safety
     /// As for every step: see `step`.
-    pub(crate) unsafe fn lodgers_step(&mut self, core: &Core, step: Step) {
+    pub(crate) unsafe fn guests_step(&mut self, core: &Core, step: Step) {
         match step {
-            Step::OpenSublet(slot, c) => {
+            Step::OpenHoles(slot, c) => {
                 // SAFETY: the slot is one of the window's.
-                unsafe { (core.sublet_open)(slot, c) };
+                unsafe { (core.holes_open)(slot, c) };
             }
-            Step::TakeLodgers(c, n) => {
+            Step::TakeGuests(c, n) => {
                 let mut out = vec![0usize; n as usize];
                 // SAFETY: `out` has room for n.
-                let got = unsafe { (core.sublet_take)(c, n, out.as_mut_ptr()) };
+                let got = unsafe { (core.holes_take)(c, n, out.as_mut_ptr()) };
                 out.truncate(got as usize);
                 for &p in &out {
                     pieces(c, p).for_each(hold);
@@ -63,20 +63,20 @@ impl Hand {
     }
 }
 
-/// The lodger at p, of class c, lies on all its units and on nobody else's, and to free it is special.
+/// The guest at p, of class c, lies on all its units and on nobody else's, and to free it is special.
 ///
 /// # Safety
 /// The block is in the caller's hand.
 unsafe fn must_lodge(core: &Core, c: u32, p: usize) {
     let mut bytes = 0;
     // SAFETY: only reads; `bytes` has room for the answer.
-    let (class, begin) = unsafe { ((core.class_at)(p), (core.sublet_block_of)(p, &mut bytes)) };
+    let (class, begin) = unsafe { ((core.class_at)(p), (core.holes_block_of)(p, &mut bytes)) };
     if class != 0 {
-        finding(&format!("a lodger is found as class {class}"));
+        finding(&format!("a guest is found as class {class}"));
     }
     if begin != p || Some(bytes) != units_of(c).map(|units| units * UNIT) {
         finding(&format!(
-            "a lodger of class {c} at {p:#x} is found at {begin:#x}, with {bytes} bytes"
+            "a guest of class {c} at {p:#x} is found at {begin:#x}, with {bytes} bytes"
         ));
     }
 }
@@ -84,14 +84,14 @@ unsafe fn must_lodge(core: &Core, c: u32, p: usize) {
 /// True if the block at p is in a slab that is let, be it one of the host.
 pub fn lodges(core: &Core, p: usize) -> bool {
     // SAFETY: only reads; all threads are over.
-    unsafe { (core.sublet_block_of)(p, &mut 0) != 0 }
+    unsafe { (core.holes_block_of)(p, &mut 0) != 0 }
 }
 
 /// Every unit that is out is part of exactly one block in somebody's hands, and joined to it or its beginning.
 ///
 /// # Safety
 /// All threads are over.
-pub unsafe fn verify_lodgers(core: &Core, hands: &[Hand]) {
+pub unsafe fn verify_guests(core: &Core, hands: &[Hand]) {
     let blocks = hands.iter().flat_map(|hand| &hand.blocks);
     let (mut units, mut heads) = (0, 0);
     for (&c, &p) in blocks.flat_map(|(c, blocks)| blocks.iter().map(move |p| (c, p))) {

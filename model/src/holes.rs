@@ -1,16 +1,16 @@
-//! The scenarios of slabs that are let to other sizes: class HOST has 32 blocks of 2 KiB in a slab of one slot, and lodgers lie on two or three
+//! The scenarios of slabs that are let to other sizes: class HOST has 32 blocks of 2 KiB in a slab of one slot, and guests lie on two or three
 //! of them. A slab with a free block whose neighbours are taken has nothing for them.
 
-use crate::lodgers::HOST;
+use crate::guests::HOST;
 use crate::program::Step::*;
 use crate::scenarios::{Entry, REST, entry, two};
 
-pub(crate) fn sublets() -> Vec<Entry> {
+pub(crate) fn holes() -> Vec<Entry> {
     let rest = REST(2);
     let (two_units, three_units, other) = (80, 84, 64);
     // One slab, of which the first four units are free.
     let holes = [(rest, Take(HOST, 32)), (rest, Give(HOST, 4))];
-    let open = (rest, OpenSublet(0, HOST));
+    let open = (rest, OpenHoles(0, HOST));
     let is_let = [holes[0], holes[1], open];
     // The slab of slot 0 is let but has no room, so that the one of slot 1 goes when it gets all free. Thread 0 has that one's
     // blocks, all in all.
@@ -24,16 +24,16 @@ pub(crate) fn sublets() -> Vec<Entry> {
     };
     vec![
         entry(
-            "lodgers: two open a slab and take",
+            "holes: two open a slab and take",
             Some(1),
             two(
                 &holes,
-                &[OpenSublet(0, HOST), TakeLodgers(two_units, 1)],
-                &[OpenSublet(0, HOST), TakeLodgers(two_units, 1)],
+                &[OpenHoles(0, HOST), TakeGuests(two_units, 1)],
+                &[OpenHoles(0, HOST), TakeGuests(two_units, 1)],
             ),
         ),
         entry(
-            "lodgers: a block is freed while its slab is being let",
+            "holes: a block is freed while its slab is being opened",
             Some(2),
             two(
                 &[
@@ -43,20 +43,20 @@ pub(crate) fn sublets() -> Vec<Entry> {
                     (rest, Give(HOST, 2)),
                 ],
                 &[FreeOne(HOST)],
-                &[OpenSublet(0, HOST)],
+                &[OpenHoles(0, HOST)],
             ),
         ),
         entry(
-            "lodgers: the last block is given while its slab is being let",
+            "holes: the last block is given while its slab is being opened",
             Some(1),
             two(
                 &[&beside(2)[..], &[(0, Give(HOST, 1))]].concat(),
                 &[Give(HOST, 1)],
-                &[OpenSublet(1, HOST)],
+                &[OpenHoles(1, HOST)],
             ),
         ),
         entry(
-            "lodgers: a slab is made anew while it is being let",
+            "holes: a slab is made anew while it is being opened",
             Some(1),
             two(
                 // The host has another slab, so that this one goes with its last block.
@@ -67,52 +67,52 @@ pub(crate) fn sublets() -> Vec<Entry> {
                     (0, Give(HOST, 31)),
                 ],
                 &[Give(HOST, 1), Take(other, 1)],
-                &[OpenSublet(0, HOST)],
+                &[OpenHoles(0, HOST)],
             ),
         ),
         entry(
-            "lodgers: blocks of the host are taken while their slab is being let",
+            "holes: blocks of the host are taken while their slab is being opened",
             Some(2),
-            two(&holes, &[Take(HOST, 2)], &[OpenSublet(0, HOST)]),
+            two(&holes, &[Take(HOST, 2)], &[OpenHoles(0, HOST)]),
         ),
         entry(
-            "lodgers: a lodger is taken while its slab is being let",
+            "holes: a guest is taken while its slab is being opened",
             Some(2),
             two(
                 &[&beside(4)[..], &[(0, Give(HOST, 1))]].concat(),
-                &[OpenSublet(1, HOST)],
-                &[TakeLodgers(two_units, 1)],
+                &[OpenHoles(1, HOST)],
+                &[TakeGuests(two_units, 1)],
             ),
         ),
         entry(
-            "lodgers: two take from one word",
+            "holes: two take from one word",
             Some(2),
             two(
                 &is_let,
-                &[TakeLodgers(two_units, 1)],
-                &[TakeLodgers(three_units, 1)],
+                &[TakeGuests(two_units, 1)],
+                &[TakeGuests(three_units, 1)],
             ),
         ),
         entry(
-            "lodgers: one is given while another is taken beside it",
+            "holes: one is given while another is taken beside it",
             Some(3),
             two(
-                &[&is_let[..], &[(0, TakeLodgers(two_units, 1))]].concat(),
+                &[&is_let[..], &[(0, TakeGuests(two_units, 1))]].concat(),
                 &[FreeOne(two_units)],
-                &[TakeLodgers(three_units, 1)],
+                &[TakeGuests(three_units, 1)],
             ),
         ),
         entry(
-            "lodgers: two give the last",
+            "holes: two give the last",
             Some(2),
             two(
                 &[
                     &beside(32)[..],
                     &[
                         (0, Give(HOST, 4)),
-                        (rest, OpenSublet(1, HOST)),
-                        (0, TakeLodgers(two_units, 1)),
-                        (1, TakeLodgers(two_units, 1)),
+                        (rest, OpenHoles(1, HOST)),
+                        (0, TakeGuests(two_units, 1)),
+                        (1, TakeGuests(two_units, 1)),
                         (0, Give(HOST, 28)),
                     ],
                 ]
@@ -122,39 +122,39 @@ pub(crate) fn sublets() -> Vec<Entry> {
             ),
         ),
         entry(
-            "lodgers: a slab becomes another class under a taker",
+            "holes: a slab becomes another class under a taker",
             Some(1),
             two(
                 &[
                     &beside(32)[..],
                     &[
                         (0, Give(HOST, 4)),
-                        (rest, OpenSublet(1, HOST)),
-                        (0, TakeLodgers(two_units, 1)),
+                        (rest, OpenHoles(1, HOST)),
+                        (0, TakeGuests(two_units, 1)),
                         (0, Give(HOST, 28)),
                     ],
                 ]
                 .concat(),
                 &[FreeOne(two_units), Take(other, 4), Give(other, 3)],
-                &[TakeLodgers(two_units, 1)],
+                &[TakeGuests(two_units, 1)],
             ),
         ),
         entry(
-            "lodgers: pages are purged while lodgers are taken",
+            "holes: pages are purged while guests are taken",
             Some(1),
             two(
                 &is_let,
                 &[TrimSlab(0)],
-                &[TakeLodgers(two_units, 1), FreeOne(two_units)],
+                &[TakeGuests(two_units, 1), FreeOne(two_units)],
             ),
         ),
         entry(
-            "lodgers: a slab is let while its pages are purged",
+            "holes: a slab is opened while its pages are purged",
             Some(1),
             two(
                 &holes,
                 &[TrimSlab(0)],
-                &[OpenSublet(0, HOST), TakeLodgers(two_units, 1)],
+                &[OpenHoles(0, HOST), TakeGuests(two_units, 1)],
             ),
         ),
     ]
