@@ -77,12 +77,22 @@ void *fh_alloc_special(size_t align, size_t n, bool *clean) {
 
 /* ── What the hot path calls ─────────────────────────────────────────────────────────────────────────────────────── */
 
-void *fh_alloc_slow(size_t n, fh_bin *bin) {
-    /* The bin's place among the thread's is its class. 0 bytes lead to bin 0, and are given a block of the first class. */
-    unsigned c = (unsigned)(bin - fh_bins());
+/* Out of line, or the few instructions of an observed thread would save registers. */
+__attribute__((noinline)) static void *alloc_from_bin(size_t n, unsigned c) {
+    /* 0 bytes lead to bin 0, and are given a block of the first class. */
     if (FH_UNLIKELY(c == 0)) c = 1;
-    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc(n, c);
-    return fh_alloc_class(c, n);
+    return FH_UNLIKELY(fh_load(&fh_observing)) ? fh_hook_alloc(n, c) : fh_alloc_class(c, n);
+}
+
+/* The bin's place among the thread's, or among the decoys, is its class. */
+void *fh_alloc_slow(size_t n, fh_bin *bin) {
+    fh_bin *real = fh_behind_decoy(bin);
+    if (FH_LIKELY(!real)) return alloc_from_bin(n, (unsigned)(bin - fh_bins()));
+    void *p = real->top[-1];
+    /* Observed, and in most cases what the hot path would have done. */
+    if (FH_UNLIKELY(p == NULL || !fh_count_unsampled(n))) return alloc_from_bin(n, (unsigned)(bin - fh_bins()));
+    real->top--;
+    return p;
 }
 
 /* Where nothing is counted or looked at on the way, the most recently freed huge block will do. Out of line, or the hot path

@@ -67,18 +67,14 @@ static void release(const char *call, void *p) {
     errno = error;
 }
 
-/* An observed thread's bin is a decoy: the real one has the same place among its own. */
+/* Of an observed thread first what the hot path would have done. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    if (fh_is_observed() && !FH_CHECKED) {
-        fh_bin *real = &fh_own()->bin[bin - fh_decoy_bins];
-        void **top = real->top;
-        if (FH_LIKELY(top != real->end)) {
-            *top = p;
-            real->top = top + 1;
-            return;
-        }
+    fh_bin *real = fh_behind_decoy(bin);
+    if (FH_LIKELY(!real || FH_CHECKED || real->top == real->end)) {
+        release("free", p);
+        return;
     }
-    release("free", p);
+    *real->top++ = p;
 }
 
 /* ── Sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────── */

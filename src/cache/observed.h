@@ -33,6 +33,20 @@ static inline fh_thread *fh_own(void) {
     return fh_here.thread;
 }
 
+/* The real bin behind a decoy of the calling thread; NULL if it is none. */
+static inline fh_bin *fh_behind_decoy(fh_bin *bin) {
+    size_t offset = (size_t)((const char *)bin - (const char *)fh_decoy_bins);
+    return FH_LIKELY(offset >= sizeof fh_decoy_bins) ? NULL : (fh_bin *)((char *)fh_own()->bin + offset);
+}
+
+/* Counts n bytes that an observed thread asks for. False, and nothing is counted, if a sample is due within them. */
+static inline bool fh_count_unsampled(size_t n) {
+    int64_t left = fh_here.bytes_until_sample - (int64_t)n;
+    if (FH_UNLIKELY(left < 0)) return false;
+    fh_here.bytes_until_sample = left;
+    return true;
+}
+
 /* True if the calling thread is observed. */
 static inline bool fh_is_observed(void) {
     return fh_bins() == fh_decoy_bins;

@@ -1,5 +1,5 @@
-/* Allocating in an observed program: what fh_alloc_slow does there instead. Each byte is counted; where the count ends, the
- * block is sampled (sampling.h).
+/* Allocating in an observed program: what a bin does not have, and what is sampled. Each byte is counted; where the count
+ * ends, the block is sampled (sampling.h).
  *
  * A sampled block is special to free: it is in a slab of sampled blocks, a large block without a class byte, or huge. So the
  * free of any other block pays nothing for it. */
@@ -7,12 +7,6 @@
 #include "cache/alloc.h"
 #include "cache/observed.h"
 #include "observe/observe.h"
-
-/* Counts n bytes that an observed thread asks for. True: the block is to be sampled. */
-static inline bool count(size_t n) {
-    fh_here.bytes_until_sample -= (int64_t)n;
-    return FH_UNLIKELY(fh_here.bytes_until_sample < 0);
-}
 
 /* Observes the calling thread if it is about time, so that its first block counts. */
 __attribute__((noinline)) static bool become_observed(void) {
@@ -49,32 +43,26 @@ __attribute__((noinline)) static void *alloc_uncached(size_t n, unsigned c) {
 }
 
 __attribute__((noinline)) static void *alloc_first(size_t n, unsigned c) {
-    if (n <= PTRDIFF_MAX && become_observed() && count(n)) return alloc_sampled_plain(n);
+    if (n <= PTRDIFF_MAX && become_observed() && !fh_count_unsampled(n)) return alloc_sampled_plain(n);
     return alloc_uncached(n, c);
 }
 
 void *fh_hook_alloc(size_t n, unsigned c) {
     /* More than half of the address space cannot be had, and must not turn the count round. */
     if (FH_UNLIKELY(!fh_is_observed() || n > PTRDIFF_MAX)) return alloc_first(n, c);
-    if (count(n)) return alloc_sampled_plain(n);
-    /* What the hot path would have done. Bin 0 is empty. */
-    fh_bin *bin = &fh_own()->bin[c];
-    void *p = bin->top[-1];
-    if (FH_UNLIKELY(p == NULL)) return alloc_uncached(n, c);
-    bin->top--;
-    return p;
+    return fh_count_unsampled(n) ? alloc_uncached(n, c) : alloc_sampled_plain(n);
 }
 
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean) {
     bool counted = n <= PTRDIFF_MAX && (fh_is_observed() || become_observed());
-    return counted && count(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
+    return counted && !fh_count_unsampled(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
 }
 
 /* A block that grows without a copy counts as allocated again: one that grows from 1 MiB to 1 GiB is sampled as one of
  * 1 GiB. Out of line for its frame. */
-__attribute__((noinline)) void fh_hook_moved(const void *p, void *q, size_t n) {
+void fh_hook_moved(const void *p, void *q, size_t n) {
     fh_hook_freed((const char *)p + 1, false);
-    if (!fh_is_observed() || !count(n)) return;
+    if (!fh_is_observed() || fh_count_unsampled(n)) return;
     if (fh_in_window(q)) fh_class_set(fh_slot_of(q), FH_CLASS_SPECIAL);
     fh_observe_sampled(q, n, fh_observe_draw(), __builtin_frame_address(0));
 }

@@ -15,7 +15,7 @@ build_for_musl() {
     local source object
     rm -rf "$work/objects"
     mkdir -p "$work/objects"
-    for source in "$root"/src/{base,system,store,cache,heap,see,api}/*.c; do
+    for source in $(find "$root/src" -name "*.c" | sort); do
         case "$source" in */\** | */windows*.c | */darwin*.c | */macos*.c | */api/new*.c) continue ;; esac
         object=$work/objects/$(echo "${source#"$root"/src/}" | tr / _).o
         musl-gcc -std=c11 -O2 -g -fPIC -fvisibility=hidden -fno-builtin -D_GNU_SOURCE \
