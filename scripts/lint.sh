@@ -69,6 +69,20 @@ version() {
     [ -n "$header" ] && [ "$header" = "$tool" ] || { echo "version $header in freehold.h, $tool in Cargo.toml"; return 1; }
 }
 
+# Each document is linked from README.md, and each link to a file leads to one.
+documents() {
+    local bad=0 file target
+    for file in docs/*.md; do
+        grep -q "]($file)" README.md || { echo "README.md does not link $file"; bad=1; }
+    done
+    while IFS=: read -r file target; do
+        target=${target#](}
+        target=${target%%[#)]*}
+        [ -z "$target" ] || [ -e "$(dirname "$file")/$target" ] || { echo "$file: no $target"; bad=1; }
+    done < <(files '*.md' | xargs grep -oE '\]\([^):]+\)')
+    return "$bad"
+}
+
 check "clang-format" format
 check "clang-tidy" tidy
 check "text" text
