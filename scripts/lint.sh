@@ -89,6 +89,7 @@ check "text" text
 check "binaries" binaries
 check "packages" packages
 check "version" version
+check "documents" documents
 check "cargo fmt" cargo fmt --all --manifest-path tools/Cargo.toml --check
 check "cargo clippy" cargo clippy --quiet --all-targets --locked --manifest-path tools/Cargo.toml -- -D warnings
 check "cargo fmt, model" cargo fmt --all --manifest-path model/Cargo.toml --check
