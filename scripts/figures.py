@@ -10,9 +10,10 @@ An entry of docs/figures.toml:
 
     what       says in words what is measured; numbers that only describe it (a size, a version) stand here
     command    what prints it, run by bash at the top of the repository
-    record     for a slow command: the document that keeps its output
+    record     of a slow command: the document that keeps what it prints, between two comments
     find       patterns, each with groups; or
     row        a table row: the text that stands before the table, and the row's first cell
+    digits     behind the point, if the command prints more than a reader wants
     values     what was found, in order; with date and machine, all three are written by this script
 
 A document cites entries at the end of a table row, or of a paragraph or list item:
@@ -37,7 +38,8 @@ CITED_IN = ["README.md", "docs"]
 HELD = ("README.md", "## What it gains")
 MARK = re.compile(r"<!-- figures: ([\w, -]+?) -->")
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
-ORDER = ["what", "command", "slow", "record", "find", "row", "values", "date", "machine"]
+RECORD = re.compile(r"(?<=<!-- record: begins -->\n\n).*?(?=\n<!-- record: ends -->)", re.S)
+ORDER = ["what", "command", "slow", "record", "find", "row", "digits", "values", "date", "machine"]
 HEADER = """# Every figure that README.md and docs/ cite, with the command that prints it.
 # `make figures` rewrites values, date and machine; `make figures ONLY=name` those of one entry. See scripts/figures.py.
 """
@@ -65,7 +67,7 @@ def store(root, figures):
             if isinstance(value, list):
                 text += f"{key} = [{', '.join(quoted(each) for each in value)}]\n"
             else:
-                text += f"{key} = {'true' if value is True else quoted(value)}\n"
+                text += f"{key} = {quoted(value) if isinstance(value, str) else json.dumps(value)}\n"
     with open(os.path.join(root, FILE), "w", encoding="utf-8") as file:
         file.write(text)
 
@@ -96,14 +98,24 @@ def values_in(figure, output):
         if not match:
             raise ValueError(f"nothing matches {pattern!r}")
         found += match.groups()
+    if "digits" in figure:
+        found = [f"{float(value):.{figure['digits']}f}" for value in found]
     return [re.sub(r"\.0$", "", value) for value in found]
 
 
 def run_command(root, command):
     print(command, flush=True)
     run = subprocess.run(["bash", "-c", command], cwd=root, stdin=subprocess.DEVNULL, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=7200, check=False)
+                         stdout=subprocess.PIPE, timeout=7200, check=False)
     return run.stdout
+
+
+def keep_record(path, output):
+    """Puts what the command printed between the comments of its document."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(RECORD.sub(lambda _: output, text))
 
 
 def refresh(root, figures, names):
@@ -111,6 +123,7 @@ def refresh(root, figures, names):
     commands = {figures[name]["command"] for name in names}
     outputs = {command: run_command(root, command) for command in sorted(commands)}
     failed = False
+    records = {}
     for name, figure in figures.items():
         if figure["command"] not in commands:
             continue
@@ -121,9 +134,13 @@ def refresh(root, figures, names):
             print(f"{output[-2000:]}\n{name}: {error}", file=sys.stderr)
             failed = True
             continue
+        if "record" in figure:
+            records[os.path.join(root, figure["record"])] = output
         print(f"{name}: {' '.join(figure.get('values', ['nothing']))} -> {' '.join(values)}")
         figure["new"] = values
         figure["date"], figure["machine"] = datetime.date.today().isoformat(), machine()
+    for path, output in records.items():
+        keep_record(path, output)
     for path in documents(root):
         rewrite(path, figures)
     for figure in figures.values():
@@ -177,8 +194,8 @@ def matched(unit, values):
     return (numbers, sorted(places)) if at < 0 else (numbers, None)
 
 
-def cited(unit, figures):
-    """The names behind a unit's mark, or None. An unknown name is left in: it is reported."""
+def cited(unit):
+    """The names behind a unit's mark, or None."""
     mark = MARK.search(unit)
     return [name.strip() for name in mark[1].split(",")] if mark else None
 
@@ -190,7 +207,7 @@ def rewrite(path, figures):
     result = text
     for start, end in reversed(list(units(text))):
         unit = text[start:end]
-        names = cited(unit, figures)
+        names = cited(unit)
         if not names or any(name not in figures for name in names):
             continue
         old = [value for name in names for value in figures[name].get("values", [])]
@@ -218,8 +235,9 @@ def check_entries(root, figures):
                 yield f"{FILE}: {name} has no {key}"
         if "record" in figure:
             with open(os.path.join(root, figure["record"]), encoding="utf-8") as file:
+                record = RECORD.search(file.read())
                 try:
-                    if values_in(figure, file.read()) != figure.get("values"):
+                    if values_in(figure, record[0] if record else "") != figure.get("values"):
                         yield f"{FILE}: {name} is not what {figure['record']} says"
                 except ValueError as error:
                     yield f"{FILE}: {name}: {figure['record']}: {error}"
@@ -253,9 +271,10 @@ def check_document(root, path, figures, counts):
         if unit.startswith("## "):
             held = short == HELD[0] and unit.startswith(HELD[1])
             counts["held"] += held
-        names = cited(unit, figures)
+        names = cited(unit)
         if names:
             counts["marks"] += 1
+            counts["names"].update(names)
             yield from check_unit(where, unit, names, figures)
         elif held:
             # The head of a table cannot have a mark; what it names are the versions of the entries.
@@ -265,10 +284,11 @@ def check_document(root, path, figures, counts):
 
 
 def check(root):
-    figures, counts = load(root), {"marks": 0, "held": 0}
+    figures, counts = load(root), {"marks": 0, "held": 0, "names": set()}
     problems = list(check_entries(root, figures))
     for path in documents(root):
         problems += check_document(root, path, figures, counts)
+    problems += [f"{FILE}: {name} is cited nowhere" for name in figures if name not in counts["names"]]
     if counts["marks"] < 10 or counts["held"] != 1:
         problems.append(f"{counts['marks']} marks found, and {counts['held']} sections {HELD[1]!r}: too little to check")
     for problem in problems:
@@ -283,6 +303,7 @@ PLANTED = [
     ("README.md", r"(## What it gains\n)", r"\1\nIt is 17 times as good.\n", "17 has no figure"),
     ("README.md", r"figures: hotpath -->", r"figures: hotpaths -->", "no figure is called hotpaths"),
     ("README.md", r"<!-- figures: hotpath -->", r"and 4711 <!-- figures: hotpath -->", "4711 is in no figure"),
+    ("README.md", r" <!-- figures: trivial -->", r"", "trivial is cited nowhere"),
     (FILE, r"\ncommand = [^\n]*", r"", "has no command"),
     ("docs/benchmarks.md", r"(\n\| Freehold \| )\d", r"\g<1>7", "is not what docs/benchmarks.md says"),
 ]
