@@ -107,7 +107,7 @@ def run_command(root, command):
     print(command, flush=True)
     run = subprocess.run(["bash", "-c", command], cwd=root, stdin=subprocess.DEVNULL, text=True,
                          stdout=subprocess.PIPE, timeout=7200, check=False)
-    return run.stdout
+    return run.stdout, run.returncode
 
 
 def keep_record(path, output):
@@ -119,7 +119,7 @@ def keep_record(path, output):
 
 
 def refresh(root, figures, names):
-    """Each command runs once, for all that it prints. What a failed command does not print is said and stays."""
+    """Each command runs once, for all that it prints. A command that fails changes no figure, and is said."""
     commands = {figures[name]["command"] for name in names}
     outputs = {command: run_command(root, command) for command in sorted(commands)}
     failed = False
@@ -127,11 +127,13 @@ def refresh(root, figures, names):
     for name, figure in figures.items():
         if figure["command"] not in commands:
             continue
-        output = outputs[figure["command"]]
+        output, code = outputs[figure["command"]]
         try:
             values = values_in(figure, output)
+            if code != 0:
+                raise ValueError(f"exit code {code}, with {' '.join(values)} instead of {' '.join(figure['values'])}")
         except ValueError as error:
-            print(f"{output[-2000:]}\n{name}: {error}", file=sys.stderr)
+            print(f"{output[-1500:]}\n{name}: {error}", file=sys.stderr)
             failed = True
             continue
         if "record" in figure:
@@ -219,6 +221,8 @@ def rewrite(path, figures):
             number, at = numbers[index]
             if number.replace(",", "") == value:
                 continue
+            if "," in number:
+                value = f"{int(value):,}"
             unit = unit[:at] + value + unit[at + len(number):]
         result = result[:start] + unit + result[end:]
     if result != text:
