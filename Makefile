@@ -5,6 +5,7 @@
 #   make demo      a real program under the system allocator and under Freehold, side by side
 #   make test      lint, then every test
 #   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
+#   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
 #   make soak      the long forms of the stress tests
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
@@ -23,7 +24,7 @@ export CARGO_TARGET_DIR := $(abspath $(BUILD))/cargo
 CARGO := cargo
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: all libraries libs tool demo test bench bench-memory soak lint format clean install uninstall deps
+.PHONY: all libraries libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
 
 all: libraries tool
 
@@ -72,6 +73,12 @@ bench-memory:
 	$(BUILD)/freehold bench $(MEMORY_WORKLOADS) --full --repeats 3 --no-real --out $(BUILD)/bench-memory || [ $$? -eq 1 ]
 	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
 	    --picture $(BUILD)/bench-memory/memory.svg --of spike,phases
+
+# Runs the commands of docs/figures.toml. Those of the benchmark suite run only when they are named: ONLY=suite-cpu.
+figures:
+	scripts/install-deps.sh build test bench
+	$(MAKE) libs tool
+	scripts/figures.py $(ONLY)
 
 soak:
 	scripts/install-deps.sh build test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A heap that breathes: it grows by half a GiB of small blocks and shrinks again, over and over, with a pause
-// in between. Giving memory back at once costs dearly here, keeping it all costs memory. Blocks are freed in
-// random order, so that whole pages become free only late.
+// A heap that grows by 64 or 512 MiB of small blocks and shrinks again, over and over, with or without a pause.
+// Returning memory at once costs much time here, keeping all of it costs memory. With random=1 blocks are freed
+// in random order, so that whole pages become free only late.
 //
 // Arguments: total= bytes of a phase, phases=, min=, max=, pause= milliseconds after each half, random=1,
 // seed=.

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""How long the sentences of the documents are: sentences.py SOURCE-ROOT [DOCUMENT...]
+
+Prints the number of sentences of each document, the median and the maximum of their words. Fails when a
+document of HELD is beyond its bounds, and then prints what is too long. A document outside of HELD is printed and not judged: see TO_COME.
+
+A sentence ends at . ! or ? before a space, at the end of a paragraph, of a list item, or of a table's cell. Code, titles,
+comments and the targets of links do not count. Cells count for the maximum alone, and not below five words."""
+
+import os
+import re
+import statistics
+import sys
+
+MEDIAN, MOST = 16, 25
+
+# Documents whose sentences have a median of at most 16 words, and 25 words at most.
+HELD = ["README.md", "bench/workloads/README.md", "docs/HACKING.md", "docs/benchmarks.md", "docs/design.md",
+        "docs/observe-stacks.md", "docs/observe.md", "docs/seeing.md", "docs/statistics.md"]
+
+# To come; each moves up when it is rewritten.
+TO_COME = ["docs/concurrency.md", "docs/memory.md", "src/README.md", "tests/README.md"]
+
+LABEL = 5
+ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|cf|vs)\.", re.I)
+
+
+def blocks(text):
+    """Paragraphs, list items and cells, without what is no prose: (text, whether it is a cell)."""
+    text = re.sub(r"<!--.*?-->", " ", text, flags=re.S)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    lines, item = [], False
+    for line in text.splitlines():
+        starts = re.match(r"\s*([-*]|\d+\.)\s+", line)
+        if not line.strip() or line.startswith("#") or line.startswith("|") or starts:
+            if lines:
+                yield " ".join(lines), False
+            lines = []
+        if starts:
+            item = True
+        elif line.strip() and not line[0].isspace():
+            item = False
+        if line.startswith("|"):
+            yield from ((cell, True) for cell in line.strip("| \n").split("|") if len(words(cell)) >= LABEL)
+        elif line.startswith("    ") and not item or line.startswith("#"):
+            continue
+        elif line.strip():
+            lines.append(line[starts.end():] if starts else line.strip())
+    if lines:
+        yield " ".join(lines), False
+
+
+def words(text):
+    return [word for word in text.split() if re.search(r"\w", word)]
+
+
+def sentences(text):
+    """Each sentence, and whether it is in a cell."""
+    for block, cell in blocks(text):
+        plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", block)
+        plain = re.sub(r"`[^`]*`", "code", plain)
+        plain = ABBREVIATION.sub(lambda found: found[0].replace(".", ""), plain)
+        for sentence in re.split(r"(?<=[.!?])[*)\"”]*\s+", plain):
+            if words(sentence):
+                yield sentence.strip(), cell
+
+
+def main():
+    root, chosen = sys.argv[1], sys.argv[2:]
+    failed = False
+    for name in chosen or HELD + TO_COME:
+        with open(os.path.join(root, name), encoding="utf-8") as file:
+            pairs = list(sentences(file.read()))
+        found = [sentence for sentence, _ in pairs]
+        counts = [len(words(sentence)) for sentence in found]
+        median = statistics.median([len(words(sentence)) for sentence, cell in pairs if not cell] or [0])
+        beyond = name in HELD and (median > MEDIAN or len(found) < 10)
+        beyond |= name in HELD and max(counts) > MOST
+        failed |= beyond
+        print(f"{'FAILED' if beyond else 'ok' if name in HELD else 'to come':8} {name}: "
+              f"{len(counts)} sentences, median {median:g}, most {max(counts)}, "
+              f"{sum(count > MOST for count in counts)} above {MOST}")
+        if beyond or chosen:
+            for sentence in sorted(found, key=lambda s: -len(words(s))):
+                if len(words(sentence)) > MOST:
+                    print(f"    {len(words(sentence))}: {sentence}")
+    sys.exit(1 if failed else 0)
+
+
+main()
