@@ -76,10 +76,11 @@ void fh_hook_observe_fork(void);
 
 /* ── Defined in observe/allocate.c ───────────────────────────────────────────────────────────────────────────────── */
 
-/* The slow half of malloc of an observed program: n bytes of class c (0: special). Counts them, and samples. */
+/* In an observed program a sample is due within these n bytes, which are counted already; or the thread is not observed yet.
+ * Allocates them, of class c. */
 void *fh_hook_alloc(size_t n, unsigned c);
 
-/* The same at a multiple of align. *clean: the block reads as zero. */
+/* Allocates n bytes at a multiple of align in an observed program, and counts them. *clean: the block reads as zero. */
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean);
 
 /* The block at p has become the one at q, of n bytes, without a copy: freed and allocated again as far as samples go. */

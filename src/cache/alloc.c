@@ -77,21 +77,26 @@ void *fh_alloc_special(size_t align, size_t n, bool *clean) {
 
 /* ── What the hot path calls ─────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Out of line, or the few instructions of an observed thread would save registers. */
-__attribute__((noinline)) static void *alloc_from_bin(size_t n, unsigned c) {
-    /* 0 bytes lead to bin 0, and are given a block of the first class. */
-    if (FH_UNLIKELY(c == 0)) c = 1;
-    return FH_UNLIKELY(fh_load(&fh_observing)) ? fh_hook_alloc(n, c) : fh_alloc_class(c, n);
+/* The bin's place among the thread's, or among its decoys, is its class. 0 bytes lead to bin 0, and are given a block of the
+ * first class. */
+static unsigned class_of_bin(const fh_bin *bin) {
+    unsigned c = (unsigned)(bin - fh_bins());
+    return FH_LIKELY(c != 0) ? c : 1;
 }
 
-/* The bin's place among the thread's, or among the decoys, is its class. */
+/* A sample is due, or the thread is not observed. */
+__attribute__((noinline)) static void *alloc_from_bin(size_t n, const fh_bin *bin) {
+    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc(n, class_of_bin(bin));
+    fh_here.bytes_until_sample = -1;
+    return fh_alloc_class(class_of_bin(bin), n);
+}
+
 void *fh_alloc_slow(size_t n, fh_bin *bin) {
-    fh_bin *real = fh_behind_decoy(bin);
-    if (FH_LIKELY(!real)) return alloc_from_bin(n, (unsigned)(bin - fh_bins()));
-    void *p = real->top[-1];
-    /* Observed, and in most cases what the hot path would have done. */
-    if (FH_UNLIKELY(p == NULL || !fh_count_unsampled(n))) return alloc_from_bin(n, (unsigned)(bin - fh_bins()));
-    real->top--;
+    if (fh_count(n)) return alloc_from_bin(n, bin);
+    /* Observed: what the hot path would have done, with the real bin behind the decoy. */
+    void *p = bin[FH_BINS].top[-1];
+    if (FH_UNLIKELY(p == NULL)) return fh_alloc_class(class_of_bin(bin), n);
+    bin[FH_BINS].top--;
     return p;
 }
 
@@ -99,12 +104,12 @@ void *fh_alloc_slow(size_t n, fh_bin *bin) {
  * below would save registers. */
 __attribute__((noinline)) static void *alloc_above_runs(size_t n) {
     bool clean;
-    bool observing = fh_load(&fh_observing);
-    if (n > FH_RUN_MAX && !observing && !fh_setting_path_get(&fh_settings.metrics)) {
+    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(FH_SLOT_SIZE, n, &clean);
+    if (n > FH_RUN_MAX && !fh_setting_path_get(&fh_settings.metrics)) {
         void *p = fh_huge_again(n);
         if (p) return p;
     }
-    return observing ? fh_hook_alloc(n, FH_CLASS_SPECIAL) : fh_alloc_special(FH_SLOT_SIZE, n, &clean);
+    return fh_alloc_special(FH_SLOT_SIZE, n, &clean);
 }
 
 void *fh_alloc_coarse(size_t n) {

@@ -67,14 +67,17 @@ static void release(const char *call, void *p) {
     errno = error;
 }
 
-/* Of an observed thread first what the hot path would have done. */
+/* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy, and p from a slab that was made
+ * before the program was observed. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    fh_bin *real = fh_behind_decoy(bin);
-    if (FH_LIKELY(!real || FH_CHECKED || real->top == real->end)) {
+    if ((uintptr_t)bin - (uintptr_t)fh_own()->decoy < sizeof fh_own()->decoy) bin += FH_BINS;
+    void **top = bin->top;
+    if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
         release("free", p);
         return;
     }
-    *real->top++ = p;
+    *top = p;
+    bin->top = top + 1;
 }
 
 /* ── Sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────── */

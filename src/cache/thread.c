@@ -10,7 +10,7 @@
 #include "store/window.h"
 #include "system/system.h"
 
-/* A bin whose magazine is full and empty at once, and 128 of them. */
+/* A bin whose magazine is full and empty at once, 128 of them, and two rows of these. */
 #define B                                                                                                              \
     { (void **)&fh_empty_magazine[1], (void **)&fh_empty_magazine[1] }
 #define B4 B, B, B, B
@@ -20,14 +20,17 @@
 const fh_thread fh_thread_none = {.bin = {B128}};
 const fh_thread fh_thread_over = {.bin = {B128}};
 
-/* What malloc and free see of these two, and of a thread that is observed. */
-static const fh_bin no_bins[FH_BINS] = {B128};
-const fh_bin fh_decoy_bins[FH_BINS] = {B128};
+/* What malloc and free see of these two. Two rows, because a free of a marked class may come before there is a cache. */
+static const fh_bin no_bins[2 * FH_BINS] = {B128, B128};
 
 __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_thread_state fh_here
-    __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = 0};
+    __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = -1};
 fh_word fh_observing;
+
+/* See observed.h. acq_rel where it is decided: fh_class_mark is read afterwards. */
+enum { OPEN, MARKED, PLAIN };
+static fh_word way_of_observing;
 
 /* Number of forks that lie behind this process, in its own line of ancestors. A cache of an older generation belongs to
  * a thread that does not exist here: all but the one that forked, which renews its own. */
@@ -109,13 +112,15 @@ void fh_process_start(void) {
 static void thread_exit(void *value);
 
 /* The calling thread's cache is t from now on, and these are the bins that malloc and free see. A signal handler may come at
- * each step and allocate: bins that are empty and full are always good. */
+ * each step and allocate: while there are no bytes until a sample, bins that are empty and full are always good, so these
+ * go first and come last. */
 static void switch_to(const fh_thread *t, const fh_bin *bins) {
-    fh_self_bins = (fh_bin *)no_bins;
+    fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_here.thread = (fh_thread *)t;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)bins;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (fh_is_observed()) fh_here.bytes_until_sample = INT64_MAX;
 }
 
 /* A cache with nothing in hand; NULL when there is no memory. */
@@ -146,7 +151,9 @@ static fh_thread *make(void) {
     t->ticks = t->next_idle = 0;
     t->interval = t->polls = 0;
     fh_store_release(&t->state, FH_THREAD_BUSY);
-    switch_to(t, t->bin);
+    uint64_t way = OPEN;
+    (void)fh_cas_acq_rel(&way_of_observing, &way, PLAIN); /* if it is decided already, that holds */
+    fh_thread_observe(t, false);
     /* This may call malloc: from here on that works. If the system has no such service left, what the thread has in hand
      * when it ends stays where it is. */
     (void)fh_system_at_thread_exit(thread_exit, t);
@@ -154,11 +161,19 @@ static fh_thread *make(void) {
 }
 
 void fh_thread_observe_all(void) {
+    uint64_t way = OPEN;
+    /* Without samples from the beginning there may never be any, and then nothing should be counted. */
+    if (fh_settings.sample && fh_cas_acq_rel(&way_of_observing, &way, MARKED)) fh_store(&fh_class_mark, FH_CLASS_MARK);
     fh_store(&fh_observing, 1);
 }
 
 void fh_thread_observe(fh_thread *t, bool on) {
-    switch_to(t, on ? fh_decoy_bins : t->bin);
+    if (!on && fh_load(&way_of_observing) != MARKED) {
+        switch_to(t, t->bin);
+        return;
+    }
+    for (unsigned c = 0; c < FH_BINS; c++) fh_bin_reset(&t->decoy[c]);
+    switch_to(t, t->decoy);
 }
 
 fh_thread *fh_thread_enter(void) {

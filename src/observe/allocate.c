@@ -10,6 +10,7 @@
 
 /* Observes the calling thread if it is about time, so that its first block counts. */
 __attribute__((noinline)) static bool become_observed(void) {
+    fh_here.bytes_until_sample = -1;
     fh_thread_leave(fh_thread_enter());
     return fh_is_observed();
 }
@@ -31,38 +32,24 @@ __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, boo
     return p;
 }
 
-__attribute__((noinline)) static void *alloc_sampled_plain(size_t n) {
-    bool clean;
-    return alloc_sampled(FH_MIN_ALIGN, n, &clean);
-}
-
-/* What is not cached, of an observed thread or of one that may become it. */
-__attribute__((noinline)) static void *alloc_uncached(size_t n, unsigned c) {
-    bool clean;
-    return c != FH_CLASS_SPECIAL ? fh_alloc_class(c, n) : fh_alloc_special(FH_SLOT_SIZE, n, &clean);
-}
-
-__attribute__((noinline)) static void *alloc_first(size_t n, unsigned c) {
-    if (n <= PTRDIFF_MAX && become_observed() && !fh_count_unsampled(n)) return alloc_sampled_plain(n);
-    return alloc_uncached(n, c);
-}
-
 void *fh_hook_alloc(size_t n, unsigned c) {
-    /* More than half of the address space cannot be had, and must not turn the count round. */
-    if (FH_UNLIKELY(!fh_is_observed() || n > PTRDIFF_MAX)) return alloc_first(n, c);
-    return fh_count_unsampled(n) ? alloc_uncached(n, c) : alloc_sampled_plain(n);
+    bool clean;
+    /* The caller has counted already, with what only an observed thread has. */
+    if (fh_is_observed() || (become_observed() && fh_count(n))) return alloc_sampled(FH_MIN_ALIGN, n, &clean);
+    return fh_alloc_class(c, n);
 }
 
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean) {
+    /* More than half of the address space cannot be had, and must not turn the count round. */
     bool counted = n <= PTRDIFF_MAX && (fh_is_observed() || become_observed());
-    return counted && !fh_count_unsampled(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
+    return counted && fh_count(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
 }
 
 /* A block that grows without a copy counts as allocated again: one that grows from 1 MiB to 1 GiB is sampled as one of
  * 1 GiB. Out of line for its frame. */
 void fh_hook_moved(const void *p, void *q, size_t n) {
     fh_hook_freed((const char *)p + 1, false);
-    if (!fh_is_observed() || fh_count_unsampled(n)) return;
+    if (!fh_is_observed() || !fh_count(n)) return;
     if (fh_in_window(q)) fh_class_set(fh_slot_of(q), FH_CLASS_SPECIAL);
     fh_observe_sampled(q, n, fh_observe_draw(), __builtin_frame_address(0));
 }

@@ -64,14 +64,14 @@ void fh_background_forked(void) {
 /* ── What it does ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 typedef struct {
-    uint64_t moves;        /* fh_count.moves at the last round */
+    uint64_t moves;        /* fh_counts.moves at the last round */
     size_t huge;           /* bytes of kept huge blocks at the last look */
     unsigned quiet_rounds; /* in a row, at which nothing had moved */
 } last_round;
 
 /* The fewest dirty slots since this was asked last. */
 static size_t lowest_bytes(void) {
-    uint64_t lowest = fh_swap_acq_rel(&fh_count.lowest_dirty, fh_load(&fh_count.dirty_slots));
+    uint64_t lowest = fh_swap_acq_rel(&fh_counts.lowest_dirty, fh_load(&fh_counts.dirty_slots));
     return (size_t)lowest * FH_SLOT_SIZE;
 }
 
@@ -88,7 +88,7 @@ static size_t purge_unused(last_round *m) {
 
 /* One look. True if there is nothing more to do until somebody frees. */
 static bool go_round(last_round *m) {
-    uint64_t moves = fh_load(&fh_count.moves);
+    uint64_t moves = fh_load(&fh_counts.moves);
     m->quiet_rounds = moves == m->moves ? m->quiet_rounds + 1 : 0;
     size_t purged = purge_unused(m);
     if (m->quiet_rounds == FH_BACKGROUND_QUIET_ROUNDS) {
@@ -96,7 +96,7 @@ static bool go_round(last_round *m) {
         fh_trim_caches();
         purged += fh_trim_inside() + fh_idle_purge_unused(0);
     }
-    m->moves = fh_load(&fh_count.moves);
+    m->moves = fh_load(&fh_counts.moves);
     return m->quiet_rounds >= FH_BACKGROUND_QUIET_ROUNDS && purged == 0;
 }
 

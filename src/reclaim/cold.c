@@ -123,7 +123,7 @@ void fh_cold_flowed(void) {
     static fh_word last;
     size_t heap = fh_window_chunks() * FH_CHUNK_SIZE;
     uint64_t taken = 0, then = fh_load(&last);
-    for (unsigned i = 0; i < FH_SHARDS; i++) taken += fh_load(&fh_count.shard_taken[i][0]);
+    for (unsigned i = 0; i < FH_SHARDS; i++) taken += fh_load(&fh_counts.shard_taken[i][0]);
     if (!fh_cold_is_due_by_flow(heap, taken - then) || fh_settings.purge == FH_PURGE_LAZY) return;
     if (fh_cas_relaxed(&last, &then, taken)) go_round();
 }

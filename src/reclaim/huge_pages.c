@@ -18,7 +18,7 @@ void fh_huge_pages_configure(void) {
 /* Of two threads that bring the back-off up to date at once one is lost, which costs one huge page too many or too few. */
 void fh_huge_pages_touched(void) {
     static fh_word back_off; /* how many halves were passed over last time */
-    uint64_t nanoseconds = fh_load(&fh_count.touch_ns), last = fh_load(&back_off);
+    uint64_t nanoseconds = fh_load(&fh_counts.touch_ns), last = fh_load(&back_off);
     uint64_t next = fh_back_off_after(last, nanoseconds);
     if (next != last) fh_store(&back_off, next);
     if (nanoseconds >= FH_HUGE_TOUCH_SLOW) fh_store(&fh_order.thp_skip, next);

@@ -17,7 +17,7 @@ static size_t purge_some(size_t target_slots, size_t most_chunks, fh_purge_exten
     static fh_word clock_hand;
     size_t chunks = fh_window_chunks(), purged = 0;
     if (most_chunks > chunks) most_chunks = chunks;
-    for (size_t i = 0; i < most_chunks && fh_load(&fh_count.dirty_slots) > target_slots; i++) {
+    for (size_t i = 0; i < most_chunks && fh_load(&fh_counts.dirty_slots) > target_slots; i++) {
         size_t at = (size_t)fh_add_relaxed(&clock_hand, 1) % chunks;
         purged += fh_chunk_purge(chunks - 1 - at, most);
     }
@@ -27,7 +27,7 @@ static size_t purge_some(size_t target_slots, size_t most_chunks, fh_purge_exten
 /* Batches and not single slots; see budget.h. */
 static void purge_eagerly(size_t dirty) {
     if (dirty > FH_EAGER_WHOLE) purge_some(0, CHUNKS_A_CALL, FH_PURGE_WHOLE_ONES);
-    if (fh_load(&fh_count.dirty_slots) > FH_EAGER_PIECES) purge_some(0, CHUNKS_A_CALL, FH_PURGE_WHERE_IT_PAYS);
+    if (fh_load(&fh_counts.dirty_slots) > FH_EAGER_PIECES) purge_some(0, CHUNKS_A_CALL, FH_PURGE_WHERE_IT_PAYS);
 }
 
 /* Dirty slots when a search found nothing to purge, plus 1; 0: the last one found something. */
@@ -39,13 +39,13 @@ static bool search_again(size_t dirty) {
 }
 
 static void purge_by_budget(size_t dirty, fh_pressure pressure) {
-    size_t used = (size_t)fh_load(&fh_count.used_slots);
+    size_t used = (size_t)fh_load(&fh_counts.used_slots);
     size_t budget = fh_idle_budget(used, fh_credit_now() / FH_SLOT_SIZE, pressure);
     if (dirty <= budget) return;
     if (pressure == FH_PRESSURE_NONE && !search_again(dirty)) return;
-    fh_store(&fh_count.purged_second, fh_system_seconds());
+    fh_store(&fh_counts.purged_second, fh_system_seconds());
     size_t purged = purge_some(fh_idle_target(budget), CHUNKS_A_CALL, FH_PURGE_WHOLE_ONES);
-    if (fh_idle_pieces_too((size_t)fh_load(&fh_count.dirty_slots), budget, pressure))
+    if (fh_idle_pieces_too((size_t)fh_load(&fh_counts.dirty_slots), budget, pressure))
         purged += purge_some(budget, CHUNKS_A_CALL, FH_PURGE_WHERE_IT_PAYS);
     fh_store(&nothing_found_at, purged ? 0 : dirty + 1);
 }
@@ -68,7 +68,7 @@ void fh_idle_configure(void) {
 }
 
 void fh_idle_purge_excess(void) {
-    size_t dirty = (size_t)fh_load(&fh_count.dirty_slots);
+    size_t dirty = (size_t)fh_load(&fh_counts.dirty_slots);
     fh_pressure pressure = fh_pressure_now();
     publish_huge_budget(pressure);
     if (FH_UNLIKELY(pressure == FH_PRESSURE_NONE && fh_settings.purge == FH_PURGE_EAGER)) {

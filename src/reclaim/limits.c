@@ -121,7 +121,7 @@ static fh_pressure read_group(bool new_second) {
         if (is_watched()) fh_and_relaxed(&fh_order.watch, ~FH_WATCH_GROUP);
         return FH_PRESSURE_NONE;
     }
-    fh_store(&fh_count.until_group, fh_group_next_read(limit, used));
+    fh_store(&fh_counts.until_group, fh_group_next_read(limit, used));
     fh_or_relaxed(&fh_order.watch, FH_WATCH_GROUP);
     if (new_second) fh_store(&stalled, fh_stall_judge(fh_system_group_stall()));
     fh_pressure by_use = fh_limit_judge(used, limit), by_waiting = (fh_pressure)fh_load(&stalled);
@@ -130,11 +130,11 @@ static fh_pressure read_group(bool new_second) {
 
 /* Takes the turn of reading: for a new second, or for a share of the room that is used up. */
 static bool take_turn(bool *new_second) {
-    uint64_t now = fh_system_seconds(), then = fh_load(&group_second), left = fh_load(&fh_count.until_group);
+    uint64_t now = fh_system_seconds(), then = fh_load(&group_second), left = fh_load(&fh_counts.until_group);
     *new_second = now != then && fh_cas_relaxed(&group_second, &then, now);
     if (*new_second) return true;
     /* The reading that follows says how long the next share is. */
-    return is_watched() && (int64_t)left <= 0 && fh_cas_relaxed(&fh_count.until_group, &left, INT64_MAX);
+    return is_watched() && (int64_t)left <= 0 && fh_cas_relaxed(&fh_counts.until_group, &left, INT64_MAX);
 }
 
 void fh_limits_check_group(void) {

@@ -3,7 +3,7 @@
 #include "system/system.h"
 
 fh_word fh_due;
-fh_counters fh_count;
+fh_counters fh_counts;
 fh_class_events fh_class_event[FH_CLASSES];
 fh_orders fh_order = {
     .idle_slots = {FH_IDLE_FLOOR_SLOTS},
@@ -15,41 +15,41 @@ fh_orders fh_order = {
 
 /* Only while somebody counts: that slots changed hands, and how few were dirty after it. */
 static void watch_slots(uint64_t dirty) {
-    fh_add_relaxed(&fh_count.moves, 1);
-    if (dirty < fh_load(&fh_count.lowest_dirty)) fh_store(&fh_count.lowest_dirty, dirty);
+    fh_add_relaxed(&fh_counts.moves, 1);
+    if (dirty < fh_load(&fh_counts.lowest_dirty)) fh_store(&fh_counts.lowest_dirty, dirty);
     fh_set_due(FH_DUE_BACKGROUND);
 }
 
 /* So many bytes are about to get memory, in a process whose control group has a limit. */
 static void count_for_group(size_t bytes) {
-    uint64_t left = fh_sub_relaxed(&fh_count.until_group, bytes) - bytes;
+    uint64_t left = fh_sub_relaxed(&fh_counts.until_group, bytes) - bytes;
     if ((int64_t)left <= 0) fh_set_due(FH_DUE_GROUP);
 }
 
 void fh_event_claimed(unsigned slots, unsigned dirty, unsigned purged) {
     uint64_t watch = fh_load(&fh_order.watch);
-    fh_add_relaxed(&fh_count.used_slots, slots);
+    fh_add_relaxed(&fh_counts.used_slots, slots);
     if (FH_UNLIKELY(watch & FH_WATCH_GROUP)) count_for_group((slots - dirty) * FH_SLOT_SIZE);
     if (dirty) {
-        uint64_t now = fh_sub_relaxed(&fh_count.dirty_slots, dirty) - dirty;
+        uint64_t now = fh_sub_relaxed(&fh_counts.dirty_slots, dirty) - dirty;
         fh_event_reused(dirty * FH_SLOT_SIZE);
         if (FH_UNLIKELY(watch & FH_WATCH_BACKGROUND)) watch_slots(now);
     }
     if (FH_UNLIKELY(watch & FH_WATCH_BACKGROUND)) fh_set_due(FH_DUE_BACKGROUND);
     /* Reading the clock is nothing beside the page faults to come. */
-    if (purged && fh_is_refault(fh_system_seconds() - fh_load(&fh_count.purged_second)))
+    if (purged && fh_is_refault(fh_system_seconds() - fh_load(&fh_counts.purged_second)))
         fh_event_refaulted(purged * FH_SLOT_SIZE);
 }
 
 void fh_event_released(unsigned slots) {
-    fh_sub_relaxed(&fh_count.used_slots, slots);
-    uint64_t dirty = fh_add_relaxed(&fh_count.dirty_slots, slots) + slots;
+    fh_sub_relaxed(&fh_counts.used_slots, slots);
+    uint64_t dirty = fh_add_relaxed(&fh_counts.dirty_slots, slots) + slots;
     if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) watch_slots(UINT64_MAX);
     if (FH_UNLIKELY(dirty > fh_load(&fh_order.idle_slots))) fh_set_due(FH_DUE_IDLE);
 }
 
 void fh_event_dropped(unsigned slots) {
-    fh_sub_relaxed(&fh_count.used_slots, slots);
+    fh_sub_relaxed(&fh_counts.used_slots, slots);
 }
 
 void fh_event_may_touch(size_t bytes) {
@@ -62,16 +62,16 @@ void fh_event_mapped(size_t bytes) {
 }
 
 void fh_event_unmapped(size_t bytes) {
-    fh_store(&fh_count.huge_unmapped, bytes);
-    fh_store(&fh_count.unmapped_second, fh_system_seconds());
+    fh_store(&fh_counts.huge_unmapped, bytes);
+    fh_store(&fh_counts.unmapped_second, fh_system_seconds());
     fh_set_due(FH_DUE_IDLE);
 }
 
 void fh_event_missed(size_t bytes) {
-    uint64_t unmapped = fh_load(&fh_count.huge_unmapped);
+    uint64_t unmapped = fh_load(&fh_counts.huge_unmapped);
     /* Larger than what was turned away: a larger cache would not have had it either. */
     if (FH_LIKELY(unmapped < bytes)) return;
-    if (!fh_is_refault(fh_system_seconds() - fh_load(&fh_count.unmapped_second))) return;
-    fh_store(&fh_count.huge_missed, unmapped);
+    if (!fh_is_refault(fh_system_seconds() - fh_load(&fh_counts.unmapped_second))) return;
+    fh_store(&fh_counts.huge_missed, unmapped);
     fh_set_due(FH_DUE_REFAULT);
 }

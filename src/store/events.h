@@ -61,14 +61,14 @@ typedef struct {
     fh_word until_group; /* bytes that may get memory before the control group is read; two's complement */
 } fh_counters;
 
-extern fh_counters fh_count FH_HIDDEN;
+extern fh_counters fh_counts FH_HIDDEN;
 
 /* Bytes in slabs and large blocks; bytes free with memory behind them. */
 static inline size_t fh_used_bytes(void) {
-    return (size_t)fh_load(&fh_count.used_slots) * FH_SLOT_SIZE;
+    return (size_t)fh_load(&fh_counts.used_slots) * FH_SLOT_SIZE;
 }
 static inline size_t fh_dirty_bytes(void) {
-    return (size_t)fh_load(&fh_count.dirty_slots) * FH_SLOT_SIZE;
+    return (size_t)fh_load(&fh_counts.dirty_slots) * FH_SLOT_SIZE;
 }
 
 /* Of each class, what the policy of cold classes wants to know. */
@@ -143,7 +143,7 @@ void fh_event_dropped(unsigned slots);
 
 /* Free slots have lost their memory. */
 static inline void fh_event_purged(unsigned slots) {
-    fh_sub_relaxed(&fh_count.dirty_slots, slots);
+    fh_sub_relaxed(&fh_counts.dirty_slots, slots);
 }
 
 /* The heap has got chunk number `index`. A heap of less than 16 MiB asks nobody how much memory there is. */
@@ -163,12 +163,12 @@ static inline void fh_event_kept(size_t cached) {
     if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) fh_set_due(FH_DUE_BACKGROUND);
 }
 static inline void fh_event_reused(size_t bytes) {
-    if (fh_load(&fh_order.credit)) fh_add_relaxed(&fh_count.reused, bytes);
+    if (fh_load(&fh_order.credit)) fh_add_relaxed(&fh_counts.reused, bytes);
 }
 
 /* So many bytes that were purged, or flushed for being unused, are in use again: a refault. */
 static inline void fh_event_refaulted(size_t bytes) {
-    fh_add_relaxed(&fh_count.refaulted, bytes);
+    fh_add_relaxed(&fh_counts.refaulted, bytes);
     fh_set_due(FH_DUE_REFAULT);
 }
 
@@ -185,7 +185,7 @@ static inline void fh_event_given(unsigned c, size_t bytes) {
 /* So many bytes were taken from slabs by a thread of that shard. The sum is of interest once a MiB. */
 #define FH_FLOW_STEP_SHIFT 20
 static inline void fh_event_taken(unsigned shard, size_t bytes) {
-    uint64_t before = fh_add_relaxed(&fh_count.shard_taken[shard][0], bytes);
+    uint64_t before = fh_add_relaxed(&fh_counts.shard_taken[shard][0], bytes);
     if (FH_UNLIKELY((before ^ (before + bytes)) >> FH_FLOW_STEP_SHIFT)) fh_set_due(FH_DUE_FLOW);
 }
 
@@ -194,7 +194,7 @@ void fh_event_may_touch(size_t bytes);
 
 /* The first touch of a huge page took so long. */
 static inline void fh_event_touched(uint64_t nanoseconds) {
-    fh_store(&fh_count.touch_ns, nanoseconds);
+    fh_store(&fh_counts.touch_ns, nanoseconds);
     fh_set_due(FH_DUE_HUGE_PAGE);
 }
 

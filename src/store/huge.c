@@ -35,7 +35,7 @@ static size_t asked_of(uint64_t entry) {
     return share ? size_of(entry) / (SHARE_MASK + 1) * share : size_of(entry);
 }
 
-/* Blocks in the table, and the most recent one (below); their bytes are fh_count.huge_live. */
+/* Blocks in the table, and the most recent one (below); their bytes are fh_counts.huge_live. */
 static fh_word live_count;
 
 static fh_word *leaf_of(uintptr_t address) {
@@ -69,13 +69,13 @@ static bool prepare(const void *p) {
 /* The block at p, prepared, is in the caller's hands from now on. */
 static void *enter(void *p, size_t size) {
     fh_store_release(entry_of(p), size);
-    fh_add_relaxed(&fh_count.huge_live, size);
+    fh_add_relaxed(&fh_counts.huge_live, size);
     fh_add_relaxed(&live_count, 1);
     return p;
 }
 
 static void uncount(size_t size) {
-    fh_sub_relaxed(&fh_count.huge_live, size);
+    fh_sub_relaxed(&fh_counts.huge_live, size);
     fh_sub_relaxed(&live_count, 1);
 }
 
@@ -100,7 +100,7 @@ size_t fh_huge_size(const void *p) {
 void *fh_huge_around(const void *p) {
     uintptr_t address = (uintptr_t)p & ~(UNIT - 1);
     /* A block is at most as long as all of them together. */
-    size_t units = (size_t)fh_load(&fh_count.huge_live) / UNIT + 1;
+    size_t units = (size_t)fh_load(&fh_counts.huge_live) / UNIT + 1;
     for (; units > 0 && address >= UNIT; units--, address -= UNIT) {
         size_t size = fh_huge_size((void *)address);
         if (size) return (uintptr_t)p < address + size ? (void *)address : NULL;
@@ -145,27 +145,27 @@ static bool may_keep(size_t bytes) {
 
 /* Keeps a freed mapping if there is room in bytes and slots. */
 static bool cache_put(void *p, size_t size) {
-    if (may_keep((size_t)fh_add_relaxed(&fh_count.huge_cached, size) + size + unpack_size(fh_load(&most_recent)))) {
+    if (may_keep((size_t)fh_add_relaxed(&fh_counts.huge_cached, size) + size + unpack_size(fh_load(&most_recent)))) {
         for (int i = 0; i < CACHE_SLOTS; i++) {
             uint64_t seen = fh_load(&cache[i]);
             /* release: our last use of the mapping; acquire comes with the taker. */
             if (seen == 0 && fh_cas_acq_rel(&cache[i], &seen, pack(p, size))) return true;
         }
     }
-    fh_sub_relaxed(&fh_count.huge_cached, size);
+    fh_sub_relaxed(&fh_counts.huge_cached, size);
     fh_event_unmapped(size);
     return false;
 }
 
 /* A cached mapping of size … most bytes at that alignment, or NULL. */
 static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
-    if (!fh_load(&fh_count.huge_cached)) return NULL;
+    if (!fh_load(&fh_counts.huge_cached)) return NULL;
     for (int i = 0; i < CACHE_SLOTS; i++) {
         uint64_t seen = fh_load(&cache[i]);
         size_t have = unpack_size(seen);
         if (have < size || have > most || (uintptr_t)unpack_address(seen) % align) continue;
         if (!fh_cas_acq_rel(&cache[i], &seen, 0)) continue;
-        fh_sub_relaxed(&fh_count.huge_cached, have);
+        fh_sub_relaxed(&fh_counts.huge_cached, have);
         fh_event_reused(have);
         *got = have;
         return unpack_address(seen);
@@ -191,7 +191,7 @@ size_t fh_huge_trim(size_t keep) {
     for (int i = 0; i < CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
         uint64_t seen = fh_load(&cache[i]) ? fh_swap_acq_rel(&cache[i], 0) : 0;
         if (!seen) continue;
-        fh_sub_relaxed(&fh_count.huge_cached, unpack_size(seen));
+        fh_sub_relaxed(&fh_counts.huge_cached, unpack_size(seen));
         given += unmap(seen);
     }
     if (fh_huge_cached_bytes() > keep) given += unmap(take_most_recent());
@@ -253,7 +253,7 @@ void *fh_huge_again(size_t size) {
 /* Keeps the block as the most recent one, if there is room in bytes. The one before goes into the cache: it was not in demand
  * in the meantime. */
 static bool keep_most_recent(void *p, size_t size) {
-    if (!may_keep((size_t)fh_load(&fh_count.huge_cached) + size)) return false;
+    if (!may_keep((size_t)fh_load(&fh_counts.huge_cached) + size)) return false;
     /* acq_rel: our last use of this block, and somebody's of the one before. */
     uint64_t before = fh_swap_acq_rel(&most_recent, pack(p, size));
     if (FH_UNLIKELY(before != 0)) {
@@ -368,17 +368,17 @@ void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), vo
 }
 
 size_t fh_huge_claimed_bytes(void) {
-    return (size_t)fh_load(&fh_count.huge_live);
+    return (size_t)fh_load(&fh_counts.huge_live);
 }
 /* The most recent block may be gone by now, and the sum without it. */
 static size_t without(uint64_t sum, uint64_t part) {
     return (size_t)(sum > part ? sum - part : 0);
 }
 size_t fh_huge_bytes(void) {
-    return without(fh_load(&fh_count.huge_live), unpack_size(fh_load(&most_recent)));
+    return without(fh_load(&fh_counts.huge_live), unpack_size(fh_load(&most_recent)));
 }
 size_t fh_huge_cached_bytes(void) {
-    return (size_t)fh_load(&fh_count.huge_cached) + unpack_size(fh_load(&most_recent));
+    return (size_t)fh_load(&fh_counts.huge_cached) + unpack_size(fh_load(&most_recent));
 }
 size_t fh_huge_count(void) {
     return without(fh_load(&live_count), fh_load(&most_recent) != 0);

@@ -31,7 +31,7 @@ static inline bool fh_limit_is_set(void) {
 
 /* Slots in use and huge blocks. */
 static inline size_t fh_live_bytes(void) {
-    return fh_used_bytes() + (size_t)fh_load(&fh_count.huge_live);
+    return fh_used_bytes() + (size_t)fh_load(&fh_counts.huge_live);
 }
 
 /* What is held back of a hard limit until the first refusal, for the small blocks that dealing with a refusal takes: a

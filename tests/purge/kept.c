@@ -129,8 +129,8 @@ static void limited(void) {
     CHECK(fh_limit_set(0, (size_t)64 << 20, NULL) == 0, "fh_limit_set");
     char *p = get(16 << 20), *q = get(16 << 20), *r = get(16 << 20);
     fh_free(q);
-    CHECK((size_t)fh_load(&fh_count.huge_live) <= fh_limits_now().in_use,
-          "%zu bytes are claimed, and %zu count against the limit", (size_t)fh_load(&fh_count.huge_live),
+    CHECK((size_t)fh_load(&fh_counts.huge_live) <= fh_limits_now().in_use,
+          "%zu bytes are claimed, and %zu count against the limit", (size_t)fh_load(&fh_counts.huge_live),
           fh_limits_now().in_use);
     q = get(24 << 20); /* does not fit beside it */
     CHECK(!fh_malloc(16 << 20), "beyond the limit");
