@@ -30,12 +30,14 @@ static void purge_eagerly(size_t dirty) {
     if (fh_load(&fh_counts.dirty_slots) > FH_EAGER_PIECES) purge_some(0, CHUNKS_A_CALL, FH_PURGE_WHERE_IT_PAYS);
 }
 
-/* Dirty slots when a search found nothing to purge, plus 1; 0: the last one found something. */
-static fh_word nothing_found_at;
+/* Dirty slots when a search found nothing to purge, and in the upper half for how many safe points that is believed. */
+static fh_word nothing_found;
 
 static bool search_again(size_t dirty) {
-    uint64_t then = fh_load(&nothing_found_at);
-    return then == 0 || fh_idle_search_again(dirty, (size_t)then - 1);
+    uint64_t seen = fh_load(&nothing_found);
+    if (seen >> 32 == 0) return true;
+    fh_store(&nothing_found, seen - (UINT64_C(1) << 32));
+    return fh_idle_has_changed(dirty, (uint32_t)seen);
 }
 
 static void purge_by_budget(size_t dirty, fh_pressure pressure) {
@@ -47,7 +49,7 @@ static void purge_by_budget(size_t dirty, fh_pressure pressure) {
     size_t purged = purge_some(fh_idle_target(budget), CHUNKS_A_CALL, FH_PURGE_WHOLE_ONES);
     if (fh_idle_pieces_too((size_t)fh_load(&fh_counts.dirty_slots), budget, pressure))
         purged += purge_some(budget, CHUNKS_A_CALL, FH_PURGE_WHERE_IT_PAYS);
-    fh_store(&nothing_found_at, purged ? 0 : dirty + 1);
+    if (purged == 0) fh_store(&nothing_found, dirty | (uint64_t)FH_IDLE_BACK_OFF << 32);
 }
 
 /* The credit may have faded since the cache of huge blocks got its share. */

@@ -74,9 +74,9 @@ static void huge_cache(void) {
 /* A search that found nothing is not repeated before something has changed. */
 static void searches(void) {
     size_t step = FH_CHUNK_SLOTS / 2;
-    CHECK(!fh_idle_search_again(1000, 1000) && !fh_idle_search_again(1000 + step - 1, 1000), "nothing has changed");
-    CHECK(fh_idle_search_again(1000 + step, 1000), "2 MiB more are free");
-    CHECK(fh_idle_search_again(1000 - step, 1000) && !fh_idle_search_again(1001 - step, 1000), "2 MiB fewer are free");
+    CHECK(!fh_idle_has_changed(1000, 1000) && !fh_idle_has_changed(1000 + step - 1, 1000), "nothing has changed");
+    CHECK(fh_idle_has_changed(1000 + step, 1000), "2 MiB more are free");
+    CHECK(fh_idle_has_changed(1000 - step, 1000) && !fh_idle_has_changed(1001 - step, 1000), "2 MiB fewer are free");
 }
 
 static void inside_of_slabs(void) {
