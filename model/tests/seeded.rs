@@ -146,7 +146,7 @@ fn busy_orphan_adopted() {
     must_find_in(
         "busy_orphan_adopted",
         "an orphan that was busy is left alone",
-        "handed in though busy",
+        "flushed though busy",
     );
 }
 

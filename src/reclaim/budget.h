@@ -100,7 +100,7 @@ static inline size_t fh_huge_cache_budget(size_t credit, fh_pressure pressure) {
  * block in a hundred has stayed. Growth by a sixteenth since the last time is the occasion to see whether that is so: a
  * heap of any size is weighed some eleven times a doubling. */
 static inline bool fh_inside_is_due(size_t chunks, size_t last) {
-    return chunks > FH_SEARCH_FROM && chunks >= last + last / 16 + 4;
+    return chunks >= FH_SEARCH_FROM && chunks >= last + last / 16 + 4;
 }
 
 static inline bool fh_inside_pays(size_t free, size_t used) {
@@ -109,7 +109,7 @@ static inline bool fh_inside_pays(size_t free, size_t used) {
 
 /* Cold classes are looked for after every thirty-second of growth. */
 static inline bool fh_cold_is_due(size_t chunks, size_t last) {
-    return chunks > FH_SEARCH_FROM && chunks >= last + last / 32 + 1;
+    return chunks >= FH_SEARCH_FROM && chunks >= last + last / 32 + 1;
 }
 
 /* And after so many bytes were taken from slabs: a heap whose holes are filled rarely grows. */

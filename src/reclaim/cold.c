@@ -113,7 +113,7 @@ static void go_round(void) {
 /* One thread moves the figure and goes round; the others continue. */
 void fh_cold_grown(void) {
     static fh_word last;
-    size_t chunks = fh_window_chunks();
+    size_t chunks = fh_window_chunks() - 1; /* the last has just come */
     uint64_t then = fh_load(&last);
     if (FH_LIKELY(!fh_cold_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
     if (fh_cas_relaxed(&last, &then, chunks)) go_round();

@@ -51,7 +51,7 @@ static void weigh(size_t slot, uint64_t state, size_t *used, size_t *free) {
 
 void fh_trim_grown(void) {
     static fh_word last;
-    size_t chunks = fh_window_chunks(), used = 0, free = 0;
+    size_t chunks = fh_window_chunks() - 1, used = 0, free = 0; /* the last has just come */
     uint64_t then = fh_load(&last), state;
     if (FH_LIKELY(!fh_inside_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
     /* One thread moves the figure and does it; the others continue. */

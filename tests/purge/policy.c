@@ -80,7 +80,7 @@ static void searches(void) {
 }
 
 static void inside_of_slabs(void) {
-    CHECK(fh_inside_is_due(FH_SEARCH_FROM + 1, 0) && !fh_inside_is_due(FH_SEARCH_FROM, 0), "the first time");
+    CHECK(fh_inside_is_due(FH_SEARCH_FROM, 0) && !fh_inside_is_due(FH_SEARCH_FROM - 1, 0), "the first time");
     size_t looks = 0, last = 0;
     for (size_t chunks = 0; chunks < 1 << 18; chunks++) {
         if (!fh_inside_is_due(chunks, last)) continue;
