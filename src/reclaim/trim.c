@@ -46,8 +46,11 @@ static void weigh(size_t slot, uint64_t state, size_t *used, size_t *free) {
     *used += bump * fh_class_size(c);
 }
 
-/* Every eighth chunk is weighed: reading all records would be noticed where a heap grows for good. */
-#define SAMPLE (8 * FH_CHUNK_SLOTS)
+/* In a large heap every eighth chunk is weighed: reading all records would be noticed where a heap grows for good. In a small
+ * one more of them, because a sample of four or five chunks is a game of dice. */
+static size_t chunks_a_sample(size_t chunks) {
+    return chunks < 64 ? 1 : chunks < 256 ? chunks / 32 : 8;
+}
 
 void fh_trim_grown(void) {
     static fh_word last;
@@ -56,11 +59,12 @@ void fh_trim_grown(void) {
     if (FH_LIKELY(!fh_inside_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
     /* One thread moves the figure and does it; the others continue. */
     if (!fh_cas_relaxed(&last, &then, chunks)) return;
+    size_t step = chunks_a_sample(chunks);
     for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++) {
-        if (slot % SAMPLE < FH_CHUNK_SLOTS) {
+        if (slot / FH_CHUNK_SLOTS % step == 0) {
             weigh(slot, state, &used, &free);
         } else {
-            slot |= SAMPLE - 1;
+            slot |= FH_CHUNK_SLOTS - 1;
         }
     }
     if (used && fh_inside_pays(free, used)) trim_halves(false);
