@@ -226,11 +226,6 @@ void fh_statistics_collect(fh_profile_figures *f) {
     f->cost_ns = fh_system_nanoseconds() - f->taken_ns;
 }
 
-fh_statistics_use_of_class fh_statistics_use(unsigned c) {
-    if (c < FH_BINS) return FH_USE_PROGRAM;
-    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_USE_SAMPLES : FH_USE_OWN;
-}
-
 fh_statistics_total fh_statistics_sum(const fh_profile_figures *f) {
     fh_statistics_total t = {0};
     for (unsigned c = 1; c < FH_CLASSES; c++) {

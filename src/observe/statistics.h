@@ -5,21 +5,15 @@
 #ifndef FH_OBSERVE_STATISTICS_H
 #define FH_OBSERVE_STATISTICS_H
 
-#include "base/types.h"
+#include "observe/class_use.h"
 #include "observe/profile.h"
 
 #include <stdbool.h>
-
-#define FH_FIGURES_LARGE 0u /* the row of runs above 1 MiB: class 0 has no blocks of its own */
 
 /* Fills *f, but for its sequence. Any thread, any time: nobody is stopped, so that figures of a running program are a
  * little off (never negative, never out of bounds). Reads a record for each slot: about 1 ms for 1 GiB, and a few files of
  * the kernel's. Does not allocate; needs 8 KiB of stack. */
 void fh_statistics_collect(fh_profile_figures *f);
-
-/* Whose blocks the class has. */
-typedef enum { FH_USE_PROGRAM, FH_USE_SAMPLES, FH_USE_OWN } fh_statistics_use_of_class;
-fh_statistics_use_of_class fh_statistics_use(unsigned c);
 
 /* Totals that are not kept in the structure. */
 typedef struct {

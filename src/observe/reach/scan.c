@@ -1,7 +1,7 @@
 #include "observe/reach/scan.h"
 
 #include "base/classes.h"
-#include "observe/statistics.h"
+#include "observe/class_use.h"
 #include "store/depot.h"
 #include "store/huge.h"
 #include "store/sublet.h"
