@@ -62,6 +62,12 @@ fh_profile_sample *fh_samples_find(uint64_t address) {
     return NULL;
 }
 
+unsigned fh_samples_extents(fh_profile_sample *extent[FH_PROFILE_EXTENTS], uint64_t slots[FH_PROFILE_EXTENTS]) {
+    unsigned k = 0;
+    while (k < FH_PROFILE_EXTENTS && (extent[k] = fh_profile_extent(FH_PROFILE_SAMPLES, k, &slots[k]))) k++;
+    return k;
+}
+
 bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
     fh_profile_sample *slot = fh_samples_find(address);
     uint64_t seen = address;

@@ -1,8 +1,6 @@
 #include "observe/reach/reachable.h"
 
-#include "base/atomic.h"
 #include "base/bits.h"
-#include "observe/profile_file.h"
 #include "observe/reach/scan.h"
 #include "system/code.h"
 #include "system/snapshot.h"
@@ -23,25 +21,20 @@ static fh_word scanning;
 #define POLLS_APART 16u
 static fh_word polls;
 
-static fh_profile_scan *answer_of(fh_profile_header *page) {
-    return (fh_profile_scan *)((char *)page + FH_PROFILE_SCAN_OFFSET);
-}
-
 /* ── In the copy ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* What the copy needs of the page; its addresses are noted before, because the page's own words say that it is another
- * process's now, as they should. */
+/* What the copy needs of the profile file. Its addresses are noted before, because the copy counts as a child: there the
+ * file is said to be the parent's, which it is. */
 typedef struct {
     fh_profile_scan *answer;
     uint64_t number;
-    fh_profile_sample *samples[FH_PROFILE_EXTENTS];
-    uint64_t entries[FH_PROFILE_EXTENTS];
+    const fh_reach_samples *samples;
 } request;
 
 static void judge(const request *q, const fh_reach *r, fh_profile_sample *sample) {
     bool live;
     uintptr_t address = (uintptr_t)fh_load(fh_profile_word(&sample->address));
-    /* The program goes on, and the table with it: what is younger than the copy is not in it. */
+    /* The program continues, and changes the table: what is younger than the copy is not in it. */
     if (address <= 1 || sample->born_ns >= q->answer->begun_ns) return;
     bool reached = fh_reach_reached(r, address, &live);
     if (!live) return;
@@ -56,8 +49,9 @@ static int scan(const request *q, uintptr_t stack) {
     if (!r) return ENOMEM;
     if (!fh_reach_follow(r, stack)) return ENOENT;
     fh_reach_count(r, q->answer);
-    for (unsigned k = 0; k < FH_PROFILE_EXTENTS && q->samples[k]; k++) {
-        for (uint64_t i = 0; i < q->entries[k]; i++) judge(q, r, &q->samples[k][i]);
+    const fh_reach_samples *s = q->samples;
+    for (unsigned k = 0; k < s->extents; k++) {
+        for (uint64_t i = 0; i < s->slots[k]; i++) judge(q, r, &s->extent[k][i]);
     }
     return 0;
 }
@@ -86,13 +80,9 @@ static void clear(fh_profile_scan *a) {
 }
 
 /* Its frame is the lowest that the copy looks at: what the callers keep in registers is on the stack above. */
-__attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number) {
+__attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number, const fh_reach_samples *samples) {
     __builtin_unwind_init();
-    request q = {.answer = a, .number = number};
-    for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
-        q.samples[k] = fh_profile_extent(FH_PROFILE_SAMPLES, k, &q.entries[k]);
-        if (!q.samples[k]) break;
-    }
+    request q = {.answer = a, .number = number, .samples = samples};
     fh_store(fh_profile_word(&a->state), FH_PROFILE_SCAN_RUNNING);
     clear(a);
     uint64_t begun = fh_system_nanoseconds();
@@ -125,13 +115,15 @@ static void look_after(fh_profile_scan *a, uint64_t process) {
     (void)fh_cas_acq_rel(&scanning, &process, 0);
 }
 
-void fh_reachable_poll(void) {
-    fh_profile_header *page = fh_profile();
-    if (!page) return;
-    fh_profile_scan *a = answer_of(page);
-    /* relaxed: both are hints until the compare-and-swap. */
-    uint64_t asked = fh_load(fh_profile_word(&fh_profile_controls(page)->scan)), process = fh_load(&scanning);
-    if (FH_LIKELY(process == 0 && !fh_reachable_is_asked(page))) return;
+bool fh_reachable_is_due(const fh_profile_header *profile) {
+    /* relaxed: both are hints until the compare-and-swap below. */
+    return fh_load(&scanning) != 0 || fh_reachable_is_asked(profile);
+}
+
+void fh_reachable_poll(fh_profile_header *profile, const fh_reach_samples *samples) {
+    fh_profile_scan *a = fh_profile_answer(profile);
+    uint64_t asked = fh_load(fh_profile_word(&fh_profile_controls(profile)->scan)), process = fh_load(&scanning);
+    if (process == 0 && !fh_reachable_is_asked(profile)) return;
     if (process & FORKING) {
         /* Another thread's; or it was, in the parent. */
         if ((process & ~FORKING) != fh_system_process_number()) (void)fh_cas_acq_rel(&scanning, &process, 0);
@@ -139,6 +131,6 @@ void fh_reachable_poll(void) {
         look_after(a, process);
     } else if (fh_cas_acq_rel(&scanning, &process, FORKING | fh_system_process_number())) {
         /* acq_rel: of two threads one forks. */
-        begin(a, asked);
+        begin(a, asked, samples);
     }
 }

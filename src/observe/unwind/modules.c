@@ -1,14 +1,16 @@
-#include "observe/modules.h"
+#include "observe/unwind/modules.h"
 
 #include "base/bits.h"
 #include "base/types.h"
-#include "observe/profile_file.h"
 #include "system/system.h"
 
 #include <string.h>
 
 #define CODE_RANGES 256u
 #define BUFFER_BYTES (8 * FH_KIB)
+
+/* Paths are kept one behind the other. Address space for 128 bytes a module; only what is used has memory. */
+#define PATHS_BYTES (512 * FH_KIB)
 
 /* Executable memory that is no file. Read without order: a range of which one end is old and the other new only decides
  * whether a frame pointer is tried, and that trusts nothing. */
@@ -18,17 +20,21 @@ typedef struct {
 
 /* One mapping, made when it is first needed. */
 typedef struct {
-    fh_word count;  /* modules; a new one is written, then counted */
-    fh_word ranges; /* of code[] */
-    fh_word busy;   /* the process whose thread is changing the table, 0: nobody's. After a fork it is another number */
-    fh_word own;    /* 1 + our own module */
-    fh_word next_ns; /* the list of mappings is not read again before, just because of an unknown address */
-    fh_word indexes; /* bytes of indexes */
+    fh_word count;      /* modules; a new one is written, then counted */
+    fh_word changes;    /* grows after each change that a reader of the list may want to know of */
+    fh_word lost;       /* modules that there was no room for, each as often as it was met */
+    fh_word ranges;     /* of code[] */
+    fh_word busy;       /* the process whose thread is changing the table, 0: none. After a fork it is another number */
+    fh_word own;        /* 1 + our own module */
+    fh_word next_ns;    /* the list of mappings is not read again before, just because of an unknown address */
+    fh_word indexes;    /* bytes of indexes */
+    fh_word paths_used; /* of paths[]; the first byte is the empty path */
     code_range code[CODE_RANGES];
     char buffer[BUFFER_BYTES];
-    char path[BUFFER_BYTES];
+    char path[BUFFER_BYTES]; /* of the image that is being read */
     bool seen[FH_MODULES_MOST];
     fh_module module[FH_MODULES_MOST];
+    char paths[PATHS_BYTES];
 } table;
 
 static fh_word table_address;
@@ -76,6 +82,25 @@ const fh_module *fh_module_at(unsigned number) {
     return &get()->module[number];
 }
 
+const char *fh_module_path(const fh_module *m) {
+    return get()->paths + m->path;
+}
+
+unsigned fh_modules_count(void) {
+    return module_count(get());
+}
+
+uint64_t fh_modules_changes(void) {
+    const table *t = get();
+    /* acquire: what has changed. */
+    return t ? fh_load_acquire(&t->changes) : 0;
+}
+
+uint64_t fh_modules_lost(void) {
+    const table *t = get();
+    return t ? fh_load(&t->lost) : 0;
+}
+
 /* Two versions of a library may have all their addresses in common, but not their build-id. Peeked at, as another thread may
  * be unloading it if the address is a wrong one. */
 static bool has_its_build_id(const fh_image *image) {
@@ -111,44 +136,33 @@ unsigned fh_module_own(void) {
 
 size_t fh_modules_memory(void) {
     const table *t = get();
-    return t ? offsetof(table, module) + module_count(t) * sizeof t->module[0] + (size_t)fh_load(&t->indexes) : 0;
+    if (!t) return 0;
+    return offsetof(table, module) + module_count(t) * sizeof t->module[0] + (size_t)fh_load(&t->paths_used) +
+           (size_t)fh_load(&t->indexes);
 }
 
 /* ── Entering ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The number of this process, as only who has the table asks. */
-static uint64_t holder(const table *t) {
-    return fh_load(&t->busy);
+/* release: the change before its number. */
+static void tell(table *t) {
+    fh_store_release(&t->changes, fh_load(&t->changes) + 1);
 }
 
-/* In the page of this process. Called again for each refresh, because a page may have come, or another one after a fork. */
-static void enter_in_page(const table *t, fh_module *m) {
-    uint64_t process = holder(t);
-    const char *path = t->path;
-    if (m->entered_by == process || !fh_profile()) return;
-    uint64_t number = fh_profile_add(FH_PROFILE_MODULES);
-    fh_profile_module *entry = number == FH_PROFILE_NO_ENTRY ? NULL : fh_profile_entry(FH_PROFILE_MODULES, number);
-    if (!entry) return;
-    size_t length = strlen(path);
-    if (length >= sizeof entry->path) length = sizeof entry->path - 1;
-    memcpy(entry->path, path, length);
-    memcpy(entry->build_id, m->image.build_id, m->image.build_id_bytes);
-    entry->build_id_bytes = m->image.build_id_bytes;
-    entry->bias = m->image.bias;
-    entry->begin = m->image.begin;
-    /* Last, so that a reader who finds an end finds the rest. */
-    fh_store_release(fh_profile_word(&entry->end), m->image.end);
-    m->entry = number;
-    m->entered_by = process;
-}
-
-static void set_state(const table *t, fh_module *m, uint64_t state) {
+static void set_state(table *t, fh_module *m, uint64_t state) {
     if (fh_load(&m->state) == state) return;
+    fh_store(&m->gone_ns, state == FH_MODULE_GONE ? fh_system_nanoseconds() : 0);
     /* release: a module that was gone is LIVE again with all that was written about it. */
     fh_store_release(&m->state, state);
-    if (m->entered_by != holder(t)) return;
-    fh_profile_module *entry = fh_profile_entry(FH_PROFILE_MODULES, m->entry);
-    if (entry) fh_store(fh_profile_word(&entry->unloaded_ns), state == FH_MODULE_GONE ? fh_system_nanoseconds() : 0);
+    tell(t);
+}
+
+/* Keeps the path of the image that is being read; returns its place, that of the empty path if there is no room. */
+static uint32_t keep_path(table *t) {
+    size_t bytes = strlen(t->path) + 1, used = (size_t)fh_load(&t->paths_used), at = used ? used : 1;
+    if (bytes > PATHS_BYTES - at) return 0;
+    memcpy(t->paths + at, t->path, bytes);
+    fh_store(&t->paths_used, at + bytes);
+    return (uint32_t)at;
 }
 
 static bool same_image(const fh_image *a, const fh_image *b) {
@@ -193,7 +207,8 @@ static unsigned add(table *t, const fh_image *image) {
     fh_loaded loaded;
     unsigned count = module_count(t);
     if (count == FH_MODULES_MOST) {
-        if (fh_profile()) fh_profile_drop(FH_PROFILE_MODULES);
+        fh_store(&t->lost, fh_load(&t->lost) + 1);
+        tell(t);
         return FH_MODULE_NONE;
     }
     fh_module *m = &t->module[count];
@@ -202,14 +217,14 @@ static unsigned add(table *t, const fh_image *image) {
     m->loader_knows = fh_system_loaded(image->begin, &loaded) == FH_LOADER_KNOWN && loaded.start == image->start &&
                       loaded.frames_index == image->frames_index;
     m->stays = cannot_go(image) || (m->loader_knows && fh_system_loaded_for_good(&loaded));
-    m->entered_by = 0;
+    m->path = keep_path(t);
     index_frames(t, m);
     /* release: all of the above, for those who have its number from elsewhere than the count. */
     fh_store_release(&m->state, FH_MODULE_LIVE);
     if (is_code_of_ours(image) && !m->in_program) fh_store(&t->own, count + 1);
-    enter_in_page(t, m);
     /* release: all of the above. */
     fh_store_release(&t->count, count + 1);
+    tell(t);
     return count;
 }
 
@@ -218,7 +233,6 @@ static unsigned enter(table *t, const fh_image *image) {
     for (unsigned i = module_count(t); i-- > 0;) {
         if (!same_image(&t->module[i].image, image)) continue;
         set_state(t, &t->module[i], FH_MODULE_LIVE);
-        enter_in_page(t, &t->module[i]);
         return i;
     }
     return add(t, image);
@@ -263,9 +277,7 @@ static bool read_code(table *t, reading *r, const fh_mapping *line) {
     if (!is_part(r, line)) return false;
     if (r->number != FH_MODULE_NONE) return true;
     r->number = known != FH_MODULE_NONE ? known : enter(t, &r->image);
-    if (r->number == FH_MODULE_NONE) return true;
-    enter_in_page(t, &t->module[r->number]);
-    t->seen[r->number] = true;
+    if (r->number != FH_MODULE_NONE) t->seen[r->number] = true;
     return true;
 }
 
@@ -339,7 +351,7 @@ static void leave(table *t) {
     fh_store_release(&t->busy, 0);
 }
 
-void fh_modules_note(void) {
+void fh_modules_refresh(void) {
     table *t = make();
     if (!t || !take(t)) return;
     read_mappings(t);

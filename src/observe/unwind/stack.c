@@ -1,7 +1,7 @@
 #include "observe/unwind/stack.h"
 
 #include "base/bits.h"
-#include "observe/modules.h"
+#include "observe/unwind/modules.h"
 #include "observe/unwind/table.h"
 #include "system/code.h"
 #include "system/system.h"

@@ -1,6 +1,6 @@
 #include "observe/unwind/table.h"
 
-#include "observe/modules.h"
+#include "observe/unwind/modules.h"
 #include "system/system.h"
 
 #include <string.h>
