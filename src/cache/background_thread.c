@@ -7,7 +7,6 @@
 #include "store/purge.h"
 #include "store/trim.h"
 #include "system/system.h"
-#include "system/thread.h"
 
 /* Where it is made. Malloc may be called from anywhere in the C library, and making a thread takes some of the C library's
  * own locks. So it is not made

@@ -8,8 +8,7 @@
 #include "store/huge.h"
 #include "store/limit.h"
 #include "store/purge.h"
-#include "system/file.h"
-#include "system/memory.h"
+#include "system/limits.h"
 #include "system/system.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "base/settings.h"
 #include "observe/fields.h"
 #include "observe/statistics.h"
-#include "system/file.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"

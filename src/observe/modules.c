@@ -48,7 +48,7 @@ static void enter_all(fh_profile_header *profile) {
 
 void fh_modules_enter(fh_profile_header *profile, bool again) {
     for (uint64_t changes; (changes = fh_modules_changes()) != fh_load(&entered) || again; again = false) {
-        uint64_t me = fh_system_process_number(), seen = fh_load(&busy);
+        uint64_t me = fh_system_pid(), seen = fh_load(&busy);
         if (seen == me || !fh_cas_acq_rel(&busy, &seen, me)) return;
         enter_all(profile);
         fh_store(&entered, changes);

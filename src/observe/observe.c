@@ -12,7 +12,7 @@
 #include "observe/sampling.h"
 #include "observe/sites.h"
 #include "observe/unwind/stack.h"
-#include "system/shared.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 /* Frames of a stack that are kept: those nearest to the allocation. */

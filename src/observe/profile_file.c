@@ -4,7 +4,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/types.h"
-#include "system/shared.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"

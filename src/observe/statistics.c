@@ -9,6 +9,7 @@
 #include "store/sublet.h"
 #include "store/trim.h"
 #include "store/window.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include <string.h>

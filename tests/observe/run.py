@@ -309,7 +309,7 @@ def run_in(bench, folder, expect_error):
 
 def test_folders(bench):
     """A folder that is missing, read-only, full, or too small for what comes later."""
-    run_in(bench, "/nowhere/at/all", "no such folder")
+    run_in(bench, "/nowhere/at/all", "no such directory")
     if os.geteuid() != 0:
         raise Skipped("only root can mount the small and the read-only file systems")
     small = os.path.join(bench.folder, "small")

@@ -6,7 +6,7 @@
 #include "base/types.h"
 #include "cache/background_thread.h"
 #include "store/background.h"
-#include "system/thread.h"
+#include "system/system.h"
 
 static void (*thread_to_run)(void);
 static bool no_thread_is_left;

@@ -1,6 +1,6 @@
 /* The rules for giving back, asked with numbers alone: no memory is allocated, no time passes. */
 #include "store/policy.h"
-#include "system/memory.h"
+#include "system/limits.h"
 
 #include "../support/check.h"
 

@@ -2,8 +2,7 @@
 
 #include "base/bits.h"
 #include "observe/reach/scan.h"
-#include "system/code.h"
-#include "system/snapshot.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -58,7 +57,7 @@ static int scan(const request *q, uintptr_t stack) {
 
 _Noreturn static void answer(const request *q, uintptr_t stack) {
     uint64_t begun = fh_system_nanoseconds();
-    fh_store(fh_profile_word(&q->answer->pid), fh_system_process_number());
+    fh_store(fh_profile_word(&q->answer->pid), fh_system_pid());
     int error = scan(q, stack);
     q->answer->scan_ns = fh_system_nanoseconds() - begun;
     fh_store(fh_profile_word(&q->answer->error), (uint64_t)error);
@@ -126,10 +125,10 @@ void fh_reachable_poll(fh_profile_header *profile, const fh_reach_samples *sampl
     if (process == 0 && !fh_reachable_is_asked(profile)) return;
     if (process & FORKING) {
         /* Another thread's; or it was, in the parent. */
-        if ((process & ~FORKING) != fh_system_process_number()) (void)fh_cas_acq_rel(&scanning, &process, 0);
+        if ((process & ~FORKING) != fh_system_pid()) (void)fh_cas_acq_rel(&scanning, &process, 0);
     } else if (process) {
         look_after(a, process);
-    } else if (fh_cas_acq_rel(&scanning, &process, FORKING | fh_system_process_number())) {
+    } else if (fh_cas_acq_rel(&scanning, &process, FORKING | fh_system_pid())) {
         /* acq_rel: of two threads one forks. */
         begin(a, asked, samples);
     }

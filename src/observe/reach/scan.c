@@ -6,8 +6,7 @@
 #include "store/huge.h"
 #include "store/sublet.h"
 #include "store/window.h"
-#include "system/code.h"
-#include "system/snapshot.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 /* Blocks that were reached and whose contents were not looked at yet. When there is no room for one more, everything that was
@@ -15,7 +14,6 @@
 #define STACK_MOST ((size_t)1 << 20)
 #define HUGE_MOST ((size_t)1 << 20)
 #define NOTHING 0xFFu /* in back[]: no slab and no run */
-#define MAPPINGS_BUFFER (8 * FH_KIB)
 #define PAGES_AT_ONCE 256u
 
 typedef struct {
@@ -44,7 +42,7 @@ struct fh_reach {
     range own[8]; /* mappings of the scan itself */
     unsigned owns;
     uint64_t root_bytes, block_bytes, skipped_bytes;
-    char buffer[MAPPINGS_BUFFER];
+    _Alignas(8) char buffer[FH_MAPPINGS_BYTES];
 };
 
 static void *map(fh_reach *r, size_t bytes) {
@@ -371,10 +369,10 @@ static void allow(const fh_reach *r, const fh_mapping *line) {
 bool fh_reach_follow(fh_reach *r, uintptr_t stack) {
     /* Twice, as what is not readable must be so before anything is followed. */
     for (unsigned pass = 0; pass < 2; pass++) {
-        fh_mappings list;
         fh_mapping line;
-        if (!fh_system_mappings_open(&list, r->buffer, sizeof r->buffer)) return false;
-        while (fh_system_mappings_next(&list, &line)) {
+        fh_mappings *list = fh_system_mappings_open(r->buffer, sizeof r->buffer);
+        if (!list) return false;
+        while (fh_system_mappings_next(list, &line)) {
             if (pass == 0) {
                 if (!line.readable) allow(r, &line);
             } else if (line.readable && line.writable && line.shared) {
@@ -384,8 +382,7 @@ bool fh_reach_follow(fh_reach *r, uintptr_t stack) {
                 look_through_root(r, here ? stack : line.begin, line.end);
             }
         }
-        fh_system_mappings_close(&list);
-        if (!list.complete) return false;
+        if (!fh_system_mappings_close(list)) return false;
     }
     while (r->overflown) look_again(r);
     return true;

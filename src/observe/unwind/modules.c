@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define CODE_RANGES 256u
-#define BUFFER_BYTES (8 * FH_KIB)
 
 /* Paths are kept one behind the other. Address space for 128 bytes a module; only what is used has memory. */
 #define PATHS_BYTES (512 * FH_KIB)
@@ -30,8 +29,8 @@ typedef struct {
     fh_word indexes;    /* bytes of indexes */
     fh_word paths_used; /* of paths[]; the first byte is the empty path */
     code_range code[CODE_RANGES];
-    char buffer[BUFFER_BYTES];
-    char path[BUFFER_BYTES]; /* of the image that is being read */
+    _Alignas(8) char buffer[FH_MAPPINGS_BYTES];
+    char path[FH_MAPPINGS_BYTES]; /* of the image that is being read */
     bool seen[FH_MODULES_MOST];
     fh_module module[FH_MODULES_MOST];
     char paths[PATHS_BYTES];
@@ -322,17 +321,17 @@ static void read_line(table *t, reading *r, const fh_mapping *line) {
 }
 
 static void read_mappings(table *t) {
-    fh_mappings list;
     fh_mapping line;
     reading r = {.number = FH_MODULE_NONE};
-    if (!fh_system_mappings_open(&list, t->buffer, sizeof t->buffer)) return;
+    fh_mappings *list = fh_system_mappings_open(t->buffer, sizeof t->buffer);
+    if (!list) return;
     uint64_t begun = fh_system_nanoseconds();
     memset(t->seen, 0, sizeof t->seen);
-    while (fh_system_mappings_next(&list, &line)) read_line(t, &r, &line);
+    while (fh_system_mappings_next(list, &line)) read_line(t, &r, &line);
     end_image(t, &r);
-    fh_system_mappings_close(&list);
+    bool complete = fh_system_mappings_close(list);
     fh_store(&t->ranges, r.ranges);
-    for (unsigned i = 0; list.complete && i < module_count(t); i++) {
+    for (unsigned i = 0; complete && i < module_count(t); i++) {
         if (!t->seen[i]) set_state(t, &t->module[i], FH_MODULE_GONE);
     }
     uint64_t now = fh_system_nanoseconds();
@@ -342,7 +341,7 @@ static void read_mappings(table *t) {
 /* True if the table is the caller's to change. A signal handler that comes in between, and another thread, go without. In
  * the child of a fork whose parent had it, it is free: no process but this one has this number. */
 static bool take(table *t) {
-    uint64_t me = fh_system_process_number(), seen = fh_load(&t->busy);
+    uint64_t me = fh_system_pid(), seen = fh_load(&t->busy);
     /* acq_rel: what the one before changed. */
     return seen != me && fh_cas_acq_rel(&t->busy, &seen, me);
 }

@@ -21,7 +21,7 @@
 
 #include "base/atomic.h"
 #include "observe/unwind/index.h"
-#include "system/code.h"
+#include "system/inspect.h"
 
 #define FH_MODULES_MOST 4096u
 #define FH_MODULE_NONE 0xFFFFu /* no code that we know of */

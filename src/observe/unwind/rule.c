@@ -1,6 +1,6 @@
 #include "observe/unwind/rule.h"
 
-#include "system/code.h"
+#include "system/inspect.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "observe/unwind/modules.h"
 #include "observe/unwind/table.h"
-#include "system/code.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 /* ── Reading the stack ───────────────────────────────────────────────────────────────────────────────────────────── */
