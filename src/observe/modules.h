@@ -3,7 +3,7 @@
  *     equation:  entry i of the file's section is module i of the walker's list (unwind/modules.h)
  *
  * So the table has no memory of its own: how many entries the file has says what is missing. One thread at a time
- * enters modules, and nobody waits for it: a thread that comes meanwhile leaves its news to the next one. */
+ * enters modules, and none waits for it: a thread that comes meanwhile leaves its news to the next one. */
 #ifndef FH_OBSERVE_MODULES_H
 #define FH_OBSERVE_MODULES_H
 

@@ -34,7 +34,7 @@ enum { NONE, MAKING, LIVE, LEAVING, FAILED };
 
 static fh_word life;    /* see profile_file.h */
 static fh_word alive;   /* address of the word that is 1 in the process that made it, and wiped in its children */
-static fh_word unwiped; /* stands in for it where the system does not wipe: fh_profile_forked sets it to 0 */
+static fh_word unwiped; /* stands in for it where the kernel does not wipe: fh_profile_forked sets it to 0 */
 static bool inherited;  /* forked from an observed program. Written while LEAVING */
 static bool keep_file;  /* option page=DIR */
 static fh_shared_file file;
@@ -237,7 +237,7 @@ fh_profile_header *fh_profile_begin(void) {
 void fh_profile_end(void) {
     fh_profile_header *profile = fh_profile();
     if (!profile) return;
-    /* release: the last figures before the word that says so. */
+    /* release: the last statistics before the word that says so. */
     fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_ENDED);
     if (!keep_file) fh_shared_remove(&file);
 }
@@ -257,15 +257,15 @@ void *fh_profile_entry(fh_profile_section_kind kind, uint64_t number) {
     return extent ? extent + (number - (entries - first)) * shape[kind].entry_bytes : NULL;
 }
 
-/* Once there was no room, only every 64th turn asks again, because each asking is two or three system calls. Relaxed: one
- * thread more or less that asks does no harm. */
+/* Once there was no room, only every 64th turn asks again, because each asking is two or three system calls.
+ * Relaxed: one thread more or less that asks does no harm. */
 static fh_word refusals, turns;
 
 static bool take_turn(void) {
     return !fh_load(&refusals) || fh_add_relaxed(&turns, 1) % 64 == 0;
 }
 
-/* Makes extent k, of which it was seen that it is missing. True if it is there afterwards, whoever made it. */
+/* Makes extent k, which was seen to be missing. True if it is there afterwards, also if another thread made it. */
 static bool make_extent(fh_profile_header *profile, fh_profile_section_kind kind, unsigned k) {
     size_t bytes = extent_bytes(kind, k);
     fh_word *length = fh_profile_word(&profile->file_bytes);
@@ -282,7 +282,8 @@ static bool make_extent(fh_profile_header *profile, fh_profile_section_kind kind
     }
     fh_store(&refusals, 0);
     uint64_t none = 0;
-    /* The offset first, for readers, who find zeroes. The thread that loses returns its range: a hole stays in the file. */
+    /* The offset first, for readers, who find zeroes. The thread that loses returns its range: a hole stays in the
+     * file. */
     fh_profile_section *s = &profile->section[kind];
     if (!fh_cas_acq_rel(&extents[kind][k], &none, (uintptr_t)p)) {
         fh_shared_shrink(&file, offset, p, bytes);

@@ -44,7 +44,7 @@ fh_profile_header *fh_profile_begin(void);
 bool fh_profile_leave(void);
 void fh_profile_left(void);
 
-/* In the child of a fork, for systems that do not wipe: what is held is the parent's. */
+/* In the child of a fork, for kernels that do not wipe: what is held is the parent's. */
 void fh_profile_forked(void);
 
 /* The program ends by itself: state ENDED, and the file is removed unless it was asked for by page=DIR. */

@@ -97,7 +97,8 @@ static void take(fh_profile_header *profile, bool all) {
     uint64_t begun = fh_system_nanoseconds(), used = bytes_in_use();
     set_window(profile);
     refresh_modules(profile, all || asked != fh_load(fh_profile_word(&control->refreshed)), begun);
-    /* An exchange, because what follows must not be written before it; the release at the end is for what came before. */
+    /* An exchange, because what follows must not be written before it; the release at the end is for what came
+     * before. */
     uint64_t sequence = fh_load(fh_profile_word(&f->sequence));
     fh_swap_acq_rel(fh_profile_word(&f->sequence), sequence | 1);
     fh_statistics_collect(f);
@@ -116,9 +117,9 @@ void fh_refresh(fh_profile_header *profile, fh_refresh_when when) {
     bool asked = fh_refresh_is_asked(control);
     if (when == FH_REFRESH_IF_ASKED && !asked) return;
     if (when != FH_REFRESH_NOW && !asked && !is_due(when == FH_REFRESH_SOON)) return;
-    uint64_t nobody = 0;
+    uint64_t free = 0;
     /* acquire and release: one taker sees the words of the one before. */
-    if (!fh_cas_acq_rel(&taking, &nobody, 1)) return;
+    if (!fh_cas_acq_rel(&taking, &free, 1)) return;
     take(profile, when == FH_REFRESH_NOW);
     fh_store_release(&taking, 0);
 }

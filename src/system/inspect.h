@@ -1,6 +1,6 @@
-/* The second seam: what only observation asks of the operating system (profile, stacks, scans, metrics, statistics). A port
- * that gives stubs for all of it has an allocator that works and cannot be observed: a stub says that there is nothing
- * (false, 0, NULL, FH_LOADER_SILENT, an error number).
+/* The second seam: what only observation asks of the operating system (profile, stacks, scans, metrics, statistics).
+ * A port that gives stubs for all of it has an allocator that works and cannot be observed: a stub says that there
+ * is nothing (false, 0, NULL, FH_LOADER_SILENT, an error number).
  *
  * What system.h says about memory, blocking, threads and cancelling holds here too. errno is kept by all of it. */
 #ifndef FH_SYSTEM_INSPECT_H
@@ -12,8 +12,8 @@
 
 /* ── Memory that may not be there ────────────────────────────────────────────────────────────────────────────────── */
 
-/* Copies up to n bytes of this process's memory and returns how many could be read, from the first one on. The kernel does
- * it, so what is not mapped is an answer and no signal. About 150 ns. */
+/* Copies up to n bytes of this process's memory and returns how many could be read, from the first one on. The
+ * kernel does it, so what is not mapped is an answer and no signal. About 150 ns. */
 size_t fh_system_peek(void *to, uintptr_t from, size_t n);
 
 /* True if each page from `from` to `to` can be read now. */
@@ -22,7 +22,8 @@ bool fh_system_readable(uintptr_t from, uintptr_t to);
 /* An address in the upper end of the first thread's stack, above all its frames; 0 if it is not known. */
 uintptr_t fh_system_first_stack(void);
 
-/* The address of the calling thread's control block. The C libraries put it at the upper end of the stacks that they make. */
+/* The address of the calling thread's control block. The C libraries put it at the upper end of the stacks that they
+ * make. */
 uintptr_t fh_system_thread_block(void);
 
 /* ── The list of mappings ────────────────────────────────────────────────────────────────────────────────────────── */
@@ -34,7 +35,8 @@ typedef struct {
     const char *path; /* terminated; "" if it has none. In the caller's buffer, until the next line is read */
 } fh_mapping;
 
-/* The list is read into a buffer of the caller's, aligned to 8. So many bytes hold the longest line that there can be. */
+/* The list is read into a buffer of the caller's, aligned to 8. So many bytes hold the longest line that there can
+ * be. */
 #define FH_MAPPINGS_BYTES ((size_t)8 * 1024 + 64)
 
 typedef struct fh_mappings fh_mappings;
@@ -64,8 +66,8 @@ typedef struct {
 /* Reads what the image that begins at `start` says about itself. False: there is none, or it is damaged. */
 bool fh_system_image(uintptr_t start, fh_image *image);
 
-/* Where the unwind information (.eh_frame) of an image without index is, out of its file. Some compilers link static programs
- * without an index. False: not to be found. */
+/* Where the unwind information (.eh_frame) of an image without index is, out of its file. Some compilers link static
+ * programs without an index. False: not to be found. */
 bool fh_system_frames(const char *path, const fh_image *image, uintptr_t *begin, uintptr_t *end);
 
 /* What the loader says about an address, without its lock. */
@@ -83,8 +85,8 @@ typedef struct {
 
 fh_loader_answer fh_system_loaded(uintptr_t address, fh_loaded *answer);
 
-/* True if it is there as long as the program runs: it was loaded before the program began, or is the loader itself. Only for
- * what is there for certain, or has just been found. */
+/* True if it is there as long as the program runs: it was loaded before the program began, or is the loader itself.
+ * Only for what is there for certain, or has just been found. */
 bool fh_system_loaded_for_good(const fh_loaded *answer);
 
 /* The path of what was found, terminated. False: it has none, as the program itself, or does not fit. */
@@ -105,8 +107,8 @@ typedef struct {
     char path[512];
 } fh_shared_file;
 
-/* Makes `directory`/`name`, readable and writable for the owner alone. A file of that name is removed first: it was left by a
- * dead process of the same number, or by this one before it called exec. Returns 0, or the system's error. */
+/* Makes `directory`/`name`, readable and writable for the owner alone. A file of that name is removed first: it was
+ * left by a dead process of the same number, or by this one before it called exec. Returns 0, or the kernel's error. */
 int fh_shared_create(fh_shared_file *f, const char *directory, const char *name);
 
 /* One without a name; others find it through /proc/PID/fd. */
@@ -127,8 +129,8 @@ void fh_shared_forget(fh_shared_file *f);
 /* A text for an error number, for messages. */
 const char *fh_system_error(int error);
 
-/* Words that are zero again in the child of any fork, however it was made, also by a bare clone system call. NULL if the
- * system has no such service. */
+/* Words that are zero again in the child of any fork, however it was made, also by a bare clone system call. NULL if
+ * the system has no such service. */
 void *fh_system_map_wiped_on_fork(size_t size);
 
 /* ── A file that is replaced as a whole ──────────────────────────────────────────────────────────────────────────── */
@@ -151,12 +153,12 @@ void fh_file_end(fh_file *f);
 
 /* ── A frozen copy of this process ───────────────────────────────────────────────────────────────────────────────── */
 
-/* Forks, and the program does not notice: nothing that it has registered for forks runs, its handlers of signals never run in
- * the copy, no signal comes when the copy ends, and a wait for any child does not see it. Returns the copy's process number
- * in the caller, 0 in the copy, and minus an error number if there is none.
+/* Forks, and the program does not notice: nothing that it has registered for forks runs, its handlers of signals
+ * never run in the copy, no signal comes when the copy ends, and a wait for any child does not see it. Returns the
+ * copy's process number in the caller, 0 in the copy, and minus an error number if there is none.
  *
- * The copy has one thread, the caller's. It must not touch what libraries guard by locks (another thread may have held one),
- * and leaves by fh_snapshot_end. */
+ * The copy has one thread, the caller's. It must not touch what libraries guard by locks (another thread may have
+ * held one), and leaves by fh_snapshot_end. */
 long fh_snapshot_fork(void);
 
 /* In the copy: closes all files, so that a reader of a pipe does not wait for the copy; takes a lower priority than the
@@ -165,15 +167,15 @@ void fh_snapshot_settle(void);
 
 _Noreturn void fh_snapshot_end(void);
 
-/* In the caller, later: true if the copy has ended (or is not to be found); what the system kept of it is gone then. Does not
- * wait. */
+/* In the caller, later: true if the copy has ended (or is not to be found); what the kernel kept of it is gone then.
+ * Does not wait. */
 bool fh_snapshot_ended(long process);
 
 /* Makes a range readable, in the copy, where it may not have been. */
 void fh_snapshot_make_readable(uintptr_t begin, uintptr_t end);
 
-/* Which pages of a range of the copy have contents of their own: one byte a page, 1 or 0. At most `pages` are asked about;
- * returns for how many it is known, 0 if the system does not say. */
+/* Which pages of a range of the copy have contents of their own: one byte a page, 1 or 0. At most `pages` are asked
+ * about; returns for how many it is known, 0 if the kernel does not say. */
 size_t fh_snapshot_contents(uintptr_t begin, size_t pages, unsigned char *has);
 
 /* ── The process, and what it costs ──────────────────────────────────────────────────────────────────────────────── */
@@ -186,25 +188,25 @@ typedef struct {
 
 fh_process fh_system_process(void);
 
-/* The program's file, terminated; empty if the system does not say. */
+/* The program's file, terminated; empty if the kernel does not say. */
 void fh_system_program(char *path, size_t size);
 
-/* The system's number of the calling thread. */
+/* The kernel's number of the calling thread. */
 uint32_t fh_system_thread_number(void);
 
-/* Bytes of memory that the process has in use, all of it and not only the heap; 0 if the system does not say. */
+/* Bytes of memory that the process has in use, all of it and not only the heap; 0 if the kernel does not say. */
 size_t fh_system_resident_bytes(void);
 
-/* How often the functions of system.h have asked the kernel so far: for mappings and for leave to write to them, for their
- * end, and to purge pages; and the bytes of the last. The child of a fork continues from its parent's numbers. */
+/* How often the functions of system.h have asked the kernel so far: for mappings and for leave to write to them, for
+ * their end, and to purge pages; and the bytes of the last. The child of a fork continues from its parent's numbers. */
 typedef struct {
     uint64_t maps, unmaps, purges, purged_bytes;
 } fh_system_calls;
 fh_system_calls fh_system_calls_made(void);
 
-/* Output for the very end of a process, when the program may have closed its own descriptor. keep makes a second one for the
- * same file, closed on exec; to be called once, when the process starts. kept returns it, or `fd` if there is none or the
- * program has closed or reused it. */
+/* Output for the very end of a process, when the program may have closed its own descriptor. keep makes a second one
+ * for the same file, closed on exec; to be called once, when the process starts. kept returns it, or `fd` if there
+ * is none or the program has closed or reused it. */
 void fh_system_keep_output(int fd);
 int fh_system_kept_output(int fd);
 

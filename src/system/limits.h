@@ -1,4 +1,4 @@
-/* Which limit explains that the system refused memory: pure arithmetic over what system.h reads. It is no part of the
+/* Which limit explains that the kernel refused memory: pure arithmetic over what system.h reads. It is no part of the
  * seam; a port takes it as it is. */
 #ifndef FH_SYSTEM_LIMITS_H
 #define FH_SYSTEM_LIMITS_H

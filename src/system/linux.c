@@ -110,7 +110,7 @@ size_t fh_system_page_size(void) {
     return size;
 }
 
-/* MAP_NORESERVE keeps address space that nobody has written to out of the kernel's account of promised memory. */
+/* MAP_NORESERVE keeps address space that was never written to out of the kernel's account of promised memory. */
 void *fh_system_reserve(size_t size) {
     return map_at(NULL, size, PROT_NONE, PRIVATE | MAP_NORESERVE);
 }

@@ -274,8 +274,8 @@ static bool stands_before(uintptr_t record, const struct link_map *last, const s
 
 /* The loader appends to its list whatever it loads, and takes out what is unloaded. The C library was loaded for the program,
  * and so was all that stands before it, which the loader never unloads. The loader itself takes its place in the list, usually
- * a later one, before the program begins, so the same holds for it. The C library is asked for by the address of a function
- * that nobody puts another in the place of. In a list of its own (dlmopen), which does not begin with the program, nothing of
+ * a later one, before the program begins, so the same holds for it. The C library is found by the address of a function
+ * that programs do not replace. In a list of its own (dlmopen), which does not begin with the program, nothing of
  * that holds. */
 bool fh_system_loaded_for_good(const fh_loaded *answer) {
     struct found_object program, last;

@@ -1,4 +1,5 @@
-/* Linux: the share of CPUs that the control groups allow. linux_group.c answers what system.h asks about groups, too. */
+/* Linux: the share of CPUs that the control groups allow. linux_group.c answers what system.h asks about groups,
+ * too. */
 #ifndef FH_SYSTEM_LINUX_GROUP_H
 #define FH_SYSTEM_LINUX_GROUP_H
 

@@ -35,7 +35,8 @@ typedef struct {
 
 bool fh_lines_open(fh_lines *lines, const char *path, char *buffer, size_t size);
 
-/* The next line, terminated, in the buffer until the next call. NULL: the end, an error, or a line longer than the buffer. */
+/* The next line, terminated, in the buffer until the next call. NULL: the end, an error, or a line longer than the
+ * buffer. */
 char *fh_lines_next(fh_lines *lines);
 void fh_lines_close(fh_lines *lines);
 
@@ -44,11 +45,12 @@ char *fh_line_cut(char **text);
 
 /* ── Numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The decimal number that a text begins with, after blanks; one that does not fit is UINT64_MAX. Returns what follows it, or
- * NULL: the text begins with something else. */
+/* The decimal number that a text begins with, after blanks; one that does not fit is UINT64_MAX. Returns what
+ * follows it, or NULL: the text begins with something else. */
 const char *fh_read_number(const char *text, uint64_t *number);
 
-/* The number after a key, which is looked for anywhere: "\nVmSize:" and "VmSize:" are different keys. 0: there is none. */
+/* The number after a key, which may be anywhere in the text: "\nVmSize:" and "VmSize:" are different keys. 0: there
+ * is none. */
 uint64_t fh_number_after(const char *text, const char *key);
 
 /* The number in a file that holds nothing else; `otherwise` if there is none, or a word. */

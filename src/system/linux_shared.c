@@ -243,10 +243,10 @@ const char *fh_system_error(int error) {
     case ENFILE:
         return "too many open files";
     case ENOSYS:
-        return "the system has no such call";
+        return "the kernel has no such call";
     case ENAMETOOLONG:
         return "the name is too long";
     default:
-        return "the system refused";
+        return "the kernel refused";
     }
 }

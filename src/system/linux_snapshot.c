@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Older C libraries do not know them; the numbers are the kernel's, and the same on all processors since 2019. */
+/* Older C libraries do not know them; the numbers are the kernel's, and the same on all architectures since 2019. */
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif

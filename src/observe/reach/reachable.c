@@ -12,7 +12,7 @@
  *     0 ──▶ FORKING | own number (a thread is at it) ──▶ the copy's process number ──▶ 0 (its end was seen)
  *
  * Each step by compare-and-swap or by the one who has it. In the child of a fork of the program's it is the parent's: then
- * the number is another, or the system says that it knows of no such child. */
+ * the number is another, or the kernel says that it knows of no such child. */
 static fh_word scanning;
 #define FORKING (UINT64_C(1) << 63)
 
@@ -78,7 +78,7 @@ static void clear(fh_profile_scan *a) {
     fh_store(fh_profile_word(&a->pid), 0);
 }
 
-/* Its frame is the lowest that the copy looks at: what the callers keep in registers is on the stack above. */
+/* Its frame is the lowest that the copy reads: what the callers keep in registers is on the stack above. */
 __attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number, const fh_reach_samples *samples) {
     __builtin_unwind_init();
     request q = {.answer = a, .number = number, .samples = samples};
@@ -99,8 +99,8 @@ __attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number,
     fh_store_release(&scanning, process < 0 ? 0 : (uint64_t)process);
 }
 
-/* Looks whether the copy has ended. One that ended without an answer was killed. */
-static void look_after(fh_profile_scan *a, uint64_t process) {
+/* Finds out whether the copy has ended. One that ended without an answer was killed. */
+static void check_end(fh_profile_scan *a, uint64_t process) {
     uint64_t state = fh_load_acquire(fh_profile_word(&a->state));
     bool running = state == FH_PROFILE_SCAN_RUNNING;
     if (running && fh_add_relaxed(&polls, 1) % POLLS_APART) return;
@@ -108,7 +108,7 @@ static void look_after(fh_profile_scan *a, uint64_t process) {
     if (running && fh_load(fh_profile_word(&a->pid)) == process) {
         fh_store(fh_profile_word(&a->error), EINTR);
         uint64_t seen = FH_PROFILE_SCAN_RUNNING;
-        /* It may have written its answer between our look and its end. */
+        /* It may have written its answer after we read the state, before its end. */
         (void)fh_cas_acq_rel(fh_profile_word(&a->state), &seen, FH_PROFILE_SCAN_FAILED);
     }
     (void)fh_cas_acq_rel(&scanning, &process, 0);
@@ -127,7 +127,7 @@ void fh_reachable_poll(fh_profile_header *profile, const fh_reach_samples *sampl
         /* Another thread's; or it was, in the parent. */
         if ((process & ~FORKING) != fh_system_pid()) (void)fh_cas_acq_rel(&scanning, &process, 0);
     } else if (process) {
-        look_after(a, process);
+        check_end(a, process);
     } else if (fh_cas_acq_rel(&scanning, &process, FORKING | fh_system_pid())) {
         /* acq_rel: of two threads one forks. */
         begin(a, asked, samples);

@@ -1,4 +1,4 @@
-/* Reachability on demand: which live blocks can the program still find? A fork of the process looks through its frozen
+/* Reachability on demand: which live blocks can the program still find? A fork of the process searches its frozen
  * copy and writes the answer into the profile file (profile.h, fh_profile_scan). */
 #ifndef FH_OBSERVE_REACH_REACHABLE_H
 #define FH_OBSERVE_REACH_REACHABLE_H

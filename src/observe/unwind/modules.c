@@ -39,7 +39,7 @@ typedef struct {
 static fh_word table_address;
 
 static table *get(void) {
-    /* acquire: the zeroes of a new mapping, for whoever did not make it. */
+    /* acquire: the zeroes of a new mapping that another thread made. */
     return (table *)(uintptr_t)fh_load_acquire(&table_address);
 }
 
@@ -192,7 +192,7 @@ static void index_frames(table *t, fh_module *m) {
     fh_store_release(&m->index, (uintptr_t)index);
 }
 
-/* Whatever lies where this image lies now, must be gone. */
+/* What was where this image is now, must be gone. */
 static void displace(table *t, const fh_image *image) {
     for (unsigned i = 0; i < module_count(t); i++) {
         const fh_image *other = &t->module[i].image;
@@ -240,7 +240,7 @@ static unsigned enter(table *t, const fh_image *image) {
 /* ── The list of mappings ────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The image whose mappings are being read: it counts when one of its executable parts comes by, as a file with code may also
- * be mapped as mere data. Before an executable mapping comes, it is not looked at. */
+ * be mapped as mere data. Before an executable mapping comes, it is not read. */
 typedef struct {
     fh_image image;
     uintptr_t start;
@@ -248,7 +248,7 @@ typedef struct {
     unsigned spans;
     unsigned number; /* of its module, once it has one */
     unsigned ranges;
-    bool looked_at;
+    bool was_read;
 } reading;
 
 /* The module that begins there, if it can be told without reading the image again. */
@@ -269,10 +269,10 @@ static bool is_part(const reading *r, const fh_mapping *line) {
 /* True if the executable mapping is a part of the image, which is then in the table. */
 static bool read_code(table *t, reading *r, const fh_mapping *line) {
     if (!r->start) return false;
-    unsigned known = r->looked_at ? FH_MODULE_NONE : known_at(t, r->start);
+    unsigned known = r->was_read ? FH_MODULE_NONE : known_at(t, r->start);
     if (known != FH_MODULE_NONE) r->image = t->module[known].image;
-    if (known == FH_MODULE_NONE && !r->looked_at) (void)fh_system_image(r->start, &r->image);
-    r->looked_at = true;
+    if (known == FH_MODULE_NONE && !r->was_read) (void)fh_system_image(r->start, &r->image);
+    r->was_read = true;
     if (!is_part(r, line)) return false;
     if (r->number != FH_MODULE_NONE) return true;
     r->number = known != FH_MODULE_NONE ? known : enter(t, &r->image);
@@ -338,7 +338,7 @@ static void read_mappings(table *t) {
     fh_store(&t->next_ns, now + 100 * (now - begun));
 }
 
-/* True if the table is the caller's to change. A signal handler that comes in between, and another thread, go without. In
+/* True if the table is the caller's to change. A signal handler that comes in between, and another thread, do without. In
  * the child of a fork whose parent had it, it is free: no process but this one has this number. */
 static bool take(table *t) {
     uint64_t me = fh_system_pid(), seen = fh_load(&t->busy);
@@ -357,7 +357,7 @@ void fh_modules_refresh(void) {
     leave(t);
 }
 
-/* The loader's answer spares the list: one image, just now loaded, is what new addresses mostly are. */
+/* The loader's answer spares the list: new addresses usually are in one image that was just loaded. */
 static bool ask_loader(table *t, uintptr_t address) {
     fh_loaded loaded;
     fh_image image;
@@ -368,7 +368,7 @@ static bool ask_loader(table *t, uintptr_t address) {
     return enter(t, &image) != FH_MODULE_NONE;
 }
 
-/* The list of mappings is read while it changes, so that a part of a file may look like code without one. */
+/* The list of mappings is read while it changes, so that a part of a file may seem to be code without one. */
 static bool is_certain(unsigned number, uintptr_t address) {
     fh_loaded loaded;
     if (number == FH_MODULE_CODE) return fh_system_loaded(address, &loaded) != FH_LOADER_KNOWN;

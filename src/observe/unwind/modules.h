@@ -3,7 +3,7 @@
  *
  * It comes from /proc/self/maps, read into memory of our own. For single addresses it comes from glibc's
  * _dl_find_object, which is wait-free. The loader is not asked for its list: dl_iterate_phdr takes the loader's lock. The
- * walker may be called from a malloc inside dlopen, or while another thread sleeps in one.
+ * walker may be called from a malloc inside dlopen, or while another thread is idle in one.
  *
  * What a module says about itself (headers, build-id, unwind information) is copied by the kernel (fh_system_peek). It
  * answers with an error, and no signal, when another thread has just unloaded the module. So a module that goes in the
@@ -64,7 +64,7 @@ uint64_t fh_modules_lost(void);
  * addresses that are new. */
 unsigned fh_module_find(uintptr_t address);
 
-/* The same, but asks the system if the address is not known, or not known to be still there. The file of mappings is read
+/* The same, but asks the kernel and the loader if the address is not known, or not known to be still there. The file of mappings is read
  * for at most 1 % of the time. */
 unsigned fh_module_learn(uintptr_t address);
 
@@ -76,7 +76,7 @@ const char *fh_module_path(const fh_module *m);
 /* True if the module of that number is still the one at the address. Some 200 ns, nothing for modules that stay. */
 bool fh_module_stands(unsigned number, uintptr_t address);
 
-/* Around the address, what can be read as memory of this module, now and as long as this code runs. Empty: nobody knows. */
+/* Around the address, what can be read as memory of this module, now and as long as this code runs. Empty: not known. */
 fh_span fh_module_lasting(const fh_module *m, uintptr_t address);
 
 /* The number of this library's own module; FH_MODULE_NONE when it is linked into the program. */
