@@ -73,6 +73,11 @@ bool fh_profile_is_parents(void) {
 bool fh_profile_leave(void) {
     uint64_t seen = LIVE;
     if (!fh_cas_acq_rel(&life, &seen, LEAVING)) return false;
+    if (fh_load(alive_word())) {
+        /* Another thread has let go in the meantime, and made a file of our own. */
+        fh_store_release(&life, LIVE);
+        return false;
+    }
     unmap_extents();
     void *header = (void *)(uintptr_t)fh_load(&header_address);
     fh_store(&header_address, 0);
