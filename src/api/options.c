@@ -9,6 +9,7 @@
 #include "cache/observed.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"

@@ -9,7 +9,7 @@ static size_t bytes_of(unsigned k) {
     return sizeof(fh_word) * FIRST_WORDS << k;
 }
 
-/* Level k, made now if it is not there. NULL: no memory. */
+/* Level k, made if it is not there. NULL: no memory. */
 static fh_word *level(fh_index *index, unsigned k) {
     /* acquire: the level's zeroes before its address. */
     uint64_t address = fh_load_acquire(&index->level[k]);
@@ -40,7 +40,7 @@ uint32_t fh_index_get(fh_index *index, const fh_index_search *s) {
             if (!word) {
                 if (!made) made = s->make(s->key);
                 if (!made) return 0;
-                /* release: as above. Who loses looks at what the other one has entered. */
+                /* release: as above. The thread that loses reads what the other one has entered. */
                 if (fh_cas_acq_rel(place, &word, (s->hash >> 32) << 32 | made)) return made;
             }
             if (matches(word, s, &number)) return number;

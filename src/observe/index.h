@@ -1,7 +1,7 @@
 /* A hash index from keys to numbers of entries, for the observer's own use: which node, which site is it?
  *
  *     level 0: 1,024 words │ level 1: 2,048 │ level 2: 4,096 │ …           word = hash's upper half | number, 0: empty
- *     a key is looked for in a few places that follow its hash in level 0; if all are taken by others, in level 1, …
+ *     a key is searched in a few places that follow its hash in level 0; if all are taken by others, in level 1, …
  *
  * Words change only once, from 0 to what they are for ever, by compare-and-swap after the entry is fully made. Nothing is
  * removed, so the first empty place ends the search: had the key been entered, it would be there. Two threads that enter
@@ -33,7 +33,7 @@ typedef struct {
 /* The number of the key's entry, which is made if it is not there. 0: no room for it. */
 uint32_t fh_index_get(fh_index *index, const fh_index_search *search);
 
-/* Forgets everything; nobody else may be using the index. */
+/* Forgets everything. No other thread may use the index. */
 void fh_index_clear(fh_index *index);
 
 /* Bytes of its levels. */

@@ -5,7 +5,7 @@
 #include "observe/fields.h"
 #include "observe/statistics.h"
 #include "store/events.h"
-#include "system/file.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"

@@ -35,7 +35,7 @@ static uint64_t hash(const step *s) {
 
 /* ── Whole stacks ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A stack that was seen before is found as a whole: a hundred frames are then one look and not a hundred, each of which
+/* A stack that was seen before is found as a whole: a hundred frames are then one lookup and not a hundred, each of which
  * would miss the cache (measured: 5,000 instructions of the 12,000 that a sample of a Python program took). What is
  * compared is 32 bits of the hash, its place and the innermost frames; that two stacks agree in all of that and are not the same
  * one happens once in some 10^9 new stacks, and then one sample is named wrongly. */

@@ -12,7 +12,7 @@
 /* The node of a stack: return addresses, innermost first. *lost: there was no room, and it is the root (0). */
 uint32_t fh_nodes_of(const uintptr_t *stack, unsigned depth, bool whole, bool *lost);
 
-/* The child of a fork has a page of its own: forgets all numbers. */
+/* The child of a fork has a profile file of its own: forgets all numbers. No other thread may use the table. */
 void fh_nodes_clear(void);
 
 size_t fh_nodes_bytes(void); /* of private memory */

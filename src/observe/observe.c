@@ -12,22 +12,52 @@
 #include "observe/sampling.h"
 #include "observe/sites.h"
 #include "observe/unwind/stack.h"
-#include "system/shared.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 /* Frames of a stack that are kept: those nearest to the allocation. */
 #define MOST_FRAMES 128u
 
-/* Slow paths of a thread between two looks at the clock. */
+/* Slow paths of a thread between two readings of the clock. */
 #define POLLS 16u
 
-/* The child of a fork makes a page when it has a sample to enter, or has lived for so long: most children call exec or
- * _exit before, and would leave a file behind. */
+/* The child of a fork makes a profile file when it has a sample to enter, or has lived for this long: most children call
+ * exec or _exit before, and would leave a file behind. */
 #define CHILD_NS UINT64_C(100000000)
+
+/* ── The profile file ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* This process's file, NULL if it has none. The first thread that finds its parent's lets go of that. */
+static fh_profile_header *own_profile(void) {
+    fh_profile_header *profile = fh_profile();
+    if (FH_LIKELY(profile) || !fh_profile_is_parents() || !fh_profile_leave()) return profile;
+    fh_nodes_clear();
+    fh_sites_clear();
+    fh_modules_clear();
+    fh_refresh_clear();
+    fh_profile_left();
+    return NULL;
+}
+
+static fh_profile_header *begin_profile(void) {
+    fh_profile_header *profile = own_profile();
+    return profile ? profile : fh_profile_begin();
+}
+
+/* The file, made if it is time for one. */
+static fh_profile_header *profile_by_now(bool read_clock) {
+    static fh_word child_since;
+    fh_profile_header *profile = own_profile();
+    if (profile || !fh_profile_is_childs()) return profile ? profile : fh_profile_begin();
+    if (!read_clock) return NULL;
+    uint64_t now = fh_system_nanoseconds(), since = fh_load(&child_since);
+    if (!since || now < since) fh_store(&child_since, since = now);
+    return now - since > CHILD_NS ? fh_profile_begin() : NULL;
+}
 
 /* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The wanted mean distance between two samples; 0: none. */
+/* The wanted mean number of bytes between two samples; 0: none. */
 static uint64_t wanted_interval(const fh_profile_control *control) {
     uint64_t asked = control ? fh_load((const fh_word *)&control->wanted_interval) : ~UINT64_C(0);
     if (asked != ~UINT64_C(0)) return asked;
@@ -48,37 +78,33 @@ static void start(fh_thread *t, uint64_t interval) {
     if (interval) fh_here.bytes_until_sample = (int64_t)fh_sampling_distance(&t->random, interval);
 }
 
-/* The page, made if it is time for one. */
-static fh_profile_header *page_by_now(bool look_at_clock) {
-    static fh_word child_since;
-    fh_profile_header *page = fh_profile();
-    if (page || !fh_profile_is_childs()) return page ? page : fh_profile_begin();
-    if (!look_at_clock) return NULL;
-    uint64_t now = fh_system_nanoseconds(), since = fh_load(&child_since);
-    if (!since || now < since) fh_store(&child_since, since = now);
-    return now - since > CHILD_NS ? fh_profile_begin() : NULL;
+/* What every slow path pays: thirty instructions, and one load of each word by which the command may want something. */
+static bool is_wanted(fh_profile_header *profile, const fh_thread *t) {
+    const fh_profile_control *control = fh_profile_controls(profile);
+    return wanted_interval(control) != t->interval || fh_refresh_is_asked(control) || fh_reachable_is_asked(profile);
 }
 
-/* What every slow path pays: thirty instructions, and one look at each word by which the command may want something. */
-static bool is_wanted(fh_profile_header *page, const fh_thread *t) {
-    const fh_profile_control *control = fh_profile_controls(page);
-    return wanted_interval(control) != t->interval || fh_refresh_is_asked(control) || fh_reachable_is_asked(page);
+static void poll_reachable(fh_profile_header *profile) {
+    if (FH_LIKELY(!fh_reachable_is_due(profile))) return;
+    fh_reach_samples samples;
+    samples.extents = fh_samples_extents(samples.extent, samples.slots);
+    fh_reachable_poll(profile, &samples);
 }
 
 void fh_hook_observe(fh_thread *t) {
-    bool look_at_clock = t->polls++ % POLLS == 0;
-    fh_profile_header *page = fh_profile();
-    if (FH_LIKELY(page && !look_at_clock && !is_wanted(page, t))) return;
-    page = page_by_now(look_at_clock);
-    fh_profile_control *control = page ? fh_profile_controls(page) : NULL;
+    bool read_clock = t->polls++ % POLLS == 0;
+    fh_profile_header *profile = own_profile();
+    if (FH_LIKELY(profile && !read_clock && !is_wanted(profile, t))) return;
+    profile = profile_by_now(read_clock);
+    fh_profile_control *control = profile ? fh_profile_controls(profile) : NULL;
     uint64_t interval = fh_profile_failed() ? 0 : wanted_interval(control);
     if (FH_UNLIKELY(t->interval != interval)) start(t, interval);
     if (!control) return;
     if (FH_UNLIKELY(fh_load(fh_profile_word(&control->interval)) != interval)) {
         fh_store(fh_profile_word(&control->interval), interval);
     }
-    fh_refresh(page, look_at_clock ? FH_REFRESH_IF_DUE : FH_REFRESH_IF_ASKED);
-    fh_reachable_poll();
+    fh_refresh(profile, read_clock ? FH_REFRESH_IF_DUE : FH_REFRESH_IF_ASKED);
+    poll_reachable(profile);
 }
 
 /* ── Samples ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -96,10 +122,12 @@ static void count(uint64_t *counter) {
 }
 
 /* The site of the stack that begins at the frame; 0: no room. */
-static uint32_t site_of(fh_profile_control *control, const void *frame) {
+static uint32_t site_of(fh_profile_header *profile, const void *frame) {
+    fh_profile_control *control = fh_profile_controls(profile);
     uintptr_t stack[MOST_FRAMES];
     bool whole = false, lost;
     unsigned depth = fh_stack_walk(stack, MOST_FRAMES, frame, &whole);
+    fh_modules_enter(profile, false);
     uint32_t node = fh_nodes_of(stack, depth, whole, &lost);
     if (!whole) count(&control->short_stacks);
     if (lost) count(&control->lost_stacks);
@@ -107,10 +135,10 @@ static uint32_t site_of(fh_profile_control *control, const void *frame) {
 }
 
 void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *frame) {
-    fh_profile_header *page = fh_profile_begin();
-    if (!page) return;
-    fh_profile_control *control = fh_profile_controls(page);
-    uint32_t site = site_of(control, frame);
+    fh_profile_header *profile = begin_profile();
+    if (!profile) return;
+    fh_profile_control *control = fh_profile_controls(profile);
+    uint32_t site = site_of(profile, frame);
     fh_profile_sample sample = {
         .address = (uintptr_t)p,
         .size = n,
@@ -135,9 +163,9 @@ static fh_weight weight_of(const fh_profile_sample *s) {
 }
 
 void fh_hook_freed(const void *p, bool surely) {
-    fh_profile_header *page = fh_profile();
-    if (!page) return;
-    fh_profile_control *control = fh_profile_controls(page);
+    fh_profile_header *profile = own_profile();
+    if (!profile) return;
+    fh_profile_control *control = fh_profile_controls(profile);
     fh_profile_sample sample;
     if (!fh_samples_remove((uintptr_t)p, &sample)) {
         if (surely) count(&control->unknown_frees);
@@ -148,29 +176,29 @@ void fh_hook_freed(const void *p, bool surely) {
 }
 
 void fh_hook_resized(const void *p, size_t n) {
-    fh_profile_header *page = fh_profile();
-    fh_profile_sample *sample = page ? fh_samples_find((uintptr_t)p) : NULL;
+    fh_profile_header *profile = own_profile();
+    fh_profile_sample *sample = profile ? fh_samples_find((uintptr_t)p) : NULL;
     if (!sample || fh_load(fh_profile_word(&sample->size)) == n) return;
     fh_weight before = weight_of(sample);
     fh_store(fh_profile_word(&sample->size), n);
     fh_weight after = weight_of(sample);
     uint64_t now = fh_system_nanoseconds(), age = now > sample->born_ns ? now - sample->born_ns : 0;
-    fh_site_resized(fh_profile_controls(page), sample->site, &before, &after, age);
+    fh_site_resized(fh_profile_controls(profile), sample->site, &before, &after, age);
 }
 
 void fh_hook_moving(const void *p) {
-    if (fh_profile()) fh_samples_rename((uintptr_t)p, (uintptr_t)p + 1);
+    if (own_profile()) fh_samples_rename((uintptr_t)p, (uintptr_t)p + 1);
 }
 
 void fh_hook_stayed(const void *p) {
-    if (fh_profile()) fh_samples_rename((uintptr_t)p + 1, (uintptr_t)p);
+    if (own_profile()) fh_samples_rename((uintptr_t)p + 1, (uintptr_t)p);
 }
 
 /* ── The process ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void fh_hook_observe_refusal(void) {
-    fh_profile_header *page = fh_profile();
-    if (page) fh_refresh(page, FH_REFRESH_SOON);
+    fh_profile_header *profile = own_profile();
+    if (profile) fh_refresh(profile, FH_REFRESH_SOON);
 }
 
 void fh_hook_observe_fork(void) {
@@ -178,12 +206,8 @@ void fh_hook_observe_fork(void) {
 }
 
 void fh_observe_end(void) {
-    fh_profile_header *page = fh_profile();
-    if (!page) return;
-    fh_refresh(page, FH_REFRESH_NOW);
+    fh_profile_header *profile = own_profile();
+    if (!profile) return;
+    fh_refresh(profile, FH_REFRESH_NOW);
     fh_profile_end();
-}
-
-size_t fh_observe_bytes(void) {
-    return fh_nodes_bytes() + fh_sites_bytes() + fh_stack_memory();
 }

@@ -1,15 +1,12 @@
-/* The observer: what ties threads, samples, sites and the page together. Below it is called through base/hooks.h. */
+/* The observer: it composes threads, samples, sites and the profile file. The layers below call it through base/hooks.h. */
 #ifndef FH_OBSERVE_OBSERVE_H
 #define FH_OBSERVE_OBSERVE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The program ends by itself: the last figures, and the end of its page. */
+/* The program ends by itself: the last statistics, and the end of its profile file. */
 void fh_observe_end(void);
-
-/* Bytes of private memory that the observer has taken (the page is counted in its own header). */
-size_t fh_observe_bytes(void);
 
 /* The bytes until the calling thread's next sample are drawn. Returns the interval with which the last were drawn. */
 uint64_t fh_observe_draw(void);

@@ -4,11 +4,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/types.h"
-#include "observe/nodes.h"
-#include "observe/refresh.h"
-#include "observe/sites.h"
-#include "store/window.h"
-#include "system/shared.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"
@@ -29,18 +25,18 @@ static const struct {
     [FH_PROFILE_SAMPLES] = {sizeof(fh_profile_sample), 256, true},
 };
 
-/* The page never takes more than this: a program of which every block is sampled would else fill the machine. */
+/* The file never takes more than this: a program of which every block is sampled would else fill the machine. */
 #define MOST_BYTES FH_GIB
 
-#define DEFAULT_FOLDER "/dev/shm"
+#define DEFAULT_DIRECTORY "/dev/shm"
 
-enum { NONE, MAKING, LIVE, FAILED };
+enum { NONE, MAKING, LIVE, LEAVING, FAILED };
 
-static fh_word life;    /* see page_file.h */
+static fh_word life;    /* see profile_file.h */
 static fh_word alive;   /* address of the word that is 1 in the process that made it, and wiped in its children */
-static fh_word unwiped; /* stands in for it where the system does not wipe: fh_profile_forked sets it to 0 */
-static bool inherited;  /* forked from an observed program. Written while MAKING */
-static bool keep_file;  /* page=DIR was given */
+static fh_word unwiped; /* stands in for it where the kernel does not wipe: fh_profile_forked sets it to 0 */
+static bool inherited;  /* forked from an observed program. Written while LEAVING */
+static bool keep_file;  /* option page=DIR */
 static fh_shared_file file;
 static fh_word extents[FH_PROFILE_SECTIONS][FH_PROFILE_EXTENTS]; /* addresses; written once, by compare-and-swap */
 static uint64_t first_bytes;                                     /* length of the first mapping */
@@ -53,41 +49,57 @@ static fh_word *alive_word(void) {
     return w ? w : &unwiped;
 }
 
-/* What we hold of the page belongs to the parent: unmapped here, which does nothing to the parent or the file. The
- * caller has set life to MAKING. */
-static void let_go(void) {
+/* Bytes of an extent that has a mapping of its own. */
+static size_t extent_bytes(fh_profile_section_kind kind, unsigned k) {
+    return fh_round_up(((size_t)shape[kind].entry_bytes * shape[kind].first) << k, fh_system_page_size());
+}
+
+static void unmap_extents(void) {
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
         for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
             void *p = (void *)(uintptr_t)fh_load(&extents[kind][k]);
-            if (p && k > 0)
-                fh_system_unmap(
-                    p, fh_round_up((size_t)shape[kind].entry_bytes * shape[kind].first << k, fh_system_page_size()));
+            /* First forgotten: a fork that comes between must not unmap it a second time. */
             fh_store(&extents[kind][k], 0);
+            if (p && k > 0) fh_system_unmap(p, extent_bytes(kind, k));
         }
     }
+}
+
+bool fh_profile_is_parents(void) {
+    return fh_load_acquire(&life) == LIVE && !fh_load(alive_word());
+}
+
+/* Unmapping does nothing to the parent or to the file. */
+bool fh_profile_leave(void) {
+    uint64_t seen = LIVE;
+    if (!fh_cas_acq_rel(&life, &seen, LEAVING)) return false;
+    if (fh_load(alive_word())) {
+        /* Another thread has let go in the meantime, and made a file of our own. */
+        fh_store_release(&life, LIVE);
+        return false;
+    }
+    unmap_extents();
     void *header = (void *)(uintptr_t)fh_load(&header_address);
     fh_store(&header_address, 0);
     if (header) fh_system_unmap(header, first_bytes);
     fh_shared_forget(&file);
-    fh_nodes_clear();
-    fh_sites_clear();
-    fh_refresh_clear();
     inherited = true;
     fh_store(alive_word(), 1);
+    return true;
 }
 
-/* In the child: lets go of what is the parent's. */
-static void become_child(void) {
-    uint64_t seen = LIVE;
-    if (!fh_cas_acq_rel(&life, &seen, MAKING)) return;
-    let_go();
+void fh_profile_left(void) {
+    /* release: all that was cleared, before another thread makes a file. */
     fh_store_release(&life, NONE);
 }
 
 void fh_profile_forked(void) {
     fh_store(alive_word(), 0);
-    /* The thread that was making it does not exist here. What it had mapped so far stays mapped. */
-    uint64_t seen = MAKING;
+    /* The thread that was letting go does not exist here: this process does it again from the beginning. */
+    uint64_t seen = LEAVING;
+    if (fh_cas_acq_rel(&life, &seen, LIVE)) return;
+    /* The thread that was making it does not exist here either. What it had mapped so far stays mapped. */
+    seen = MAKING;
     if (fh_cas_acq_rel(&life, &seen, NONE)) {
         fh_store(&header_address, 0);
         file.descriptor = -1;
@@ -104,27 +116,19 @@ bool fh_profile_failed(void) {
 }
 
 fh_profile_header *fh_profile(void) {
-    /* acquire: pairs with the release in fh_profile_begin, which comes after the page is filled in. */
-    if (fh_load_acquire(&life) != LIVE) return NULL;
-    if (FH_UNLIKELY(!fh_load(alive_word()))) {
-        become_child();
-        return NULL;
-    }
+    /* acquire: pairs with the release in fh_profile_begin, which comes after the file is filled in. */
+    if (fh_load_acquire(&life) != LIVE || FH_UNLIKELY(!fh_load(alive_word()))) return NULL;
     return (fh_profile_header *)(uintptr_t)fh_load(&header_address);
-}
-
-fh_profile_control *fh_profile_controls(fh_profile_header *page) {
-    return (fh_profile_control *)((char *)page + FH_PROFILE_CONTROL_OFFSET);
 }
 
 /* ── Messages ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void say(const char *what, const char *folder, int error, const char *then) {
+static void say(const char *what, const char *directory, int error, const char *then) {
     char buffer[768];
     fh_text t = fh_text_in(buffer, sizeof buffer - 1);
     fh_text_string(&t, "freehold: ");
     fh_text_string(&t, what);
-    fh_text_string(&t, folder);
+    fh_text_string(&t, directory);
     fh_text_string(&t, ": ");
     fh_text_string(&t, fh_system_error(error));
     fh_text_string(&t, then);
@@ -153,36 +157,36 @@ static void copy_text(char *to, size_t size, const char *from) {
     to[length] = 0;
 }
 
-static void fill_in(fh_profile_header *page, const fh_process *self, const uint64_t *offset_of) {
+static void fill_in(fh_profile_header *profile, const fh_process *self, const uint64_t *offset_of) {
     bool ready;
-    page->layout = FH_PROFILE_LAYOUT;
-    page->header_bytes = sizeof *page;
-    page->pid = self->pid;
-    page->parent_pid = self->parent_pid;
-    page->process_start = self->start;
-    page->begun_unix_ns = self->unix_ns;
-    page->begun_ns = fh_system_nanoseconds();
-    page->inherited = inherited;
-    page->metadata_bytes = page->file_bytes = first_bytes;
-    page->page_size = (uint32_t)fh_system_page_size();
-    page->processors = fh_system_processors();
-    copy_text(page->version, sizeof page->version, FH_VERSION);
-    fh_system_program(page->program, sizeof page->program);
-    copy_text(page->options, sizeof page->options, fh_system_environment("FREEHOLD", &ready));
+    profile->layout = FH_PROFILE_LAYOUT;
+    profile->header_bytes = sizeof *profile;
+    profile->pid = self->pid;
+    profile->parent_pid = self->parent_pid;
+    profile->process_start = self->start;
+    profile->begun_unix_ns = self->unix_ns;
+    profile->begun_ns = fh_system_nanoseconds();
+    profile->inherited = inherited;
+    profile->metadata_bytes = profile->file_bytes = first_bytes;
+    profile->page_size = (uint32_t)fh_system_page_size();
+    profile->processors = fh_system_processors();
+    copy_text(profile->version, sizeof profile->version, FH_VERSION);
+    fh_system_program(profile->program, sizeof profile->program);
+    copy_text(profile->options, sizeof profile->options, fh_system_environment("FREEHOLD", &ready));
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
-        fh_profile_section *s = &page->section[kind];
+        fh_profile_section *s = &profile->section[kind];
         s->entry_bytes = shape[kind].entry_bytes;
         s->first = shape[kind].first;
         s->extent[0] = offset_of[kind];
-        fh_store(&extents[kind][0], (uintptr_t)page + offset_of[kind]);
+        fh_store(&extents[kind][0], (uintptr_t)profile + offset_of[kind]);
     }
     /* Entry 0 of both is not a stack or a site; the root is all zero, which is what it should be. */
-    page->section[FH_PROFILE_NODES].used = page->section[FH_PROFILE_SITES].used = 1;
-    fh_profile_controls(page)->wanted_interval = ~UINT64_C(0);
-    page->magic = FH_PROFILE_MAGIC;
+    profile->section[FH_PROFILE_NODES].used = profile->section[FH_PROFILE_SITES].used = 1;
+    fh_profile_controls(profile)->wanted_interval = ~UINT64_C(0);
+    profile->magic = FH_PROFILE_MAGIC;
 }
 
-/* A mapped first part of the page, in the wanted folder or without a name; NULL after a message. */
+/* The mapped first part of the file, in the wanted directory or without a name; NULL after a message. */
 static void *make_file(const fh_process *self) {
     char name[64];
     fh_text t = fh_text_in(name, sizeof name - 1);
@@ -191,18 +195,19 @@ static void *make_file(const fh_process *self) {
     *t.at = 0;
     const char *wanted = fh_setting_path_get(&fh_settings.page);
     keep_file = wanted != NULL;
-    const char *folder = wanted ? wanted : DEFAULT_FOLDER;
-    int error = fh_shared_create(&file, folder, name);
+    const char *directory = wanted ? wanted : DEFAULT_DIRECTORY;
+    int error = fh_shared_create(&file, directory, name);
     void *p = error ? NULL : fh_shared_extend(&file, 0, first_bytes, &error);
     if (p) return p;
     if (file.path[0]) fh_shared_remove(&file);
     if (file.path[0] && file.descriptor > 0) fh_shared_forget(&file);
     if (keep_file || fh_settings.verbose) {
-        say("the observer's page cannot lie in ", folder, error, "; it lies in memory, until the program ends");
+        say("the profile file cannot be made in ", directory, error, "; it is in memory, until the program ends");
     }
     error = fh_shared_create_nameless(&file, "freehold-page");
     p = error ? NULL : fh_shared_extend(&file, 0, first_bytes, &error);
-    if (!p) say("the program is not observed: no page in ", folder, error, ", and none in memory; see page=DIR");
+    if (!p)
+        say("the program is not observed: no profile file in ", directory, error, ", and none in memory; see page=DIR");
     return p;
 }
 
@@ -215,30 +220,30 @@ static fh_profile_header *make(void) {
     fh_store(alive_word(), 1);
     fh_process self = fh_system_process();
     file.descriptor = -1;
-    fh_profile_header *page = make_file(&self);
-    if (page) fill_in(page, &self, offset_of);
-    return page;
+    fh_profile_header *profile = make_file(&self);
+    if (profile) fill_in(profile, &self, offset_of);
+    return profile;
 }
 
 fh_profile_header *fh_profile_begin(void) {
-    fh_profile_header *page = fh_profile();
+    fh_profile_header *profile = fh_profile();
     uint64_t seen = NONE;
-    /* One thread makes it. acq_rel: it sees what let_go did. */
-    if (page || !fh_cas_acq_rel(&life, &seen, MAKING)) return page;
-    page = make();
-    if (page) {
-        fh_store(&header_address, (uintptr_t)page);
-        fh_store_release(fh_profile_word(&page->state), FH_PROFILE_LIVE);
+    /* One thread makes it. acq_rel: it sees what was cleared before fh_profile_left. */
+    if (profile || !fh_cas_acq_rel(&life, &seen, MAKING)) return profile;
+    profile = make();
+    if (profile) {
+        fh_store(&header_address, (uintptr_t)profile);
+        fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_LIVE);
     }
-    fh_store_release(&life, page ? LIVE : FAILED);
-    return page;
+    fh_store_release(&life, profile ? LIVE : FAILED);
+    return profile;
 }
 
 void fh_profile_end(void) {
-    fh_profile_header *page = fh_profile();
-    if (!page) return;
-    /* release: the last figures before the word that says so. */
-    fh_store_release(fh_profile_word(&page->state), FH_PROFILE_ENDED);
+    fh_profile_header *profile = fh_profile();
+    if (!profile) return;
+    /* release: the last statistics before the word that says so. */
+    fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_ENDED);
     if (!keep_file) fh_shared_remove(&file);
 }
 
@@ -257,61 +262,62 @@ void *fh_profile_entry(fh_profile_section_kind kind, uint64_t number) {
     return extent ? extent + (number - (entries - first)) * shape[kind].entry_bytes : NULL;
 }
 
-/* Once there was no room, only every 64th time is asked again: each asking is two or three system calls. Relaxed: a thread
- * more or less that asks does no harm. */
+/* Once there was no room, only every 64th turn asks again, because each asking is two or three system calls.
+ * Relaxed: one thread more or less that asks does no harm. */
 static fh_word refusals, turns;
 
-static bool worth_a_try(void) {
+static bool take_turn(void) {
     return !fh_load(&refusals) || fh_add_relaxed(&turns, 1) % 64 == 0;
 }
 
-/* Makes extent k, of which it was seen that it is missing. True if it is there afterwards, whoever made it. */
-static bool make_extent(fh_profile_header *page, fh_profile_section_kind kind, unsigned k) {
-    size_t bytes = fh_round_up(((size_t)shape[kind].entry_bytes * shape[kind].first) << k, fh_system_page_size());
-    fh_word *length = fh_profile_word(&page->file_bytes);
+/* Makes extent k, which was seen to be missing. True if it is there afterwards, also if another thread made it. */
+static bool make_extent(fh_profile_header *profile, fh_profile_section_kind kind, unsigned k) {
+    size_t bytes = extent_bytes(kind, k);
+    fh_word *length = fh_profile_word(&profile->file_bytes);
     int error;
-    if (fh_load(length) + bytes > MOST_BYTES || !worth_a_try()) return false;
+    if (fh_load(length) + bytes > MOST_BYTES || !take_turn()) return false;
     /* Each thread that comes here has a range of its own, so that two of them do not disturb each other. */
     uint64_t offset = fh_add_relaxed(length, bytes), end = offset + bytes;
     void *p = fh_shared_extend(&file, offset, bytes, &error);
     if (!p) {
-        /* Nothing lies there: the range goes back, if nobody has taken one behind it. */
+        /* Nothing is there: the range is returned, if no thread has taken one behind it. */
         fh_cas_relaxed(length, &end, offset);
         fh_store(&refusals, fh_load(&refusals) + 1);
         return false;
     }
     fh_store(&refusals, 0);
     uint64_t none = 0;
-    /* The offset first, for readers, who find zeroes. Who loses gives its range back: a hole stays in the file. */
-    fh_profile_section *s = &page->section[kind];
+    /* The offset first, for readers, who find zeroes. The thread that loses returns its range: a hole stays in the
+     * file. */
+    fh_profile_section *s = &profile->section[kind];
     if (!fh_cas_acq_rel(&extents[kind][k], &none, (uintptr_t)p)) {
         fh_shared_shrink(&file, offset, p, bytes);
         return true;
     }
-    fh_add_relaxed(fh_profile_word(&page->metadata_bytes), bytes);
+    fh_add_relaxed(fh_profile_word(&profile->metadata_bytes), bytes);
     fh_store_release(fh_profile_word(&s->extent[k]), offset);
     return true;
 }
 
 bool fh_profile_grow(fh_profile_section_kind kind) {
-    fh_profile_header *page = fh_profile();
+    fh_profile_header *profile = fh_profile();
     uint64_t entries;
-    if (!page || !shape[kind].grows) return false;
+    if (!profile || !shape[kind].grows) return false;
     for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
-        if (!fh_profile_extent(kind, k, &entries)) return make_extent(page, kind, k);
+        if (!fh_profile_extent(kind, k, &entries)) return make_extent(profile, kind, k);
     }
     return false;
 }
 
 void fh_profile_drop(fh_profile_section_kind kind) {
-    fh_profile_header *page = fh_profile();
-    if (page) fh_add_relaxed(fh_profile_word(&page->section[kind].dropped), 1);
+    fh_profile_header *profile = fh_profile();
+    if (profile) fh_add_relaxed(fh_profile_word(&profile->section[kind].dropped), 1);
 }
 
 uint64_t fh_profile_add(fh_profile_section_kind kind) {
-    fh_profile_header *page = fh_profile();
-    if (!page) return FH_PROFILE_NO_ENTRY;
-    fh_word *used = fh_profile_word(&page->section[kind].used);
+    fh_profile_header *profile = fh_profile();
+    if (!profile) return FH_PROFILE_NO_ENTRY;
+    fh_word *used = fh_profile_word(&profile->section[kind].used);
     uint64_t number = fh_load(used);
     for (;;) {
         /* The room first, the number second: a number that was handed out has its entry. */

@@ -1,9 +1,12 @@
 #include "observe/refresh.h"
 
-#include "observe/statistics.h"
 #include "observe/modules.h"
-#include "observe/observe.h"
+#include "observe/nodes.h"
 #include "observe/profile_file.h"
+#include "observe/sites.h"
+#include "observe/statistics.h"
+#include "observe/unwind/modules.h"
+#include "observe/unwind/stack.h"
 #include "store/huge.h"
 #include "store/events.h"
 #include "store/window.h"
@@ -17,15 +20,15 @@
 #define COST_FACTOR 1000u
 #define COST_FACTOR_CHANGED 500u
 #define LEAST_CHANGE (1024u * 1024u)
-#define MOMENTS_OF_LIFE 256u
+#define POINTS_OF_LIFE 256u
 
-/* 1 while a thread takes figures. One that dies or is parked there ends the figures, and nothing else. */
+/* 1 while a thread takes statistics. One that dies or is parked there ends the statistics, and nothing else. */
 static fh_word taking;
 /* All relaxed, and written only by the thread that is taking. */
-static fh_word last_end, last_cost, last_used, last_moment, last_modules;
+static fh_word last_end, last_cost, last_used, last_point, last_modules;
 
-/* The list of mappings is half of what figures cost. The walker notes by itself what it meets, so the list is only needed for
- * modules that nobody allocates in, and for those that are gone. */
+/* The list of mappings is half of what statistics cost. The walker learns of a module when it meets it, so the list is
+ * only needed for modules that nothing allocates in, and for those that are gone. */
 #define MODULES_NS (500 * MS)
 
 static uint64_t bytes_in_use(void) {
@@ -44,13 +47,13 @@ static bool is_due(bool soon) {
     return since > LEAST_CHANGED_NS && since > COST_FACTOR_CHANGED * cost && (soon || changed_much());
 }
 
-/* A moment of the timeline, out of the figures that were just taken. */
-static void add_moment(fh_profile_header *page, const fh_profile_figures *f) {
+/* A point of the timeline, out of the statistics that were just taken. */
+static void add_point(fh_profile_header *profile, const fh_profile_figures *f) {
     uint64_t now = f->taken_ns, places;
-    uint64_t apart = (now - page->begun_ns) / MOMENTS_OF_LIFE, last = fh_load(&last_moment);
+    uint64_t apart = (now - profile->begun_ns) / POINTS_OF_LIFE, last = fh_load(&last_point);
     fh_profile_moment *ring = fh_profile_extent(FH_PROFILE_TIMELINE, 0, &places);
     if (!ring || (last && now - last < apart)) return;
-    uint64_t number = fh_load(fh_profile_word(&page->section[FH_PROFILE_TIMELINE].used));
+    uint64_t number = fh_load(fh_profile_word(&profile->section[FH_PROFILE_TIMELINE].used));
     fh_profile_moment *m = &ring[number % places];
     /* 0 while the others are written; release: they come before the time that makes them count. */
     fh_swap_acq_rel(fh_profile_word(&m->ns), 0);
@@ -60,41 +63,48 @@ static void add_moment(fh_profile_header *page, const fh_profile_figures *f) {
     m->free_bytes = f->free_bytes;
     m->dirty_bytes = f->dirty_bytes;
     m->huge_bytes = f->huge_bytes;
-    m->taken = fh_load(fh_profile_word(&fh_profile_controls(page)->taken));
+    m->taken = fh_load(fh_profile_word(&fh_profile_controls(profile)->taken));
     fh_store_release(fh_profile_word(&m->ns), now);
-    fh_store_release(fh_profile_word(&page->section[FH_PROFILE_TIMELINE].used), number + 1);
-    fh_store(&last_moment, now);
+    fh_store_release(fh_profile_word(&profile->section[FH_PROFILE_TIMELINE].used), number + 1);
+    fh_store(&last_point, now);
 }
 
 /* Known from the first slab on. */
-static void say_where_blocks_lie(fh_profile_header *page) {
-    if (page->window_begin || fh_window_base() == FH_NO_WINDOW) return;
-    fh_store(fh_profile_word(&page->window_bytes), FH_WINDOW_SIZE);
-    fh_store_release(fh_profile_word(&page->window_begin), fh_window_base());
+static void set_window(fh_profile_header *profile) {
+    if (profile->window_begin || fh_window_base() == FH_NO_WINDOW) return;
+    fh_store(fh_profile_word(&profile->window_bytes), FH_WINDOW_SIZE);
+    fh_store_release(fh_profile_word(&profile->window_begin), fh_window_base());
 }
 
-static void note_modules(bool all, uint64_t now) {
+static void refresh_modules(fh_profile_header *profile, bool all, uint64_t now) {
     uint64_t last = fh_load(&last_modules);
     if (!all && last && now - last < MODULES_NS) return;
-    fh_modules_note();
+    fh_modules_refresh();
+    fh_modules_enter(profile, true);
     fh_store(&last_modules, now);
 }
 
-/* `all`: somebody wants to know, or these are the last figures. */
-static void take(fh_profile_header *page, bool all) {
+/* Bytes of private memory that the observer has taken. The file is counted in its own header. */
+static uint64_t observer_bytes(void) {
+    return fh_nodes_bytes() + fh_sites_bytes() + fh_stack_memory();
+}
+
+/* `all`: they were asked for, or are the last ones. */
+static void take(fh_profile_header *profile, bool all) {
     fh_profile_figures *f = fh_profile_entry(FH_PROFILE_FIGURES, 0);
-    fh_profile_control *control = fh_profile_controls(page);
+    fh_profile_control *control = fh_profile_controls(profile);
     uint64_t asked = fh_load(fh_profile_word(&control->refresh));
     uint64_t begun = fh_system_nanoseconds(), used = bytes_in_use();
-    say_where_blocks_lie(page);
-    note_modules(all || asked != fh_load(fh_profile_word(&control->refreshed)), begun);
-    /* An exchange, as what follows must not be written before it; the release at the end is for what came before. */
+    set_window(profile);
+    refresh_modules(profile, all || asked != fh_load(fh_profile_word(&control->refreshed)), begun);
+    /* An exchange, because what follows must not be written before it; the release at the end is for what came
+     * before. */
     uint64_t sequence = fh_load(fh_profile_word(&f->sequence));
     fh_swap_acq_rel(fh_profile_word(&f->sequence), sequence | 1);
     fh_statistics_collect(f);
-    f->observer_bytes = fh_observe_bytes();
+    f->observer_bytes = observer_bytes();
     fh_store_release(fh_profile_word(&f->sequence), (sequence | 1) + 1);
-    add_moment(page, f);
+    add_point(profile, f);
     fh_store(fh_profile_word(&control->refreshed), asked);
     uint64_t end = fh_system_nanoseconds();
     fh_store(&last_used, used);
@@ -102,22 +112,22 @@ static void take(fh_profile_header *page, bool all) {
     fh_store(&last_end, end);
 }
 
-void fh_refresh(fh_profile_header *page, fh_refresh_when when) {
-    fh_profile_control *control = fh_profile_controls(page);
+void fh_refresh(fh_profile_header *profile, fh_refresh_when when) {
+    fh_profile_control *control = fh_profile_controls(profile);
     bool asked = fh_refresh_is_asked(control);
     if (when == FH_REFRESH_IF_ASKED && !asked) return;
     if (when != FH_REFRESH_NOW && !asked && !is_due(when == FH_REFRESH_SOON)) return;
-    uint64_t nobody = 0;
+    uint64_t free = 0;
     /* acquire and release: one taker sees the words of the one before. */
-    if (!fh_cas_acq_rel(&taking, &nobody, 1)) return;
-    take(page, when == FH_REFRESH_NOW);
+    if (!fh_cas_acq_rel(&taking, &free, 1)) return;
+    take(profile, when == FH_REFRESH_NOW);
     fh_store_release(&taking, 0);
 }
 
 void fh_refresh_clear(void) {
     fh_store(&last_end, 0);
     fh_store(&last_cost, 0);
-    fh_store(&last_moment, 0);
+    fh_store(&last_point, 0);
     fh_store(&last_modules, 0);
     fh_store(&taking, 0);
 }

@@ -10,7 +10,7 @@ static uint64_t hash(uint64_t address) {
     return h ^ h >> 32;
 }
 
-/* Place i of the address in an extent of so many entries. */
+/* Place i of the address in an extent with that many entries. */
 static fh_profile_sample *place(fh_profile_sample *extent, uint64_t entries, uint64_t address, unsigned i) {
     return &extent[(hash(address) + i) & (entries - 1)];
 }
@@ -55,11 +55,17 @@ fh_profile_sample *fh_samples_find(uint64_t address) {
         fh_profile_sample *extent = fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries);
         for (unsigned i = 0; i < PLACES; i++) {
             fh_profile_sample *slot = place(extent, entries, address, i);
-            /* acquire: pairs with the release of whoever entered it, perhaps another thread than the one that frees. */
+            /* acquire: pairs with the release of the thread that entered it, perhaps not the one that frees. */
             if (fh_load_acquire(fh_profile_word(&slot->address)) == address) return slot;
         }
     }
     return NULL;
+}
+
+unsigned fh_samples_extents(fh_profile_sample *extent[FH_PROFILE_EXTENTS], uint64_t slots[FH_PROFILE_EXTENTS]) {
+    unsigned k = 0;
+    while (k < FH_PROFILE_EXTENTS && (extent[k] = fh_profile_extent(FH_PROFILE_SAMPLES, k, &slots[k]))) k++;
+    return k;
 }
 
 bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
@@ -82,6 +88,6 @@ bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
 
 void fh_samples_rename(uint64_t from, uint64_t to) {
     fh_profile_sample *slot = fh_samples_find(from);
-    /* acquire and release: the slot's fields are as they were for whoever finds it under its new address. */
+    /* acquire and release: the slot's fields are as they were for a thread that finds it under its new address. */
     if (slot) fh_cas_acq_rel(fh_profile_word(&slot->address), &from, to);
 }

@@ -1,4 +1,4 @@
-/* The table of sampled blocks that live, in the shared page, found by address.
+/* The table of sampled blocks that live, in the profile file, found by address.
  *
  *     a slot's address:   0 ──▶ 1 ──▶ address ──▶ 1 ──▶ 0
  *                      empty  being written  live  being removed  empty
@@ -9,9 +9,9 @@
  *     1 → 0         store, release: our reads before the next one writes
  *
  * A thread that never runs again in between leaves one slot unusable. The slots of an address are the 32 that follow its
- * hash, in each extent, so that nothing is ever moved and a slot may become empty at any time.
+ * hash, in each extent: nothing is ever moved, and a slot may become empty at any time.
  *
- * Thread-safety: any thread. Progress: lock-free; a slot that another thread has in hand is passed over. */
+ * Thread-safety: any thread. Progress: lock-free; a slot that another thread is writing is passed over. */
 #ifndef FH_OBSERVE_SAMPLES_H
 #define FH_OBSERVE_SAMPLES_H
 
@@ -28,5 +28,8 @@ void fh_samples_rename(uint64_t from, uint64_t to);
 
 /* The sample of a block that the caller holds, NULL if there is none. */
 fh_profile_sample *fh_samples_find(uint64_t address);
+
+/* The table as it is mapped, for a scan: the number of its extents, and of each its address and how many slots it has. */
+unsigned fh_samples_extents(fh_profile_sample *extent[FH_PROFILE_EXTENTS], uint64_t slots[FH_PROFILE_EXTENTS]);
 
 #endif

@@ -1,8 +1,8 @@
-/* The arithmetic of sampling, pure and without the C library's: how far to the next sample, and what a sample stands for.
+/* The arithmetic of sampling, pure and without the C library's: bytes until the next sample, and what a sample stands for.
  *
- * Every byte that a thread asks for is marked with probability 1/T, independently of all others, so that a block of s
- * bytes is sampled with P(s) = 1 − exp(−s/T). The distance to the next mark is exponential with mean T whatever has been
- * asked for so far, so it is drawn once and counted down; after a sample, a new one. A sample stands for 1/P blocks and
+ * Every byte that a thread asks for is drawn with probability 1/T, independently of all others. So a block of s bytes is
+ * sampled with P(s) = 1 − exp(−s/T). The number of bytes until the next one is exponential with mean T, whatever has been
+ * asked for so far: it is drawn once and counted down, and after a sample drawn again. A sample stands for 1/P blocks and
  * s/P bytes: the expected value of the sum over all samples is the sum over all blocks, whatever the sizes are.
  *
  * Thread-safety: each thread has its own generator. Cost: a draw some 20 ns, a weight some 30 ns. */
@@ -18,9 +18,9 @@ double fh_one_minus_exp(double x);
 /* The next 64 bits of a generator (splitmix64), whose state may be anything. */
 uint64_t fh_random(uint64_t *state);
 
-/* How many bytes may be asked for until one is marked: ⌊−T · ln U⌋, so that a block of s bytes is sampled when the
- * distance is below s. A whole number is exact: ⌊E⌋ < s and E < s are the same for a whole s. An interval of 1 is what one
- * asks for to see everything: its distance is 0 and P is 1, where chance would pass over a block of 2 bytes in seven. */
+/* Bytes until sample: how many may be asked for until one is drawn, ⌊−T · ln U⌋. A block of s bytes is sampled when this
+ * is below s. A whole number is exact: ⌊E⌋ < s and E < s are the same for a whole s. An interval of 1 asks for every block:
+ * the answer is 0 and P is 1, where chance would pass over a block of 2 bytes in seven. */
 uint64_t fh_sampling_distance(uint64_t *state, uint64_t interval);
 
 typedef struct {

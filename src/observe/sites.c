@@ -43,7 +43,7 @@ static void keep_share_of_peak(const fh_profile_control *control, fh_profile_sit
     fh_store(fh_profile_word(&entry->peak_blocks), difference(&entry->allocated_blocks, &entry->freed_blocks));
 }
 
-/* All sites together have so many bytes more. A peak is the highest that somebody has seen: each thread tries its own. */
+/* All sites together have that many bytes more. A peak is the highest that a thread has seen: each tries its own. */
 static void grown(fh_profile_control *control, uint64_t bytes, uint64_t now) {
     uint64_t live = fh_add_relaxed(fh_profile_word(&control->live_bytes), bytes) + bytes;
     fh_word *peak = fh_profile_word(&control->peak_bytes);

@@ -1,8 +1,8 @@
-/* Call sites: what a node of the stack tree has allocated and freed, in weighted sums (page.h). Sums only grow and each is
- * one atomic addition, so that threads which allocate at the same site do not disturb each other; a reader may find one
- * sum newer than another by the samples that are being entered at that moment.
+/* Call sites: what a node of the stack tree has allocated and freed, in weighted sums (profile.h). Sums only grow. Each is
+ * one atomic addition, so that threads which allocate at the same site do not disturb each other. A reader may find one
+ * sum newer than another by the samples that are being entered just then.
  *
- * Thread-safety: any thread. Progress: wait-free, but for the making of a site, which is lock-free. */
+ * Thread-safety: any thread. Progress: wait-free, except making a site, which is lock-free. */
 #ifndef FH_OBSERVE_SITES_H
 #define FH_OBSERVE_SITES_H
 
@@ -19,7 +19,7 @@ void fh_site_freed(fh_profile_control *control, uint32_t site, const fh_weight *
 void fh_site_resized(fh_profile_control *control, uint32_t site, const fh_weight *before, const fh_weight *after,
                      uint64_t age);
 
-/* The child of a fork has a page of its own: forgets all numbers. */
+/* The child of a fork has a profile file of its own: forgets all numbers. No other thread may use the table. */
 void fh_sites_clear(void);
 
 size_t fh_sites_bytes(void); /* of private memory */

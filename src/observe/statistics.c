@@ -9,27 +9,30 @@
 #include "store/holes.h"
 #include "store/pages.h"
 #include "store/window.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include <string.h>
 
 _Static_assert(FH_CLASSES <= FH_PROFILE_CLASSES, "a row for each class");
 
-/* Other threads' bins are plain memory that only their owners write; reading them is a race by the letter of C, and a
- * harmless one: every value read is bounded before it is used, and the memory of caches and magazines stays readable. */
+/* Other threads' bins are plain memory that only their owners write; reading them is a race by the letter of C, and
+ * a harmless one: every value read is bounded before it is used, and the memory of caches and magazines stays
+ * readable. */
 #define READS_OTHERS __attribute__((no_sanitize("thread")))
 
 /* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Blocks that thread t has in hand of class c. */
-READS_OTHERS static size_t blocks_in_hand(const fh_thread *t, unsigned c) {
+/* Blocks of class c that thread t has cached. */
+READS_OTHERS static size_t cached_blocks(const fh_thread *t, unsigned c) {
     const fh_rack *rack = &t->rack[c];
     const fh_magazine *loaded = *(fh_magazine *const volatile *)&rack->loaded;
     const fh_magazine *previous = *(fh_magazine *const volatile *)&rack->previous;
     void **top = *(void **const volatile *)&t->bin[c].top;
     const size_t most = ((size_t)64 << (FH_MAGAZINE_SIZES - 1)) / sizeof(void *);
     size_t blocks = 0;
-    /* Between two reads the owner may have changed magazines: then the difference is nonsense, and counts as nothing. */
+    /* Between two reads the owner may have changed magazines: then the difference is nonsense, and counts as
+     * nothing. */
     if (loaded) {
         size_t offset = (uintptr_t)top - (uintptr_t)loaded->block;
         if (offset / sizeof(void *) <= most) blocks = offset / sizeof(void *);
@@ -48,7 +51,7 @@ READS_OTHERS static void add_thread(fh_profile_figures *f, const fh_thread *t) {
     f->from_depot += t->from_depot;
     f->to_depot += t->to_depot;
     for (unsigned c = 1; c < FH_BINS; c++) {
-        size_t blocks = blocks_in_hand(t, c);
+        size_t blocks = cached_blocks(t, c);
         f->row[c].cached += blocks;
         f->thread_cached_bytes += blocks * fh_class_size(c);
     }
@@ -76,7 +79,8 @@ static void add_threads(fh_profile_figures *f, size_t slot, unsigned made) {
     }
 }
 
-/* Adds the slab of class c, or with that host, at a slot. `resident` says which of its pages have memory; NULL if nobody wants to know. */
+/* Adds the slab of class c, or of that owner class, at a slot. `resident` says which of its pages have memory; NULL:
+ * not asked. */
 static void add_slab(fh_profile_figures *f, size_t slot, unsigned c, uint64_t state, const unsigned char *resident) {
     const fh_slab *slab = fh_slab_at(slot);
     unsigned made = fh_state_bump(state), room = fh_class_table[c].blocks, set = 0;
@@ -119,7 +123,7 @@ static void add_free_slots(fh_profile_figures *f, const fh_chunk *chunk) {
 static void add_chunk(fh_profile_figures *f, const fh_region *region, size_t number, bool inside) {
     const fh_chunk *chunk = &region->chunk[number % FH_REGION_CHUNKS];
     size_t bit = number % FH_REGION_CHUNKS, first = number * FH_CHUNK_SLOTS;
-    /* The system had no memory for this one. */
+    /* The kernel had no memory for this one. */
     if (fh_load(&region->lost) >> bit & 1) return;
     f->chunks++;
     f->huge_page_chunks += fh_load(&region->huge) >> bit & 1;
@@ -141,8 +145,8 @@ static void add_chunk(fh_profile_figures *f, const fh_region *region, size_t num
 
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* What is neither free nor in a cache, the program has. Figures taken at different moments may contradict each other;
- * then the caches' yields, as it is the less certain one. */
+/* What is neither free nor in a cache, the program has. Counts taken at different times may contradict each other; then
+ * that of the caches yields, because it is the less certain one. */
 static void settle(fh_profile_row *row) {
     uint64_t out = row->made - row->free;
     if (row->cached > out) row->cached = out;
@@ -226,11 +230,6 @@ void fh_statistics_collect(fh_profile_figures *f) {
     f->cost_ns = fh_system_nanoseconds() - f->taken_ns;
 }
 
-fh_statistics_use_of_class fh_statistics_use(unsigned c) {
-    if (c < FH_BINS) return FH_USE_PROGRAM;
-    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_USE_SAMPLES : FH_USE_OWN;
-}
-
 fh_statistics_total fh_statistics_sum(const fh_profile_figures *f) {
     fh_statistics_total t = {0};
     for (unsigned c = 1; c < FH_CLASSES; c++) {
@@ -244,7 +243,7 @@ fh_statistics_total fh_statistics_sum(const fh_profile_figures *f) {
 /* ── A structure to fill ─────────────────────────────────────────────────────────────────────────────────────────── */
 
 static fh_profile_figures common;
-static fh_word common_is_lent; /* 0 → 1 by exchange: the borrower's; 1 → 0 by whoever has it */
+static fh_word common_is_lent; /* 0 → 1 by exchange: the borrower's; 1 → 0 by the borrower */
 
 fh_profile_figures *fh_statistics_borrow(void) {
     /* acquire: the last borrower's writes are over. */

@@ -7,7 +7,6 @@
 #include "reclaim/trim.h"
 #include "store/huge.h"
 #include "system/system.h"
-#include "system/thread.h"
 
 fh_word fh_background;
 

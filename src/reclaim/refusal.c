@@ -8,8 +8,7 @@
 #include "store/huge.h"
 #include "reclaim/budget.h"
 #include "reclaim/limits.h"
-#include "system/file.h"
-#include "system/memory.h"
+#include "system/limits.h"
 #include "system/system.h"
 
 #include <errno.h>

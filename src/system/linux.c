@@ -1,13 +1,16 @@
-/* Linux, with glibc or musl: the one file that talks to the kernel.
+/* Linux, with glibc or musl: memory, limits, time, CPUs and the ends of threads and processes. The other linux_*.c answer
+ * the rest of system.h (groups, limits, the library's own thread) and inspect.h.
  *
- * Two habits hold for all of it. What may be called inside free keeps errno, because free must. And what a C library
+ * Two habits hold for all of them. What may be called inside free keeps errno, because free must. And what a C library
  * makes a cancellation point (open, read, write) is called by number instead: a thread that is cancelled in the middle
  * of malloc would leave its cache half changed. */
 #include "system/system.h"
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "system/memory.h"
+#include "system/inspect.h"
+#include "system/linux_group.h"
+#include "system/linux_read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -107,7 +110,7 @@ size_t fh_system_page_size(void) {
     return size;
 }
 
-/* MAP_NORESERVE keeps address space that nobody has written to out of the kernel's account of promised memory. */
+/* MAP_NORESERVE keeps address space that was never written to out of the kernel's account of promised memory. */
 void *fh_system_reserve(size_t size) {
     return map_at(NULL, size, PROT_NONE, PRIVATE | MAP_NORESERVE);
 }
@@ -120,8 +123,8 @@ bool fh_system_enable(void *p, size_t size) {
     return protect(p, size, READ_WRITE);
 }
 
-/* A new mapping over the old one, in one call: madvise would give the memory back, but what the kernel has promised to a
- * page that was writable once stays promised until it is unmapped. */
+/* A new mapping over the old one, in one call: madvise would purge the memory too, but what the kernel has promised to
+ * a page that was writable once stays promised until it is unmapped. */
 void fh_system_disable(void *p, size_t size) {
     int saved = errno;
     map_at(p, size, PROT_NONE, PRIVATE | MAP_NORESERVE | MAP_FIXED);
@@ -129,7 +132,7 @@ void fh_system_disable(void *p, size_t size) {
 }
 
 /* Maps at exactly `place` or not at all. Kernels before 4.17 do not know MAP_FIXED_NOREPLACE and take the place for a
- * mere wish; what they give elsewhere goes back, and the answer is the one that a newer kernel would give. */
+ * mere wish; what they map elsewhere is unmapped, and the answer is the one that a newer kernel would give. */
 static int map_exactly(void *place, size_t size, int protection, int flags) {
     void *p = map_at(place, size, protection, PRIVATE | MAP_FIXED_NOREPLACE | flags);
     if (!p) return errno == EEXIST ? EEXIST : ENOMEM;
@@ -176,7 +179,7 @@ static bool is_free_place(char *place, size_t size) {
 }
 
 /* The kernel fills the address space from the top (mappings, stack) and, for the program itself, at 0x55…; the bottom
- * belongs to programs at fixed addresses and to runtimes that want 32 to 40 bits. Between lies nobody's land. */
+ * belongs to programs at fixed addresses and to runtimes that want 32 to 40 bits. What is between is free. */
 #define PLACE_LOWEST UINT64_C(0x100000000000)
 #define PLACE_HIGHEST UINT64_C(0x500000000000)
 
@@ -197,7 +200,7 @@ void *fh_system_find_place(size_t size, size_t align) {
 
 /* ── Mappings of their own ───────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Maps more than is wanted and gives back what lies before and behind the aligned part. */
+/* Maps more than is wanted and unmaps what is before and behind the aligned part. */
 static void *map_and_trim(size_t size, size_t align, int protection, int flags) {
     if (size > SIZE_MAX - align) return NULL;
     char *all = map_at(NULL, size + align, protection, PRIVATE | flags);
@@ -237,8 +240,8 @@ static uint32_t stamp(uint32_t *place) {
     return *place;
 }
 
-/* True if the stamp is there still. Reading it could fault, as nothing or something else may lie there now; so the kernel
- * reads: a futex call that wakes nobody and moves nobody, but compares first. */
+/* True if the stamp is there still. Reading it could fault, because nothing or something else may be there now. So the
+ * kernel reads: a futex call that wakes no thread and moves none, but compares first. */
 static bool is_stamped(uint32_t *place, uint32_t mark) {
     return syscall(SYS_futex, place, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE, 0, NULL, place, mark) >= 0;
 }
@@ -260,10 +263,10 @@ void *fh_system_reserve_aligned(size_t size, size_t align) {
     return map_and_trim(size, align, PROT_NONE, MAP_NORESERVE);
 }
 
-/* ── Giving back ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── Purging ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Pages that the program locked in memory (mlockall) cannot be given back. The promise that they read as zero holds all
- * the same, because calloc relies on it. */
+/* Pages that the program locked in memory (mlockall) cannot be purged. They read as zero all the same, because calloc
+ * relies on it. */
 void fh_system_purge(void *p, size_t size) {
     int saved = errno;
     fh_add_relaxed(&purges, 1);
@@ -298,24 +301,9 @@ uint64_t fh_system_touch(void *p) {
     return nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
-/* ── Settings of the system ──────────────────────────────────────────────────────────────────────────────────────── */
+/* ── Settings of the kernel ──────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Reads the first bytes of a small file of the kernel's. Returns their number; the text is terminated. */
-static size_t read_setting(const char *path, char *text, size_t size) {
-    int saved = errno;
-    long got = 0;
-    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        got = syscall(SYS_read, fd, text, size - 1);
-        syscall(SYS_close, fd);
-    }
-    errno = saved;
-    if (got < 0) got = 0;
-    text[got] = 0;
-    return (size_t)got;
-}
-
-/* An answer that is asked of the system once: 0 not yet, else 1 + answer. Two threads that ask at the same time get the
+/* An answer that is asked of the kernel once: 0 not yet, else 1 + answer. Two threads that ask at the same time get the
  * same answer, so neither has to wait for the other. */
 static bool answer_once(fh_word *cached, bool (*ask)(void)) {
     uint64_t known = fh_load(cached);
@@ -328,7 +316,7 @@ static bool answer_once(fh_word *cached, bool (*ask)(void)) {
 
 static bool ask_huge_pages(void) {
     char text[64];
-    read_setting("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+    fh_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
     return strstr(text, "[always]") != NULL;
 }
 
@@ -338,8 +326,7 @@ bool fh_system_huge_pages_always(void) {
 }
 
 static bool ask_overcommit(void) {
-    char text[8];
-    return read_setting("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
+    return fh_number_in("/proc/sys/vm/overcommit_memory", 0) == 2;
 }
 
 bool fh_system_counts_every_page(void) {
@@ -348,37 +335,41 @@ bool fh_system_counts_every_page(void) {
 }
 
 /* glibc 2.35 and later register a small area with the kernel for each thread, in which the kernel keeps the number of the
- * processor and, from Linux 6.3 on, a number that is dense among the processors this process runs on. Weak: other C
+ * CPU and, from Linux 6.3 on, a number that is dense among the CPUs this process runs on. Weak: other C
  * libraries do not have it. Only read here; no restartable sequences are used. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
-#define RSEQ_CPU_ID 4       /* offset of the processor's number in the area */
+#define RSEQ_CPU_ID 4       /* offset of the CPU's number in the area */
 #define RSEQ_MM_CID 24      /* and of the dense one */
 #define RSEQ_WITH_MM_CID 28 /* what the kernel says the area's size is when it keeps the latter */
 #ifndef AT_RSEQ_FEATURE_SIZE
 #define AT_RSEQ_FEATURE_SIZE 27
 #endif
 
-/* The offset of the best number there is, 0 if the area is not registered. */
-static uint64_t near_field(void) {
+/* The offset of the best number there is, 0 if the area is not registered. An older kernel does not say how large the area
+ * is, and then getauxval sets errno. */
+static uint64_t cpu_field(void) {
     if (!&__rseq_offset || !&__rseq_size || !__rseq_size) return 0;
-    return getauxval(AT_RSEQ_FEATURE_SIZE) >= RSEQ_WITH_MM_CID ? RSEQ_MM_CID : RSEQ_CPU_ID;
+    int saved = errno;
+    unsigned long size = getauxval(AT_RSEQ_FEATURE_SIZE);
+    errno = saved;
+    return size >= RSEQ_WITH_MM_CID ? RSEQ_MM_CID : RSEQ_CPU_ID;
 }
 
 unsigned fh_system_cpu_hint(void) {
-    static fh_word known; /* 1 + near_field(), 0 not asked yet */
+    static fh_word known; /* 1 + cpu_field(), 0 not asked yet */
     uint64_t field = fh_load(&known);
     if (field == 0) {
-        field = 1 + near_field();
+        field = 1 + cpu_field();
         fh_store(&known, field);
     }
     const char *thread = __builtin_thread_pointer();
     if (field > 1) return *(const volatile uint32_t *)(thread + __rseq_offset + (field - 1));
-    /* No number of a processor that costs no system call: then one of the thread. Thread stacks lie some MiB apart. */
+    /* No number of a CPU that costs no system call: then one of the thread. Thread stacks are some MiB apart. */
     return (unsigned)(((uintptr_t)thread >> 12) * 0x9E3779B1u >> 16);
 }
 
-/* The processors that this process may run on, which in a container or under taskset are fewer than the machine has.
+/* The CPUs that this process may run on, which in a container or under taskset are fewer than the machine has.
  * The mask has room for 8,192 of them. */
 unsigned fh_system_processors(void) {
     uint64_t mask[128];
@@ -387,7 +378,7 @@ unsigned fh_system_processors(void) {
     errno = saved;
     unsigned count = 0;
     for (long i = 0; i < bytes / (long)sizeof mask[0]; i++) count += fh_count_bits(mask[i]);
-    unsigned allowed = fh_system_group_processors();
+    unsigned allowed = fh_group_processors();
     if (allowed > 0 && allowed < count) count = allowed;
     return count > 0 ? count : 1;
 }
@@ -445,13 +436,16 @@ int fh_system_kept_output(int fd) {
 /* The second number of statm is the resident pages. */
 size_t fh_system_resident_bytes(void) {
     char text[128];
-    read_setting("/proc/self/statm", text, sizeof text);
-    const char *number = strchr(text, ' ');
-    return number ? strtoul(number, NULL, 10) * fh_system_page_size() : 0;
+    fh_read_file("/proc/self/statm", text, sizeof text);
+    return fh_number_after(text, " ") * fh_system_page_size();
 }
 
 uint64_t fh_system_nanoseconds(void) {
     return nanoseconds_of(CLOCK_MONOTONIC);
+}
+
+uint64_t fh_system_pid(void) {
+    return (uint64_t)syscall(SYS_getpid);
 }
 
 _Noreturn void fh_system_abort(void) {

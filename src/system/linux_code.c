@@ -1,12 +1,11 @@
-/* Linux: what lies where in this process. Files are read by number and not through the C library (see linux.c). */
-#include "system/code.h"
-
+/* Linux: what is where in this process: its mappings, the images of code in them, and what the loader knows. */
 #include "base/bits.h"
+#include "system/inspect.h"
+#include "system/linux_read.h"
 #include "system/system.h"
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,25 +16,16 @@
 
 /* ── Memory that may not be there ────────────────────────────────────────────────────────────────────────────────── */
 
-static long open_file(const char *path) {
-    return syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-}
-
-static size_t read_at(long fd, void *to, size_t n, uint64_t offset) {
-    long got = fd < 0 ? 0 : syscall(SYS_pread64, fd, to, n, offset);
-    return got < 0 ? 0 : (size_t)got;
-}
-
 /* A filter of system calls may refuse the first way (a debugger uses it on others; on itself any process may). The second
  * one opens a file each time. */
 size_t fh_system_peek(void *to, uintptr_t from, size_t n) {
     int saved = errno;
     struct iovec here = {to, n}, there = {(void *)from, n};
-    long got = syscall(SYS_process_vm_readv, fh_system_process_number(), &here, 1L, &there, 1L, 0L);
+    long got = syscall(SYS_process_vm_readv, fh_system_pid(), &here, 1L, &there, 1L, 0L);
     if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
-        long fd = open_file("/proc/self/mem");
-        got = (long)read_at(fd, to, n, from);
-        if (fd >= 0) syscall(SYS_close, fd);
+        int fd = fh_read_open("/proc/self/mem");
+        got = (long)fh_read_at(fd, to, n, from);
+        fh_read_close(fd);
     }
     errno = saved;
     return got < 0 ? 0 : (size_t)got;
@@ -46,7 +36,7 @@ bool fh_system_readable(uintptr_t from, uintptr_t to) {
     enum { PIECES = 32 };
     int saved = errno;
     size_t page = fh_system_page_size();
-    uint64_t process = fh_system_process_number();
+    uint64_t process = fh_system_pid();
     bool readable = true;
     for (uintptr_t at = from & ~(page - 1); at < to && readable;) {
         struct iovec there[PIECES];
@@ -69,50 +59,22 @@ uintptr_t fh_system_thread_block(void) {
     return (uintptr_t)__builtin_thread_pointer();
 }
 
-uint64_t fh_system_process_number(void) {
-    return (uint64_t)syscall(SYS_getpid);
-}
-
 /* ── The list of mappings ────────────────────────────────────────────────────────────────────────────────────────── */
 
-bool fh_system_mappings_open(fh_mappings *list, char *buffer, size_t size) {
-    int saved = errno;
-    *list = (fh_mappings){.fd = (int)open_file("/proc/self/maps"), .buffer = buffer, .size = size};
-    errno = saved;
-    return list->fd >= 0;
+struct fh_mappings {
+    fh_lines lines;
+    char text[];
+};
+
+fh_mappings *fh_system_mappings_open(void *buffer, size_t size) {
+    fh_mappings *list = buffer;
+    if (size <= sizeof *list) return NULL;
+    return fh_lines_open(&list->lines, "/proc/self/maps", list->text, size - sizeof *list) ? list : NULL;
 }
 
-void fh_system_mappings_close(fh_mappings *list) {
-    int saved = errno;
-    if (list->fd >= 0) syscall(SYS_close, list->fd);
-    list->fd = -1;
-    errno = saved;
-}
-
-/* The next line, terminated; NULL at the end. What is left of the buffer moves to its beginning when there is no whole line
- * in it. */
-static char *next_line(fh_mappings *list) {
-    for (;;) {
-        char *start = list->buffer + list->at;
-        size_t rest = list->filled - list->at;
-        char *newline = memchr(start, '\n', rest);
-        if (newline) {
-            *newline = 0;
-            list->at += (size_t)(newline - start) + 1;
-            return start;
-        }
-        if (rest == list->size) return NULL;
-        memmove(list->buffer, start, rest);
-        list->at = 0;
-        list->filled = rest;
-        long got = syscall(SYS_read, list->fd, list->buffer + rest, list->size - rest);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) {
-            list->complete = got == 0 && rest == 0;
-            return NULL;
-        }
-        list->filled += (size_t)got;
-    }
+bool fh_system_mappings_close(fh_mappings *list) {
+    fh_lines_close(&list->lines);
+    return list->lines.complete;
 }
 
 static uint64_t hex(char **at) {
@@ -139,9 +101,7 @@ static char *after_word(char *at) {
 
 /* 7f0000001000-7f0000002000 r-xp 00001000 fe:00 1234    /lib/libc.so.6 */
 bool fh_system_mappings_next(fh_mappings *list, fh_mapping *next) {
-    int saved = errno;
-    char *at = next_line(list);
-    errno = saved;
+    char *at = fh_lines_next(&list->lines);
     if (!at) return false;
     next->begin = hex(&at);
     if (*at == '-') at++;
@@ -164,7 +124,7 @@ bool fh_system_mappings_next(fh_mappings *list, fh_mapping *next) {
 #define MOST_HEADERS 64u
 #define MOST_SEGMENTS 16u
 
-/* The first bytes of an image. Linkers put the headers and the build-id there, so that one copy mostly is all it takes. */
+/* The first bytes of an image. Linkers put the headers and the build-id there, so that one copy usually is all it takes. */
 typedef struct {
     uintptr_t start;
     size_t bytes;
@@ -216,7 +176,7 @@ static void read_segment(fh_image *image, const beginning *b, const ElfW(Phdr) *
     }
 }
 
-/* The segments' addresses are relative to where the file's first byte would have to lie; the first loaded segment says by
+/* The segments' addresses are relative to where the file's first byte would have to be; the first loaded segment says by
  * how much it was moved. So they are gone through twice, once for the bias. */
 static bool read_segments(fh_image *image, const beginning *b, uintptr_t at, unsigned segments) {
     bool biased = false;
@@ -250,15 +210,15 @@ bool fh_system_image(uintptr_t start, fh_image *image) {
 }
 
 /* The section of that name, by the file's section headers, which are not in memory. */
-static bool find_section(long fd, const ElfW(Ehdr) * head, const char *name, ElfW(Shdr) * section) {
+static bool find_section(int fd, const ElfW(Ehdr) * head, const char *name, ElfW(Shdr) * section) {
     ElfW(Shdr) names;
     char text[16];
     uint64_t table = head->e_shoff;
     if (head->e_shentsize != sizeof names || head->e_shstrndx >= head->e_shnum) return false;
-    if (read_at(fd, &names, sizeof names, table + head->e_shstrndx * sizeof names) < sizeof names) return false;
+    if (fh_read_at(fd, &names, sizeof names, table + head->e_shstrndx * sizeof names) < sizeof names) return false;
     for (unsigned i = 0; i < head->e_shnum; i++) {
-        if (read_at(fd, section, sizeof *section, table + i * sizeof *section) < sizeof *section) return false;
-        size_t got = read_at(fd, text, sizeof text, names.sh_offset + section->sh_name);
+        if (fh_read_at(fd, section, sizeof *section, table + i * sizeof *section) < sizeof *section) return false;
+        size_t got = fh_read_at(fd, text, sizeof text, names.sh_offset + section->sh_name);
         size_t length = strlen(name) + 1;
         if (got >= length && memcmp(text, name, length) == 0) return true;
     }
@@ -266,14 +226,12 @@ static bool find_section(long fd, const ElfW(Ehdr) * head, const char *name, Elf
 }
 
 bool fh_system_frames(const char *path, const fh_image *image, uintptr_t *begin, uintptr_t *end) {
-    int saved = errno;
     ElfW(Ehdr) head;
     ElfW(Shdr) section;
-    long fd = open_file(fh_system_is_program(image->begin, image->end) ? "/proc/self/exe" : path);
-    bool found = fd >= 0 && read_at(fd, &head, sizeof head, 0) == sizeof head &&
+    int fd = fh_read_open(fh_system_is_program(image->begin, image->end) ? "/proc/self/exe" : path);
+    bool found = fd >= 0 && fh_read_at(fd, &head, sizeof head, 0) == sizeof head &&
                  memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && find_section(fd, &head, ".eh_frame", &section);
-    if (fd >= 0) syscall(SYS_close, fd);
-    errno = saved;
+    fh_read_close(fd);
     if (!found) return false;
     *begin = image->bias + section.sh_addr;
     *end = *begin + section.sh_size;
@@ -315,14 +273,14 @@ static bool stands_before(uintptr_t record, const struct link_map *last, const s
 }
 
 /* The loader appends to its list whatever it loads, and takes out what is unloaded. The C library was loaded for the program,
- * and so was all that stands before it, which the loader never unloads. The loader itself takes its place in the list, mostly
- * a later one, before the program begins, so the same holds for it. The C library is asked for by the address of a function
- * that nobody puts another in the place of. In a list of its own (dlmopen), which does not begin with the program, nothing of
+ * and so was all that stands before it, which the loader never unloads. The loader itself takes its place in the list, usually
+ * a later one, before the program begins, so the same holds for it. The C library is found by the address of a function
+ * that programs do not replace. In a list of its own (dlmopen), which does not begin with the program, nothing of
  * that holds. */
 bool fh_system_loaded_for_good(const fh_loaded *answer) {
     struct found_object program, last;
     if (!find_object || find_object((void *)getauxval(AT_ENTRY), &program) != 0) return false;
-    /* Where the loader begins the kernel says; 0 if it was called by its name. */
+    /* The kernel says where the loader begins; 0 if it was called by its name. */
     uintptr_t anchor[2] = {getauxval(AT_BASE), (uintptr_t)&__errno_location};
     for (unsigned i = 0; i < 2; i++) {
         if (!anchor[i] || find_object((void *)anchor[i], &last) != 0) continue;

@@ -1,16 +1,12 @@
-/* Linux: files that are replaced as a whole. Called from inside of malloc: no cancellation points, errno is kept. */
-#include "system/file.h"
-
+/* Linux: files that are replaced as a whole. */
 #include "base/text.h"
+#include "system/inspect.h"
+#include "system/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-uint64_t fh_system_pid(void) {
-    return (uint64_t)syscall(SYS_getpid);
-}
 
 /* The path with the number for each %p. False if it is too long. */
 static bool expand(fh_text *t, const char *path) {

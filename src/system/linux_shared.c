@@ -1,14 +1,12 @@
-/* Linux: files that other processes read, and who we are. Like all of this folder it calls what may be a point of
- * cancellation by number, and keeps errno. */
-#include "system/shared.h"
-
+/* Linux: files that other processes read while this one writes them, and which process this is. */
 #include "base/bits.h"
 #include "base/text.h"
+#include "system/inspect.h"
+#include "system/linux_read.h"
 #include "system/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -30,10 +28,6 @@
 
 /* ── The descriptor ──────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void close_it(int fd) {
-    if (fd >= 0) syscall(SYS_close, fd);
-}
-
 static bool is_ours(const fh_shared_file *f, int fd) {
     struct stat now;
     return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == f->device && now.st_ino == f->inode;
@@ -44,14 +38,14 @@ static int keep(fh_shared_file *f, int fd) {
     struct stat now;
     if (fstat(fd, &now) != 0) {
         int error = errno;
-        close_it(fd);
+        fh_read_close(fd);
         return error;
     }
     f->device = now.st_dev;
     f->inode = now.st_ino;
     int high = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR);
     f->descriptor = high >= 0 ? high : fd;
-    if (high >= 0) close_it(fd);
+    if (high >= 0) fh_read_close(fd);
     return 0;
 }
 
@@ -64,25 +58,25 @@ static int reach(const fh_shared_file *f, bool *opened) {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     *opened = is_ours(f, fd);
     if (*opened) return fd;
-    close_it(fd);
+    fh_read_close(fd);
     return -1;
 }
 
 /* ── Making and growing ──────────────────────────────────────────────────────────────────────────────────────────── */
 
-static bool set_path(fh_shared_file *f, const char *folder, const char *name) {
+static bool set_path(fh_shared_file *f, const char *directory, const char *name) {
     fh_text t = fh_text_in(f->path, sizeof f->path - 1);
-    fh_text_string(&t, folder);
+    fh_text_string(&t, directory);
     fh_text_char(&t, '/');
     fh_text_string(&t, name);
     *t.at = 0;
-    return strlen(folder) + strlen(name) + 2 < sizeof f->path;
+    return strlen(directory) + strlen(name) + 2 < sizeof f->path;
 }
 
-int fh_shared_create(fh_shared_file *f, const char *folder, const char *name) {
+int fh_shared_create(fh_shared_file *f, const char *directory, const char *name) {
     int saved = errno;
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    if (!set_path(f, folder, name)) return ENAMETOOLONG;
+    if (!set_path(f, directory, name)) return ENAMETOOLONG;
     long fd = syscall(SYS_openat, AT_FDCWD, f->path, flags, 0600);
     if (fd < 0 && errno == EEXIST) {
         syscall(SYS_unlinkat, AT_FDCWD, f->path, 0);
@@ -115,14 +109,14 @@ static int write_zeroes(int fd, uint64_t offset, size_t size) {
     return 0;
 }
 
-/* Whoever goes beyond the limit on the size of files is ended by a signal, and not told by an error. */
+/* A process that exceeds the limit on the size of files is ended by a signal, and not told by an error. */
 static bool is_too_long(uint64_t end) {
     uint64_t both[2]; /* soft and hard, as the kernel has them on every machine */
     return syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, both) == 0 && end > both[0];
 }
 
-/* A signal makes fallocate give back what it has so far, so in a program with a fast timer it might never come to an end. What
- * is written page by page does. */
+/* A signal makes fallocate undo what it has done so far, so in a program with a fast timer it might never come to an end.
+ * Writing page by page does. */
 static int allocate(int fd, uint64_t offset, size_t size) {
     if (is_too_long(offset + size)) return EFBIG;
     for (int tries = 0; tries < 3; tries++) {
@@ -142,7 +136,7 @@ void *fh_shared_extend(const fh_shared_file *f, uint64_t offset, size_t size, in
         p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
         if (p == MAP_FAILED) *error = errno;
     }
-    if (opened) close_it(fd);
+    if (opened) fh_read_close(fd);
     errno = saved;
     return p == MAP_FAILED ? NULL : p;
 }
@@ -154,7 +148,7 @@ void fh_shared_shrink(const fh_shared_file *f, uint64_t offset, void *p, size_t 
     munmap(p, size);
     int fd = reach(f, &opened);
     if (fd >= 0) syscall(SYS_fallocate, fd, punch_hole_keep_size, (off_t)offset, (off_t)size);
-    if (opened) close_it(fd);
+    if (opened) fh_read_close(fd);
     errno = saved;
 }
 
@@ -163,14 +157,14 @@ void fh_shared_remove(const fh_shared_file *f) {
     if (f->path[0]) {
         int fd = (int)syscall(SYS_openat, AT_FDCWD, f->path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
         if (is_ours(f, fd)) syscall(SYS_unlinkat, AT_FDCWD, f->path, 0);
-        close_it(fd);
+        fh_read_close(fd);
     }
     errno = saved;
 }
 
 void fh_shared_forget(fh_shared_file *f) {
     int saved = errno;
-    if (is_ours(f, f->descriptor)) close_it(f->descriptor);
+    if (is_ours(f, f->descriptor)) fh_read_close(f->descriptor);
     f->descriptor = -1;
     f->path[0] = 0;
     errno = saved;
@@ -190,18 +184,17 @@ void *fh_system_map_wiped_on_fork(size_t size) {
 
 /* ── Who this process is ─────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Field 22 of "PID (NAME) S PPID …": the name may hold blanks and brackets, so the count begins behind the last one. */
+/* Field 22 of "PID (NAME) S PPID …", in ticks since boot. The name may hold blanks and brackets, so the count begins
+ * behind the last one. */
 static uint64_t start_of_process(void) {
     char text[1024];
-    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    long got = syscall(SYS_read, fd, text, sizeof text - 1);
-    close_it((int)fd);
-    text[got > 0 ? got : 0] = 0;
+    fh_read_file("/proc/self/stat", text, sizeof text);
     const char *at = NULL;
     for (const char *p = strchr(text, ')'); p; p = strchr(p + 1, ')')) at = p;
     for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-    return at ? strtoul(at, NULL, 10) : 0;
+    uint64_t start = 0;
+    if (at) (void)fh_read_number(at, &start);
+    return start;
 }
 
 fh_process fh_system_process(void) {
@@ -209,7 +202,7 @@ fh_process fh_system_process(void) {
     struct timespec now = {0, 0};
     clock_gettime(CLOCK_REALTIME, &now);
     fh_process p = {
-        .pid = (uint64_t)syscall(SYS_getpid),
+        .pid = fh_system_pid(),
         .parent_pid = (uint64_t)syscall(SYS_getppid),
         .start = start_of_process(),
         .unix_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec,
@@ -240,7 +233,7 @@ const char *fh_system_error(int error) {
         return "the file system is read-only";
     case ENOENT:
     case ENOTDIR:
-        return "no such folder";
+        return "no such directory";
     case EACCES:
     case EPERM:
         return "permission denied";
@@ -250,10 +243,10 @@ const char *fh_system_error(int error) {
     case ENFILE:
         return "too many open files";
     case ENOSYS:
-        return "the system has no such call";
+        return "the kernel has no such call";
     case ENAMETOOLONG:
         return "the name is too long";
     default:
-        return "the system refused";
+        return "the kernel refused";
     }
 }

@@ -1,6 +1,6 @@
-/* Linux: a fork that nobody sees. */
-#include "system/snapshot.h"
-
+/* Linux: a frozen copy of the process, by a fork that the program does not notice. */
+#include "system/inspect.h"
+#include "system/linux_read.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Older C libraries do not know them; the numbers are the kernel's, and the same on all processors since 2019. */
+/* Older C libraries do not know them; the numbers are the kernel's, and the same on all architectures since 2019. */
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -76,13 +76,12 @@ void fh_snapshot_make_readable(uintptr_t begin, uintptr_t end) {
 #define OF_FILE (UINT64_C(1) << 61)
 
 size_t fh_snapshot_contents(uintptr_t begin, size_t pages, unsigned char *has) {
-    static long fd = -1; /* one process, one thread */
+    static int fd = -1; /* one process, one thread */
     uint64_t words[256];
-    if (fd < 0) fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) fd = fh_read_open("/proc/self/pagemap");
     if (pages > sizeof words / sizeof words[0]) pages = sizeof words / sizeof words[0];
     uint64_t offset = begin / fh_system_page_size() * sizeof words[0];
-    long got = fd < 0 ? 0 : syscall(SYS_pread64, fd, words, pages * sizeof words[0], offset);
-    size_t known = got > 0 ? (size_t)got / sizeof words[0] : 0;
+    size_t known = fh_read_at(fd, words, pages * sizeof words[0], offset) / sizeof words[0];
     for (size_t i = 0; i < known; i++)
         has[i] = (words[i] & SWAPPED) || ((words[i] & HAS_MEMORY) && !(words[i] & OF_FILE));
     return known;

@@ -1,6 +1,4 @@
 /* Linux: the library's own thread, and how it waits. */
-#include "system/thread.h"
-
 #include "system/system.h"
 
 #include <errno.h>
@@ -12,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Enough for what it does (a few KiB), for the thread-local storage of a large program, which lies there too, and for a
+/* Enough for what it does (a few KiB), for the thread-local storage of a large program, which is there too, and for a
  * sanitizer's bookkeeping. Only what is touched has memory. */
 #define STACK_SIZE ((size_t)128 * 1024)
 

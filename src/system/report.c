@@ -41,7 +41,7 @@ static void say_fault(fh_text *t, fh_fault fault, size_t a, size_t b) {
             fh_text_number(t, b);
             fh_text_string(t, " bytes is free already");
         } else {
-            /* Its slab or run went with it, and nobody knows any more what it was. */
+            /* Its slab or run went with it, and it is no longer known what it was. */
             fh_text_string(t, "no live block is left around it");
         }
         fh_text_string(t, "; look for a second owner, or set the pointer to NULL where it is "

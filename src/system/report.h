@@ -1,5 +1,8 @@
-/* Misuse found: say what, where and what to do about it; then abort, or go on if on_error=report.
- * Thread-safety: any thread, any time; one write(2) a message. Neither allocates nor blocks (but in write). */
+/* Misuse found: says what, where and what to do about it; then aborts, or returns if on_error=report. No part of the
+ * seam: a port takes it as it is.
+ *
+ * Thread-safety: any thread, any time; one write(2) a message. Does not allocate. Blocks only as write does. errno
+ * is kept. */
 #ifndef FH_SYSTEM_REPORT_H
 #define FH_SYSTEM_REPORT_H
 

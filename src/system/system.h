@@ -1,5 +1,15 @@
-/* What the allocator asks of the operating system: one function for each thing. linux.c (and one file for each other
- * system, chosen by the build) answers. Nothing here allocates; what may block is only the kernel itself. */
+/* The seam to the operating system: what every port has to provide, one function for each thing that is asked. linux*.c
+ * answers on Linux; another system is another set of files, chosen by the build. What only observation needs is in
+ * inspect.h, and a port may leave that to stubs.
+ *
+ * For all of it:
+ *
+ *   Memory     Nothing here allocates from the heap, except where a comment says that the C library may.
+ *   Blocking   Nothing here waits for another thread, except fh_system_wait. A call may take as long as the kernel takes.
+ *   Threads    Any thread, any time, also in a signal handler, except where a comment says otherwise.
+ *   errno      Kept. The functions that get memory may leave any value: they are marked "sets errno".
+ *   Cancelling None is a cancellation point: a thread cancelled in the middle of malloc would leave its cache half changed.
+ *   Sizes      Addresses and sizes are multiples of the page size where nothing else is said. `align` is a power of two. */
 #ifndef FH_SYSTEM_SYSTEM_H
 #define FH_SYSTEM_SYSTEM_H
 
@@ -9,119 +19,159 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of a page, a power of two, the same for the life of the process. */
+/* Bytes of a page, a power of two, at least 4 KiB; the same for the life of the process. */
 size_t fh_system_page_size(void);
 
-/* Address space without memory behind it: reading and writing fault. NULL if the system has none to give. */
+/* ── Address space ───────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Address space without memory: reading and writing fault. NULL if the kernel has none to give. Sets errno. */
 void *fh_system_reserve(size_t size);
 
-/* Makes reserved pages readable: they read as zero and cost nothing until fh_system_enable. False on failure. */
+/* The same at a multiple of `align`, at least a page. */
+void *fh_system_reserve_aligned(size_t size, size_t align);
+
+/* Makes reserved pages readable: they read as zero and cost nothing until fh_system_enable. False: no memory. Sets
+ * errno. */
 bool fh_system_make_readable(void *p, size_t size);
 
-/* Makes reserved pages readable and writable; they read as zero at first. Idempotent. False: no memory. */
+/* Makes reserved pages readable and writable; they read as zero at first. Idempotent, so several threads may do the
+ * same at the same time. False: no memory. Sets errno. */
 bool fh_system_enable(void *p, size_t size);
 
-/* The opposite: the memory goes back, the address space stays reserved, and nothing counts it as writable any more. */
+/* The opposite: the memory returns to the OS, the address space stays reserved, and nothing counts it as writable.
+ * No other thread may use the pages. */
 void fh_system_disable(void *p, size_t size);
 
-/* Like fh_system_enable, for address space that was not reserved: maps exactly there.
- * Returns 0, or ENOMEM, or EEXIST when something else lies there. */
+/* Like fh_system_enable, for address space that was not reserved: maps exactly there. Returns 0, or ENOMEM, or
+ * EEXIST when something else is there, which is left as it is. Sets errno. */
 int fh_system_place(void *p, size_t size);
 
-/* A place in the address space, a multiple of align, where at this moment `size` bytes are free for fh_system_place to
- * take piece by piece; different in each process. */
+/* A place in the address space, a multiple of `align`, where `size` bytes are free at this moment. fh_system_place
+ * takes it piece by piece. Another one in each process, if the kernel has randomness. NULL: none found. Sets errno. */
 void *fh_system_find_place(size_t size, size_t align);
 
-/* Fresh zeroed memory at a multiple of align (a power of two), or NULL. */
+/* ── Mappings of their own ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Fresh zeroed memory at a multiple of `align`. Any size, which is rounded up to pages. NULL: no memory, or a size
+ * of 0. Sets errno. */
 void *fh_system_map(size_t size, size_t align);
+
+/* The size is the one that was mapped, rounded up to pages. No other thread may use the pages. */
 void fh_system_unmap(void *p, size_t size);
 
-/* Grows or shrinks a mapping made by fh_system_map where it is. NULL: not possible, nothing changed. */
+/* Grows or shrinks a mapping made by fh_system_map where it is. NULL: not possible, nothing changed. Sets errno. */
 void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size);
 
-/* Address space without memory at a multiple of align, and the move of a mapping's pages (not their bytes) onto it. When
- * the move fails nothing has changed, and the place is gone. */
-void *fh_system_reserve_aligned(size_t size, size_t align);
+/* Moves a mapping's pages (not their bytes) onto a place of `new_size` bytes from fh_system_reserve_aligned. False:
+ * nothing has changed, and the place is gone. A port without such a call unmaps the place and says false. Sets
+ * errno. */
 bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place);
 
-/* Gives the memory behind whole pages back; they read as zero from then on. */
+/* ── Purging and huge pages ──────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Returns the memory of pages to the OS. They stay writable and read as zero from then on, even if it could not be
+ * done. */
 void fh_system_purge(void *p, size_t size);
 
-/* How often the above have asked the kernel so far: for mappings and for leave to write to them, for their end, and for
- * pages to go back; and the bytes of the last. The child of a fork goes on counting from where its parent was. */
-typedef struct {
-    uint64_t maps, unmaps, purges, purged_bytes;
-} fh_system_calls;
-fh_system_calls fh_system_calls_made(void);
-
-/* For each page of a range, in the lowest bit of a byte, whether it has memory. False: the system does not say. */
+/* For each page of a range, in the lowest bit of a byte, whether it has memory. False: the kernel does not say. */
 bool fh_system_resident(void *p, size_t size, unsigned char *pages);
 
-/* Hints about huge pages for a range. */
+/* A hint about huge pages for a range. May do nothing. */
 void fh_system_huge_pages(void *p, size_t size, bool wanted);
 
-/* Writes a zero to the first byte of a page that reads as zero, so that it has memory. The nanoseconds of processor time that
- * it took: what other threads did meanwhile does not count. */
-uint64_t fh_system_touch(void *p);
-
-/* True when huge pages come without being asked for (the system's setting is "always"). */
+/* True when huge pages come without being asked for (the kernel's setting is "always"). Asked once. */
 bool fh_system_huge_pages_always(void);
 
-/* True when the system counts every writable page as used (strict overcommit): then nothing is mapped ahead. */
+/* Writes a zero to the first byte of a page that reads as zero, so that it has memory. Returns the nanoseconds of
+ * CPU time that it took: what other threads did meanwhile does not count. 0 if there is no such clock. */
+uint64_t fh_system_touch(void *p);
+
+/* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* True when the kernel counts every writable page as used (strict overcommit): then nothing is mapped ahead. Asked
+ * once. */
 bool fh_system_counts_every_page(void);
 
-/* Writes to a file descriptor, as much as it takes; errors are ignored, errno is kept. */
-void fh_system_write(int fd, const char *text, size_t length);
-
-/* Output for the very end of a process, when the program may have closed its own descriptor. keep makes a second one for
- * the same file, closed on exec; kept returns it, or `fd` if there is none or the program has closed or reused it. */
-void fh_system_keep_output(int fd);
-int fh_system_kept_output(int fd);
-
-/* Bytes of memory that the process has in use, all of it and not only the heap; 0 if the system does not say. */
-size_t fh_system_resident_bytes(void);
-
-/* The limit of the memory control group that the process lives in and how much of it is used, not counting what the kernel
- * can drop (cached files). Of several groups, one in the other, the one that is nearest to its limit. False: no limit. */
+/* The limit of the memory control group that the process is in, and how much of it is used, without what the kernel
+ * can drop (cached files). Of several groups, one in the other, the one that is nearest to its limit. False: no
+ * limit. Reads files of the kernel. Needs some 10 KiB of stack. */
 bool fh_system_group_memory(size_t *limit, size_t *used);
 
-/* Wakes a thread that waits for the word to change (system/thread.h). Never waits itself. */
-void fh_system_wake(fh_word *word);
-
-/* Of the last ten seconds, in how much some thread of the own control group waited for memory, in hundredths of a percent
- * (PSI, version 2 of control groups only); 0 if the system does not say. */
+/* Of the last ten seconds, in how much some thread of the own control group waited for memory, in hundredths of a
+ * percent. 0 if the kernel does not say. Reads files of the kernel. Needs some 10 KiB of stack. */
 unsigned fh_system_group_stall(void);
 
-/* How many processors' worth of time the control groups allow, rounded up; 0: any number. */
-unsigned fh_system_group_processors(void);
+/* Bytes of the last request that the kernel had no memory or no address space for; 0: it has refused none. */
+uint64_t fh_system_refused_bytes(void);
 
-/* The value of an environment variable, or NULL; also NULL for programs that run with more rights than their caller
- * (setuid), or before the C library has set up the environment (then *ready is false). */
+#define FH_NO_LIMIT UINT64_MAX
+
+/* What can make the kernel refuse, as it is at this moment. limits.h finds the one that is met. */
+typedef struct {
+    uint64_t address_limit, address_used; /* of the process: all that is mapped */
+    uint64_t data_limit, data_used;       /* of the process: what is private and writable */
+    uint64_t commit_limit, commit_used;   /* of the whole machine; counts only where every page counts */
+    uint64_t mappings_limit, mappings;    /* how many mappings the process may have, and has */
+    uint64_t machine_bytes;               /* memory and swap together; 0: not known */
+    uint64_t overcommit;                  /* 0: the kernel guesses, 1: it grants everything, 2: it counts every page */
+} fh_system_limits;
+
+/* A limit that the kernel does not have is FH_NO_LIMIT. Reads a few files of the kernel, and all of the list of
+ * mappings: some ms when there are many. Needs 5 KiB of stack. */
+void fh_system_limits_now(fh_system_limits *limits);
+
+/* ── The process ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The number of the calling process. Asked of the kernel each time, because a fork changes it. */
+uint64_t fh_system_pid(void);
+
+/* The value of an environment variable. NULL: there is none, or the program runs with more rights than its caller
+ * (setuid), or the C library has not set up the environment yet; then *ready is false. */
 const char *fh_system_environment(const char *name, bool *ready);
 
-/* A 64-bit counter of nanoseconds that never goes back. */
+/* Writes to a file descriptor, as much as it takes; errors are ignored. May block as write does. */
+void fh_system_write(int fd, const char *text, size_t length);
+
+/* Ends the process abnormally, with SIGABRT where there are signals. */
+_Noreturn void fh_system_abort(void);
+
+/* ── Time and CPUs ───────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A 64-bit counter of nanoseconds that never goes back; the same for all processes of the machine. */
 uint64_t fh_system_nanoseconds(void);
 
-/* The same in units of 2^30 ns, which is a second for whoever only wants to know whether one has gone by: no division. */
+/* The same in units of 2^30 ns: about a second, without a division. */
 static inline uint64_t fh_system_seconds(void) {
     return fh_system_nanoseconds() >> 30;
 }
 
-/* Ends the process abnormally, with SIGABRT. */
-_Noreturn void fh_system_abort(void);
-
-/* The processors that this process may run on at a time: by its mask, and by the quota of its control groups. */
+/* The CPUs that this process may use at a time, at least 1: by its mask, and by the quota of its control groups. */
 unsigned fh_system_processors(void);
 
-/* A small number for the processor that the caller runs on, dense within the process where the kernel says so (mm_cid).
- * A hint: it may change at any time. A few nanoseconds. */
+/* A small number for the CPU that the caller runs on, dense within the process where the kernel says so (mm_cid). A
+ * hint: it may change at any time. A few nanoseconds. */
 unsigned fh_system_cpu_hint(void);
 
+/* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
 /* Calls `exit_of_thread` with `value` when the calling thread ends. May be called again by a thread for which it has
- * already been called. False if the system gives no such service. */
+ * already been called. The C library may allocate, so the allocator may be entered again. Sets errno. False if the
+ * kernel gives no such service. */
 bool fh_system_at_thread_exit(void (*exit_of_thread)(void *), void *value);
 
-/* Calls `child` in the child after each fork, in the thread that forked. */
+/* Calls `child` in the child after each fork, in the thread that forked. The C library may allocate, and takes a
+ * lock of its own: to be called once, when the process starts. Sets errno. */
 void fh_system_at_fork(void (*child)(void));
+
+/* Makes a thread of the library's own, which calls run(). All signals are blocked in it; no thread waits for its
+ * end. The C library allocates, so nothing may be held. Not in a signal handler. False: the kernel has none to give. */
+bool fh_system_thread_start(void (*run)(void));
+
+/* Waits while the lower half of the word is `value`, for `nanoseconds` at most (0: for ever). May return earlier,
+ * without reason or because of fh_system_wake. The one function that waits. */
+void fh_system_wait(const fh_word *word, uint64_t value, uint64_t nanoseconds);
+
+/* Wakes a thread that waits for the word to change. */
+void fh_system_wake(fh_word *word);
 
 #endif

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The observer, from outside: run.py TEST LIBRARY ACTS WORK-FOLDER [ARGUMENTS...]
 
-Each test runs programs under LIBRARY with FREEHOLD=observe=1, reads the pages that they leave (profile_file.py) and compares them
-with what the programs say of themselves. `run.py --list` names the tests. 0: good, 1: not, 77: cannot be tested here."""
+Each test runs programs under LIBRARY with FREEHOLD=observe=1, reads the profile files that they leave
+(profile_file.py) and compares them with what the programs say of themselves. `run.py --list` names the tests.
+0: good, 1: not, 77: cannot be tested here."""
 
 import errno
 import math
@@ -308,7 +309,7 @@ def run_in(bench, folder, expect_error):
 
 def test_folders(bench):
     """A folder that is missing, read-only, full, or too small for what comes later."""
-    run_in(bench, "/nowhere/at/all", "no such folder")
+    run_in(bench, "/nowhere/at/all", "no such directory")
     if os.geteuid() != 0:
         raise Skipped("only root can mount the small and the read-only file systems")
     small = os.path.join(bench.folder, "small")

@@ -17,7 +17,7 @@
  *     hidden by a mark that it was about to set or clear
  *
  * A step of store/ or cache/ that no scenario reaches must be in stall_unreached.txt with its reason, and one that is there
- * must not be reached. Of the observer's steps (see/), which no allocation waits for or depends on, seven of ten must be.
+ * must not be reached. Of the observer's steps (observe/), which no allocation waits for or depends on, seven of ten must be.
  *
  *     test-proof-stall LIST          all of it
  *     FREEHOLD_STALL_OPERATIONS=N    else 10^6               FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
@@ -303,7 +303,7 @@ static void number_sites(void) {
 /* What is shared by threads as part of the protocols; the rest are answers of the system that are asked for once. */
 static int is_protocol(unsigned site) {
     const char *file = __start_fh_proof_sites[site].file;
-    return canonical[site] == site && (strstr(file, "/store/") || strstr(file, "/cache/") || strstr(file, "/see/"));
+    return canonical[site] == site && (strstr(file, "/store/") || strstr(file, "/cache/") || strstr(file, "/observe/"));
 }
 
 /* Runs a scenario without a stop and notes where its victim came by. */
@@ -443,7 +443,7 @@ static void check_unreached(const char *list, unsigned *unreached) {
         const char *entry = strstr(text, key);
         int listed = entry && (entry == text || entry[-1] == '\n');
         *unreached += !plan_count[i];
-        int observer = strstr(key, "see/") == key;
+        int observer = strstr(key, "observe/") == key;
         observers += observer;
         observers_unreached += observer && !plan_count[i];
         if (!plan_count[i] && observer) printf("not reached, of the observer: %s\n", name_of(i));

@@ -5,7 +5,7 @@
 
 #include "base/types.h"
 #include "reclaim/background.h"
-#include "system/thread.h"
+#include "system/system.h"
 
 static void (*thread_to_run)(void);
 static bool no_thread_is_left;

@@ -2,7 +2,7 @@
 #include "stall.h"
 
 #include "base/types.h"
-#include "system/shared.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 __thread unsigned stall_faults, stall_near;

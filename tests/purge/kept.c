@@ -8,7 +8,7 @@
 #include "store/huge.h"
 #include "reclaim/limits.h"
 #include "store/limit.h"
-#include "system/system.h"
+#include "system/inspect.h"
 
 #include "freehold/freehold.h"
 

@@ -2,7 +2,7 @@
 #include "cache/shrink.h"
 #include "reclaim/budget.h"
 #include "store/holes.h"
-#include "system/memory.h"
+#include "system/limits.h"
 
 #include "../support/check.h"
 

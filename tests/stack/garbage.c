@@ -3,7 +3,7 @@
  * comes out within bounds. */
 #include "../support/check.h"
 
-#include "observe/modules.h"
+#include "observe/unwind/modules.h"
 #include "observe/unwind/stack.h"
 #include "observe/unwind/index.h"
 #include "observe/unwind/rule.h"
@@ -86,7 +86,7 @@ static fh_rule rule_of(const fh_image *image, const fh_tables *tables, uintptr_t
 /* Every function of the C library, at an address in its middle: mostly rules, and none of them out of bounds. */
 static void read_all_of_libc(void) {
     /* The loader's word names a module; that all of it is mapped, the list of mappings says. */
-    fh_modules_note();
+    fh_modules_refresh();
     unsigned number = fh_module_learn((uintptr_t)&qsort), known = 0, all = 0;
     CHECK(number < FH_MODULES_MOST, "the C library is no module");
     const fh_module *module = fh_module_at(number);

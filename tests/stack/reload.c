@@ -3,7 +3,7 @@
 #include "chain.h"
 
 #include "../support/check.h"
-#include "observe/modules.h"
+#include "observe/unwind/modules.h"
 #include "plugin.h"
 
 #include <dlfcn.h>
@@ -72,7 +72,7 @@ static void *in_thread(void *loads) {
             if (library) dlclose(library);
         } else {
             CHECK(fh_stack_walk(out, 64, __builtin_frame_address(0), &whole) >= 1 && whole, "a thread of its own");
-            fh_modules_note();
+            fh_modules_refresh();
             usleep(2000);
         }
     }
@@ -87,7 +87,7 @@ static void check_what_stays(void) {
     uintptr_t plugin = (uintptr_t)dlsym(library, "plugin_call");
     const uintptr_t there[] = {(uintptr_t)&check_what_stays, (uintptr_t)&qsort,
                                (uintptr_t)dlsym(NULL, "__tls_get_addr")};
-    fh_modules_note();
+    fh_modules_refresh();
     for (unsigned i = 0; i < sizeof there / sizeof there[0]; i++) {
         unsigned number = fh_module_learn(there[i]);
         CHECK(number < FH_MODULES_MOST, "no module at %#lx", (unsigned long)there[i]);

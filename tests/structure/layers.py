@@ -8,6 +8,7 @@ A module is X.c and X.h together: one node. An arrow is an include of one module
 3. Only src/system calls the kernel or the C library for memory, descriptors, time or threads.
 4. Each function of base/hooks.h is defined once, in the layer that the header names, and called from below it.
 5. A file has 600 lines at most.
+6. A folder inside a layer includes of that layer only itself and what ROOMS lists.
 
 It prints the graph: each layer with its modules, and what each module includes. With --self-test it copies the
 sources, plants one violation of each kind, and fails unless every one is found."""
@@ -21,6 +22,12 @@ import tempfile
 
 # From the lowest to the highest.
 LAYERS = ["base", "system", "store", "cache", "reclaim", "heap", "observe", "api"]
+
+# Folders inside a layer, and what they may include of the rest of that layer.
+ROOMS = {
+    "observe/unwind": [],
+    "observe/reach": ["observe/profile", "observe/profile_words", "observe/class_use"],
+}
 
 # What only src/system may call. A name counts when it is followed by an opening parenthesis.
 KERNEL_CALLS = """mmap mmap64 munmap mremap madvise mprotect mincore sbrk brk syscall memfd_create process_madvise
@@ -71,6 +78,19 @@ def check_includes(path, layer, text):
     return ours
 
 
+def check_room(name, included):
+    room = os.path.dirname(name)
+    if "/" not in room:
+        return
+    if room not in ROOMS:
+        problems.append(f"src/{name}: a folder inside a layer that ROOMS does not list")
+        return
+    for other in sorted(included):
+        same_layer = other.split("/")[0] == room.split("/")[0]
+        if same_layer and os.path.dirname(other) != room and other not in ROOMS[room]:
+            problems.append(f"src/{name}: {room} includes {other}, which is outside of its room")
+
+
 def check_calls(path, layer, text):
     if layer == "system":
         return
@@ -106,6 +126,7 @@ def graph_of(texts):
         layer, path = name.split("/")[0], f"src/{name}"
         included = {module_of(other) for other in check_includes(path, layer, text)}
         graph.setdefault(module_of(name), set()).update(included - {module_of(name)})
+        check_room(name, included)
         check_calls(path, layer, text)
         if text.count("\n") > 600:
             problems.append(f"{path}: {text.count(chr(10))} lines; 600 are the most")
@@ -188,6 +209,7 @@ PLANTED = [
     ("store/depot.c", "\nvoid planted(void);\nvoid planted(void) {\n    abort();\n}\n", "only system may"),
     ("cache/cache.h", '#include "freehold/freehold.h"\n', "the public"),
     ("base/text.c", "\n" * 600, "600 are the most"),
+    ("observe/unwind/rule.c", '#include "observe/profile.h"\n', "outside of its room"),
     ("store/slab.c", "\nvoid fh_hook_start(void) {\n}\n", "should be defined in"),
 ]
 

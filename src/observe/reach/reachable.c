@@ -1,11 +1,8 @@
 #include "observe/reach/reachable.h"
 
-#include "base/atomic.h"
 #include "base/bits.h"
-#include "observe/profile_file.h"
 #include "observe/reach/scan.h"
-#include "system/code.h"
-#include "system/snapshot.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -15,7 +12,7 @@
  *     0 ──▶ FORKING | own number (a thread is at it) ──▶ the copy's process number ──▶ 0 (its end was seen)
  *
  * Each step by compare-and-swap or by the one who has it. In the child of a fork of the program's it is the parent's: then
- * the number is another, or the system says that it knows of no such child. */
+ * the number is another, or the kernel says that it knows of no such child. */
 static fh_word scanning;
 #define FORKING (UINT64_C(1) << 63)
 
@@ -23,25 +20,20 @@ static fh_word scanning;
 #define POLLS_APART 16u
 static fh_word polls;
 
-static fh_profile_scan *answer_of(fh_profile_header *page) {
-    return (fh_profile_scan *)((char *)page + FH_PROFILE_SCAN_OFFSET);
-}
-
 /* ── In the copy ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* What the copy needs of the page; its addresses are noted before, because the page's own words say that it is another
- * process's now, as they should. */
+/* What the copy needs of the profile file. Its addresses are noted before, because the copy counts as a child: there the
+ * file is said to be the parent's, which it is. */
 typedef struct {
     fh_profile_scan *answer;
     uint64_t number;
-    fh_profile_sample *samples[FH_PROFILE_EXTENTS];
-    uint64_t entries[FH_PROFILE_EXTENTS];
+    const fh_reach_samples *samples;
 } request;
 
 static void judge(const request *q, const fh_reach *r, fh_profile_sample *sample) {
     bool live;
     uintptr_t address = (uintptr_t)fh_load(fh_profile_word(&sample->address));
-    /* The program goes on, and the table with it: what is younger than the copy is not in it. */
+    /* The program continues, and changes the table: what is younger than the copy is not in it. */
     if (address <= 1 || sample->born_ns >= q->answer->begun_ns) return;
     bool reached = fh_reach_reached(r, address, &live);
     if (!live) return;
@@ -56,15 +48,16 @@ static int scan(const request *q, uintptr_t stack) {
     if (!r) return ENOMEM;
     if (!fh_reach_follow(r, stack)) return ENOENT;
     fh_reach_count(r, q->answer);
-    for (unsigned k = 0; k < FH_PROFILE_EXTENTS && q->samples[k]; k++) {
-        for (uint64_t i = 0; i < q->entries[k]; i++) judge(q, r, &q->samples[k][i]);
+    const fh_reach_samples *s = q->samples;
+    for (unsigned k = 0; k < s->extents; k++) {
+        for (uint64_t i = 0; i < s->slots[k]; i++) judge(q, r, &s->extent[k][i]);
     }
     return 0;
 }
 
 _Noreturn static void answer(const request *q, uintptr_t stack) {
     uint64_t begun = fh_system_nanoseconds();
-    fh_store(fh_profile_word(&q->answer->pid), fh_system_process_number());
+    fh_store(fh_profile_word(&q->answer->pid), fh_system_pid());
     int error = scan(q, stack);
     q->answer->scan_ns = fh_system_nanoseconds() - begun;
     fh_store(fh_profile_word(&q->answer->error), (uint64_t)error);
@@ -85,14 +78,10 @@ static void clear(fh_profile_scan *a) {
     fh_store(fh_profile_word(&a->pid), 0);
 }
 
-/* Its frame is the lowest that the copy looks at: what the callers keep in registers is on the stack above. */
-__attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number) {
+/* Its frame is the lowest that the copy reads: what the callers keep in registers is on the stack above. */
+__attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number, const fh_reach_samples *samples) {
     __builtin_unwind_init();
-    request q = {.answer = a, .number = number};
-    for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
-        q.samples[k] = fh_profile_extent(FH_PROFILE_SAMPLES, k, &q.entries[k]);
-        if (!q.samples[k]) break;
-    }
+    request q = {.answer = a, .number = number, .samples = samples};
     fh_store(fh_profile_word(&a->state), FH_PROFILE_SCAN_RUNNING);
     clear(a);
     uint64_t begun = fh_system_nanoseconds();
@@ -110,8 +99,8 @@ __attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number)
     fh_store_release(&scanning, process < 0 ? 0 : (uint64_t)process);
 }
 
-/* Looks whether the copy has ended. One that ended without an answer was killed. */
-static void look_after(fh_profile_scan *a, uint64_t process) {
+/* Finds out whether the copy has ended. One that ended without an answer was killed. */
+static void check_end(fh_profile_scan *a, uint64_t process) {
     uint64_t state = fh_load_acquire(fh_profile_word(&a->state));
     bool running = state == FH_PROFILE_SCAN_RUNNING;
     if (running && fh_add_relaxed(&polls, 1) % POLLS_APART) return;
@@ -119,26 +108,28 @@ static void look_after(fh_profile_scan *a, uint64_t process) {
     if (running && fh_load(fh_profile_word(&a->pid)) == process) {
         fh_store(fh_profile_word(&a->error), EINTR);
         uint64_t seen = FH_PROFILE_SCAN_RUNNING;
-        /* It may have written its answer between our look and its end. */
+        /* It may have written its answer after we read the state, before its end. */
         (void)fh_cas_acq_rel(fh_profile_word(&a->state), &seen, FH_PROFILE_SCAN_FAILED);
     }
     (void)fh_cas_acq_rel(&scanning, &process, 0);
 }
 
-void fh_reachable_poll(void) {
-    fh_profile_header *page = fh_profile();
-    if (!page) return;
-    fh_profile_scan *a = answer_of(page);
-    /* relaxed: both are hints until the compare-and-swap. */
-    uint64_t asked = fh_load(fh_profile_word(&fh_profile_controls(page)->scan)), process = fh_load(&scanning);
-    if (FH_LIKELY(process == 0 && !fh_reachable_is_asked(page))) return;
+bool fh_reachable_is_due(const fh_profile_header *profile) {
+    /* relaxed: both are hints until the compare-and-swap below. */
+    return fh_load(&scanning) != 0 || fh_reachable_is_asked(profile);
+}
+
+void fh_reachable_poll(fh_profile_header *profile, const fh_reach_samples *samples) {
+    fh_profile_scan *a = fh_profile_answer(profile);
+    uint64_t asked = fh_load(fh_profile_word(&fh_profile_controls(profile)->scan)), process = fh_load(&scanning);
+    if (process == 0 && !fh_reachable_is_asked(profile)) return;
     if (process & FORKING) {
         /* Another thread's; or it was, in the parent. */
-        if ((process & ~FORKING) != fh_system_process_number()) (void)fh_cas_acq_rel(&scanning, &process, 0);
+        if ((process & ~FORKING) != fh_system_pid()) (void)fh_cas_acq_rel(&scanning, &process, 0);
     } else if (process) {
-        look_after(a, process);
-    } else if (fh_cas_acq_rel(&scanning, &process, FORKING | fh_system_process_number())) {
+        check_end(a, process);
+    } else if (fh_cas_acq_rel(&scanning, &process, FORKING | fh_system_pid())) {
         /* acq_rel: of two threads one forks. */
-        begin(a, asked);
+        begin(a, asked, samples);
     }
 }

@@ -1,21 +1,19 @@
 #include "observe/reach/scan.h"
 
 #include "base/classes.h"
-#include "observe/statistics.h"
+#include "observe/class_use.h"
 #include "store/depot.h"
 #include "store/huge.h"
 #include "store/holes.h"
 #include "store/window.h"
-#include "system/code.h"
-#include "system/snapshot.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
-/* Blocks that were reached and whose contents were not looked at yet. When there is no room for one more, everything that was
- * reached is looked at again once the others are done: slower, and never wrong. */
+/* Blocks that were reached and whose contents were not searched yet. When there is no room for one more, everything that
+ * was reached is searched again once the others are done: slower, and never wrong. */
 #define STACK_MOST ((size_t)1 << 20)
 #define HUGE_MOST ((size_t)1 << 20)
 #define NOTHING 0xFFu /* in back[]: no slab and no run */
-#define MAPPINGS_BUFFER (8 * FH_KIB)
 #define PAGES_AT_ONCE 256u
 
 typedef struct {
@@ -29,13 +27,13 @@ typedef struct {
 } huge_block;
 
 /*     a word w ──▶ in the window?  slot = (w − base) / 64 KiB, head = slot − back[slot], block = offset / size of the class
- *                                  reached: bit `block` of mark[head]
+ *                                  reached: bit `block` of reached[head]
  *              ──▶ else:           the huge block around it, by binary search; reached: its flag */
 struct fh_reach {
     size_t slots;
-    uint8_t *back;                   /* how many slots before it the slab or run begins */
-    uint64_t (*mark)[FH_SLAB_WORDS]; /* of the slot where it begins */
-    huge_block *huge;                /* ascending */
+    uint8_t *back;                      /* how many slots before it the slab or run begins */
+    uint64_t (*reached)[FH_SLAB_WORDS]; /* of the slot where it begins */
+    huge_block *huge;                   /* ascending */
     size_t huge_count, huge_room;
     uintptr_t huge_low, huge_high;
     range *stack;
@@ -44,7 +42,7 @@ struct fh_reach {
     range own[8]; /* mappings of the scan itself */
     unsigned owns;
     uint64_t root_bytes, block_bytes, skipped_bytes;
-    char buffer[MAPPINGS_BUFFER];
+    _Alignas(8) char buffer[FH_MAPPINGS_BYTES];
 };
 
 static void *map(fh_reach *r, size_t bytes) {
@@ -145,10 +143,10 @@ fh_reach *fh_reach_begin(void) {
     r->slots = fh_window_chunks() * FH_CHUNK_SLOTS;
     r->huge_room = fh_huge_count() + 1 < HUGE_MOST ? fh_huge_count() + 1 : HUGE_MOST;
     r->back = map(r, r->slots + 1);
-    r->mark = map(r, (r->slots + 1) * sizeof r->mark[0]);
+    r->reached = map(r, (r->slots + 1) * sizeof r->reached[0]);
     r->huge = map(r, r->huge_room * sizeof r->huge[0]);
     r->stack = map(r, STACK_MOST * sizeof r->stack[0]);
-    if (!r->back || !r->mark || !r->huge || !r->stack) return NULL;
+    if (!r->back || !r->reached || !r->huge || !r->stack) return NULL;
     find_heads(r);
     set_caches_free(r);
     fh_huge_each(note_huge, r);
@@ -157,12 +155,12 @@ fh_reach *fh_reach_begin(void) {
 
 /* ── One word ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A live block, and where its mark is. */
+/* A live block, and where it is noted that it was reached. */
 typedef struct {
     uintptr_t begin;
     size_t size;
-    uint64_t *mark;
-    uint64_t bits; /* one, or those of all units of a lodger */
+    uint64_t *word;
+    uint64_t bits; /* of the word: one, or several of a guest block */
     bool *flag;    /* of a huge block, which has no bit */
 } found;
 
@@ -188,7 +186,7 @@ static bool find_in_window(const fh_reach *r, uintptr_t address, found *f) {
     }
     f->begin = begin + i * f->size;
     f->size *= units;
-    f->mark = &r->mark[slot][i / 64];
+    f->word = &r->reached[slot][i / 64];
     f->bits = fh_run_mask(i % 64, units);
     return true;
 }
@@ -216,8 +214,8 @@ static bool find(const fh_reach *r, uintptr_t address, found *f) {
     return address - r->huge_low < r->huge_high - r->huge_low && find_huge(r, address, f);
 }
 
-static bool is_marked(const found *f) {
-    return f->flag ? *f->flag : (*f->mark & f->bits) != 0;
+static bool is_reached(const found *f) {
+    return f->flag ? *f->flag : (*f->word & f->bits) != 0;
 }
 
 static void push(fh_reach *r, const found *f) {
@@ -228,13 +226,13 @@ static void push(fh_reach *r, const found *f) {
     r->stack[r->depth++] = (range){f->begin, f->begin + f->size};
 }
 
-static inline void look_at(fh_reach *r, uintptr_t word) {
+static inline void reach(fh_reach *r, uintptr_t word) {
     found f;
-    if (!find(r, word, &f) || is_marked(&f)) return;
+    if (!find(r, word, &f) || is_reached(&f)) return;
     if (f.flag) {
         *f.flag = true;
     } else {
-        *f.mark |= f.bits;
+        *f.word |= f.bits;
     }
     push(r, &f);
 }
@@ -242,18 +240,17 @@ static inline void look_at(fh_reach *r, uintptr_t word) {
 /* ── Ranges ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Not seen by sanitizers: it reads whatever there is. */
-__attribute__((no_sanitize("address", "thread"))) static void look_through(fh_reach *r, uintptr_t begin,
-                                                                           uintptr_t end) {
+__attribute__((no_sanitize("address", "thread"))) static void search(fh_reach *r, uintptr_t begin, uintptr_t end) {
     for (uintptr_t at = fh_round_up(begin, sizeof(uintptr_t)); at + sizeof(uintptr_t) <= end; at += sizeof(uintptr_t)) {
-        look_at(r, *(const volatile uintptr_t *)at);
+        reach(r, *(const volatile uintptr_t *)at);
     }
 }
 
-/* The same for what may be large and mostly empty: only pages with contents. */
-static uint64_t look_through_pages(fh_reach *r, uintptr_t begin, uintptr_t end) {
+/* The same for what may be large and nearly empty: only pages with contents. */
+static uint64_t search_pages(fh_reach *r, uintptr_t begin, uintptr_t end) {
     unsigned char has[PAGES_AT_ONCE];
     size_t page = fh_system_page_size();
-    uint64_t looked = 0;
+    uint64_t searched = 0;
     for (uintptr_t at = begin; at < end;) {
         uintptr_t first = at & ~(page - 1);
         size_t pages = fh_round_up(end - first, page) / page;
@@ -264,46 +261,46 @@ static uint64_t look_through_pages(fh_reach *r, uintptr_t begin, uintptr_t end) 
             if (from < at) from = at;
             if (to > end) to = end;
             if (known && !has[i]) continue;
-            look_through(r, from, to);
-            looked += to - from;
+            search(r, from, to);
+            searched += to - from;
         }
         at = first + step * page;
     }
-    return looked;
+    return searched;
 }
 
 #define LARGE (128 * FH_KIB)
 
-static void look_through_block(fh_reach *r, range b) {
+static void search_block(fh_reach *r, range b) {
     if (b.end - b.begin < LARGE) {
-        look_through(r, b.begin, b.end);
+        search(r, b.begin, b.end);
         r->block_bytes += b.end - b.begin;
     } else {
-        r->block_bytes += look_through_pages(r, b.begin, b.end);
+        r->block_bytes += search_pages(r, b.begin, b.end);
     }
 }
 
 static void drain(fh_reach *r) {
-    while (r->depth > 0) look_through_block(r, r->stack[--r->depth]);
+    while (r->depth > 0) search_block(r, r->stack[--r->depth]);
 }
 
 /* Everything that was reached, once more. */
-static void look_again(fh_reach *r) {
+static void search_again(fh_reach *r) {
     r->overflown = false;
     for (size_t slot = 0; slot < r->slots; slot++) {
         if (r->back[slot] != 0) continue;
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
         size_t size = fh_state_class(state) < FH_CLASSES ? fh_class_size(fh_state_class(state)) : 0;
         for (unsigned i = 0; i < FH_SLAB_WORDS * 64; i++) {
-            if (!(r->mark[slot][i / 64] >> i % 64 & 1)) continue;
+            if (!(r->reached[slot][i / 64] >> i % 64 & 1)) continue;
             uintptr_t begin = (uintptr_t)fh_slot_address(slot) + i * size;
-            look_through_block(r, (range){begin, begin + (size ? size : fh_state_bump(state) * FH_SLOT_SIZE)});
+            search_block(r, (range){begin, begin + (size ? size : fh_state_bump(state) * FH_SLOT_SIZE)});
             drain(r);
         }
     }
     for (size_t i = 0; i < r->huge_count; i++) {
         const huge_block *b = &r->huge[i];
-        if (b->reached) look_through_block(r, (range){b->begin, b->begin + b->size});
+        if (b->reached) search_block(r, (range){b->begin, b->begin + b->size});
         drain(r);
     }
 }
@@ -320,7 +317,7 @@ static bool is_in(uintptr_t at, uintptr_t begin, uintptr_t end, range *around) {
     return true;
 }
 
-/* The heap itself, its metadata and the scan's own memory are no roots. True if `at` lies in such a range; *around is that
+/* The heap itself, its metadata and the scan's own memory are no roots. True if `at` is in such a range; *around is that
  * one, else the next one behind. */
 static bool is_no_root(const fh_reach *r, uintptr_t at, range *around) {
     uintptr_t base = fh_window_base();
@@ -346,7 +343,7 @@ static bool is_no_root(const fh_reach *r, uintptr_t at, range *around) {
     return false;
 }
 
-static void look_through_root(fh_reach *r, uintptr_t begin, uintptr_t end) {
+static void search_root(fh_reach *r, uintptr_t begin, uintptr_t end) {
     for (uintptr_t at = begin; at < end;) {
         range around;
         if (is_no_root(r, at, &around)) {
@@ -354,13 +351,13 @@ static void look_through_root(fh_reach *r, uintptr_t begin, uintptr_t end) {
             continue;
         }
         uintptr_t stop = around.begin < end ? around.begin : end;
-        r->root_bytes += look_through_pages(r, at, stop);
+        r->root_bytes += search_pages(r, at, stop);
         drain(r);
         at = stop;
     }
 }
 
-/* A program may forbid itself to read parts of its blocks (guard pages); a copy may look. */
+/* A program may forbid itself to read parts of its blocks (guard pages); a copy may read them. */
 static void allow(const fh_reach *r, const fh_mapping *line) {
     found f;
     bool heap = fh_in_window((const void *)line->begin) ? fh_slot_of((const void *)line->begin) < r->slots
@@ -371,23 +368,22 @@ static void allow(const fh_reach *r, const fh_mapping *line) {
 bool fh_reach_follow(fh_reach *r, uintptr_t stack) {
     /* Twice, as what is not readable must be so before anything is followed. */
     for (unsigned pass = 0; pass < 2; pass++) {
-        fh_mappings list;
         fh_mapping line;
-        if (!fh_system_mappings_open(&list, r->buffer, sizeof r->buffer)) return false;
-        while (fh_system_mappings_next(&list, &line)) {
+        fh_mappings *list = fh_system_mappings_open(r->buffer, sizeof r->buffer);
+        if (!list) return false;
+        while (fh_system_mappings_next(list, &line)) {
             if (pass == 0) {
                 if (!line.readable) allow(r, &line);
             } else if (line.readable && line.writable && line.shared) {
                 r->skipped_bytes += line.end - line.begin;
             } else if (line.readable && line.writable) {
                 bool here = stack >= line.begin && stack < line.end;
-                look_through_root(r, here ? stack : line.begin, line.end);
+                search_root(r, here ? stack : line.begin, line.end);
             }
         }
-        fh_system_mappings_close(&list);
-        if (!list.complete) return false;
+        if (!fh_system_mappings_close(list)) return false;
     }
-    while (r->overflown) look_again(r);
+    while (r->overflown) search_again(r);
     return true;
 }
 
@@ -396,7 +392,7 @@ bool fh_reach_follow(fh_reach *r, uintptr_t stack) {
 bool fh_reach_reached(const fh_reach *r, uintptr_t address, bool *live) {
     found f;
     *live = find(r, address, &f);
-    return *live && is_marked(&f);
+    return *live && is_reached(&f);
 }
 
 static void add(fh_profile_scan *answer, uint64_t reached, uint64_t all, uint64_t size) {
@@ -412,7 +408,7 @@ static void count_slab(const fh_reach *r, size_t slot, unsigned c, uint64_t stat
     for (unsigned w = 0; w * 64 < made; w++) {
         unsigned here = made - w * 64 < 64 ? made - w * 64 : 64;
         live += fh_count_bits(~fh_load(&fh_slab_at(slot)->free[w]) & fh_low_mask(here));
-        reached += fh_count_bits(r->mark[slot][w]);
+        reached += fh_count_bits(r->reached[slot][w]);
     }
     answer->row[c].reachable += reached;
     answer->row[c].unreachable += live - reached;
@@ -422,7 +418,7 @@ static void count_slab(const fh_reach *r, size_t slot, unsigned c, uint64_t stat
 static void count_run(const fh_reach *r, size_t slot, unsigned slots, fh_profile_scan *answer) {
     size_t bytes = slots * FH_SLOT_SIZE;
     unsigned c = bytes <= FH_RUN_CACHED_MAX && slots > 1 ? fh_class_run(bytes) : FH_FIGURES_LARGE;
-    uint64_t reached = r->mark[slot][0] & 1;
+    uint64_t reached = r->reached[slot][0] & 1;
     answer->row[c].reachable += reached;
     answer->row[c].unreachable += 1 - reached;
     add(answer, reached, 1, bytes);

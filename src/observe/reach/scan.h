@@ -16,7 +16,7 @@ typedef struct fh_reach fh_reach;
 fh_reach *fh_reach_begin(void);
 
 /* Follows everything from the writable memory of the program: its variables, thread-local ones, stacks. Of the stack that
- * `stack` lies on, only what is above. False: the list of mappings cannot be read. */
+ * `stack` is on, only what is above. False: the list of mappings cannot be read. */
 bool fh_reach_follow(fh_reach *r, uintptr_t stack);
 
 /* True if the block that `address` points into was reached; *live: there is a live block. */

@@ -1,5 +1,5 @@
 /* Which entry of a module's unwind information describes the function at an address? The linker leaves a sorted table
- * (.eh_frame_hdr) for that question; it is searched where it lies. For images without one (some static programs, some
+ * (.eh_frame_hdr) for that question; it is searched where it is. For images without one (some static programs, some
  * compilers for musl) such a table is made here. */
 #ifndef FH_OBSERVE_UNWIND_INDEX_H
 #define FH_OBSERVE_UNWIND_INDEX_H

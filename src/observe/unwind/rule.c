@@ -1,12 +1,12 @@
 #include "observe/unwind/rule.h"
 
-#include "system/code.h"
+#include "system/inspect.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* The numbers of registers in these tables, on x86-64. On other processors the rules are not read, and walks go by frame
- * pointers, which the rules of arm64 demand of everybody. */
+/* The numbers of registers in these tables, on x86-64. On other CPUs the rules are not read, and walks go by frame
+ * pointers, which the rules of arm64 demand of all code. */
 enum { FP = 6, SP = 7, RA = 16 };
 
 /* ── Reading ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -197,7 +197,7 @@ static bool read_entry(fh_cursor *c, uintptr_t entry, common *k, uintptr_t *begi
     return !c->bad && *begin < *end;
 }
 
-/* Neighbours mostly have their CIE in common, so the last one's encoding is kept. */
+/* Neighbours usually have their CIE in common, so the last one's encoding is kept. */
 bool fh_entry_begin(fh_cursor *c, const fh_entry_head *head, fh_entry_memo *memo, uintptr_t *begin) {
     if (memo->common != head->common) {
         fh_cursor other;
@@ -212,7 +212,7 @@ bool fh_entry_begin(fh_cursor *c, const fh_entry_head *head, fh_entry_memo *memo
 
 /* ── Expressions ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A value on the little stack machine: a number, rsp or rbp plus a number, or what lies in memory there. */
+/* A value on the little stack machine: a number, rsp or rbp plus a number, or what is in memory there. */
 typedef struct {
     enum { NUMBER, BASED, LOADED } form;
     unsigned base;

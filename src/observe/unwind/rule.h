@@ -11,7 +11,7 @@
  *              │ locals                   │
  *     lower    └──────────────────────────┘ ◀─ rsp
  *
- * The rare rest is in the word too: a CFA that lies in memory (functions that align their stack anew: [rbp − 8]), the frame of
+ * The rare rest is in the word too: a CFA that is in memory (functions that align their stack again: [rbp − 8]), the frame of
  * a signal handler (everything in a record on the stack), rules by expressions (PLT entries). */
 #ifndef FH_OBSERVE_UNWIND_RULE_H
 #define FH_OBSERVE_UNWIND_RULE_H
@@ -59,7 +59,7 @@ typedef struct {
     uintptr_t begin, end;
 } fh_span;
 
-/* Where a module's tables lie. What is known to stay mapped and readable as long as this code runs is read as memory; the
+/* Where a module's tables are. What is known to stay mapped and readable as long as this code runs is read as memory; the
  * rest is copied by the kernel, at some 2 µs a piece. */
 typedef struct {
     uintptr_t limit; /* nothing at or above it is the module's */
@@ -70,7 +70,7 @@ typedef struct {
 typedef struct {
     const fh_tables *tables;
     uintptr_t at, end;   /* to be read next; the end of what may be read */
-    uintptr_t piece;     /* address of the piece at hand */
+    uintptr_t piece;     /* address of the piece that was read last */
     size_t bytes;        /* of it that count */
     const uint8_t *from; /* the piece: in the module, or in copy[] */
     bool bad;
@@ -111,7 +111,7 @@ typedef struct {
 bool fh_entry_begin(fh_cursor *c, const fh_entry_head *head, fh_entry_memo *memo, uintptr_t *begin);
 
 /* The rule at `address`, out of the FDE at `entry`. FH_RULE_POINTERS if the FDE says something that a word cannot hold,
- * FH_RULE_NONE if it describes another address. Cannot fault, whatever lies there, and ends after a bounded number of steps. */
+ * FH_RULE_NONE if it describes another address. Cannot fault, whatever is there, and ends after a bounded number of steps. */
 fh_rule fh_rule_at(uintptr_t entry, const fh_tables *tables, uintptr_t address);
 
 #endif

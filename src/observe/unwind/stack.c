@@ -1,24 +1,24 @@
 #include "observe/unwind/stack.h"
 
 #include "base/bits.h"
-#include "observe/modules.h"
+#include "observe/unwind/modules.h"
 #include "observe/unwind/table.h"
-#include "system/code.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 /* ── Reading the stack ───────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The thread's own stack is read as memory: from where the stack pointer is to the stack's upper end it is there as long as
- * the thread runs. Which part of it was looked at and found readable is kept for the thread:
+ * the thread runs. Which part of it was found to be readable is kept for the thread:
  *
  *     own_top − own_bytes ≤ readable < own_top
  *
  * The upper end is where the C libraries put the thread's control block, and for the first thread what the kernel put above
- * its frames. Any other stack (of a fibre, of a signal handler) has bounds that nobody tells, and a neighbour that another
+ * its frames. Any other stack (of a fibre, of a signal handler) has bounds that are not known, and a neighbour that another
  * thread may unmap: it is copied by the kernel, piece by piece. */
 static __thread uintptr_t own_top, own_bytes;
 
-/* Looks that found nothing. A thread that mostly runs fibres is not looked at again and again. */
+/* Searches for it that found nothing. For a thread that usually runs fibres it is not searched again and again. */
 static __thread unsigned own_failures;
 #define FAILURES_MOST 16u
 
@@ -102,7 +102,7 @@ static bool read_word(reader *r, uintptr_t at, uintptr_t *word) {
 /* ── One frame to the next ───────────────────────────────────────────────────────────────────────────────────────── */
 
 /*     pc: an address in the function, behind the call that is under way (or exact, if a signal interrupted it)
- *     sp: its stack pointer at that moment; fp: its rbp */
+ *     sp: its stack pointer at that point; fp: its rbp */
 typedef struct {
     uintptr_t pc, sp, fp;
     bool exact;
@@ -143,7 +143,7 @@ static bool by_table(reader *r, frame_state *f, fh_rule rule) {
     return true;
 }
 
-/* Without a table: the frame pointer, if there is one. It is believed when it lies above the stack pointer, and what lies
+/* Without a table: the frame pointer, if there is one. It is believed when it is above the stack pointer, and what is
  * above it is the address behind a call. */
 static bool by_pointers(reader *r, const fh_unwind_table *table, frame_state *f) {
     uintptr_t pc, fp;
@@ -171,8 +171,8 @@ static inline uint64_t rule_for(const fh_unwind_table *table, const frame_state 
     return fh_unwind_learn(address).bits;
 }
 
-/* True if the frame's return address was not left there by a call: who makes a stack for a fibre puts the address of a first
- * function's end there. Such a frame is walked like any other, but that nothing sensible lies behind it is no surprise. */
+/* True if the frame's return address was not left there by a call: code that makes a stack for a fibre puts the address of a
+ * first function's end there. Such a frame is walked like any other, but nothing sensible needs to be behind it. */
 static bool is_made_up(const frame_state *f, fh_rule rule) {
     return !f->exact && !rule.after_call && !rule.signal;
 }

@@ -1,9 +1,9 @@
 /* The calling thread's stack as a list of return addresses, for the sampler: no lock, no memory of the heap, no signal, no
- * ptrace, and never a fault, whatever lies in the registers and on the stack. docs/observe-stacks.md has the whole story.
+ * ptrace, and never a fault, whatever is in the registers and on the stack. docs/observe-stacks.md has the whole story.
  *
- *     address ──▶ rule (unwind_table.h: "the caller's stack pointer is rsp + 48, its rbp lies 16 below") ──▶ next address
+ *     address ──▶ rule (table.h: "the caller's stack pointer is rsp + 48, its rbp is 16 below") ──▶ next address
  *
- * The rules come from the modules' own unwind information and are kept by return address, so that a frame costs a look into
+ * The rules come from the modules' own unwind information and are kept by return address, so that a frame costs a lookup in
  * a hash table. Code without such information (made at run time) is walked by its frame pointers. */
 #ifndef FH_OBSERVE_UNWIND_STACK_H
 #define FH_OBSERVE_UNWIND_STACK_H

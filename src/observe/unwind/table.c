@@ -1,6 +1,6 @@
 #include "observe/unwind/table.h"
 
-#include "observe/modules.h"
+#include "observe/unwind/modules.h"
 #include "system/system.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ _Static_assert(sizeof(fh_unwind_entry[FH_UNWIND_WAYS]) == FH_CACHE_LINE, "a buck
 static fh_word table_address;
 
 fh_unwind_table *fh_unwind_table_get(void) {
-    /* acquire: the zeroes of the mapping, for whoever did not make it. */
+    /* acquire: the zeroes of a mapping that another thread made. */
     uint64_t known = fh_load_acquire(&table_address);
     if (known) return (fh_unwind_table *)(uintptr_t)known;
     fh_unwind_table *table = fh_system_map(sizeof *table, FH_CACHE_LINE);
@@ -20,7 +20,7 @@ fh_unwind_table *fh_unwind_table_get(void) {
 }
 
 /* The address's own entry, if its module has changed; else an empty one of the bucket; else one by chance: which one goes does
- * not matter much, and nobody counts uses. */
+ * not matter much, and uses are not counted. */
 static void enter(uintptr_t address, fh_rule rule) {
     fh_unwind_table *table = fh_unwind_table_get();
     if (!table) return;
@@ -63,7 +63,7 @@ static bool is_signal_return(const uint8_t *code) {
     return memcmp(code, long_form, sizeof long_form) == 0 || memcmp(code, short_form, sizeof short_form) == 0;
 }
 
-/* The kernel's record lies at the stack pointer: a head of 40 bytes, then the registers in their fixed order. */
+/* The kernel's record is at the stack pointer: a head of 40 bytes, then the registers in their fixed order. */
 static fh_rule signal_rule(void) {
     return (fh_rule){.kind = FH_RULE_TABLE,
                      .signal = 1,
@@ -101,7 +101,7 @@ fh_rule fh_unwind_learn(uintptr_t address) {
     if (number == FH_MODULE_NONE) return (fh_rule){.bits = 0};
     fh_rule rule = {.kind = FH_RULE_POINTERS};
     uint8_t code[BEFORE + 9] = {0};
-    /* What lies around the return address, address + 1. */
+    /* What is around the return address, address + 1. */
     bool readable = read_code(number, address + 1 - BEFORE, code, sizeof code);
     if (number != FH_MODULE_CODE) {
         fh_rule found = by_module(fh_module_at(number), address);

@@ -1,6 +1,6 @@
 /* Rules by address: the compact unwind table. It holds what was asked for, not what there is: a rule is worked out of the
- * module's unwind information when an address is seen for the first time (some µs, once), and from then on found by one look
- * into one cache line.
+ * module's unwind information when an address is seen for the first time (some µs, once), and from then on found by one
+ * lookup in one cache line.
  *
  *     bucket = 4 entries = one line          entry: │ check = mix(address) ^ mix(rule) │ rule │
  *

@@ -1,25 +1,9 @@
-/* Why the system refused memory: its limits as they are at this moment, and which of them is met. */
-#ifndef FH_SYSTEM_MEMORY_H
-#define FH_SYSTEM_MEMORY_H
+/* Which limit explains that the kernel refused memory: pure arithmetic over what system.h reads. It is no part of the
+ * seam; a port takes it as it is. */
+#ifndef FH_SYSTEM_LIMITS_H
+#define FH_SYSTEM_LIMITS_H
 
-#include <stdint.h>
-
-#define FH_NO_LIMIT UINT64_MAX
-
-typedef struct {
-    uint64_t address_limit, address_used; /* RLIMIT_AS, and what is mapped */
-    uint64_t data_limit, data_used;       /* RLIMIT_DATA, and what is private and writable */
-    uint64_t commit_limit, commit_used;   /* of the whole machine; counts only where every page counts */
-    uint64_t mappings_limit, mappings;    /* vm.max_map_count, and how many there are */
-    uint64_t machine_bytes;               /* memory and swap together; 0: not known */
-    uint64_t overcommit;                  /* vm.overcommit_memory: 0 by guess, 1 always, 2 never */
-} fh_system_limits;
-
-/* Reads a few files of the kernel's, and all of the list of mappings: some ms when there are many. Allocates nothing. */
-void fh_system_limits_now(fh_system_limits *limits);
-
-/* The size of the last piece of memory or address space that the system refused to this process. */
-uint64_t fh_system_refused_bytes(void);
+#include "system/system.h"
 
 typedef enum {
     FH_REFUSED_TOO_LARGE, /* no program can have that much */

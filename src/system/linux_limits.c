@@ -1,30 +1,12 @@
 /* Linux: the limits that can make a request for memory fail. Called when one has failed, so nothing here needs any: small
- * buffers on the stack, the kernel's files read piece by piece. No cancellation points; errno is kept. */
-#include "system/memory.h"
+ * buffers on the stack, the kernel's files read piece by piece. */
+#include "system/linux_read.h"
 #include "system/system.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-static long open_file(const char *path) {
-    return syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-}
-
-/* The beginning of a file, terminated; empty if there is none. */
-static void read_file(const char *path, char *text, size_t size) {
-    long fd = open_file(path), got = 0;
-    if (fd >= 0) {
-        got = syscall(SYS_read, fd, text, size - 1);
-        syscall(SYS_close, fd);
-    }
-    text[got > 0 ? got : 0] = 0;
-}
 
 static uint64_t limit_of(int resource) {
     uint64_t both[2]; /* soft and hard, as the kernel has them on every machine */
@@ -34,27 +16,20 @@ static uint64_t limit_of(int resource) {
 
 /* "Name:   123 kB" in bytes; 0 if there is no such line. */
 static uint64_t kib_after(const char *text, const char *name) {
-    const char *line = strstr(text, name);
-    return line ? strtoul(line + strlen(name), NULL, 10) * 1024 : 0;
-}
-
-static uint64_t number_in(const char *path, uint64_t otherwise) {
-    char text[32];
-    read_file(path, text, sizeof text);
-    return text[0] >= '0' && text[0] <= '9' ? strtoul(text, NULL, 10) : otherwise;
+    return fh_number_after(text, name) * 1024;
 }
 
 /* The second number counts the program's stacks too, as the limit on data does. */
 static void read_own_size(fh_system_limits *l) {
     char text[2048];
-    read_file("/proc/self/status", text, sizeof text);
+    fh_read_file("/proc/self/status", text, sizeof text);
     l->address_used = kib_after(text, "\nVmSize:");
     l->data_used = kib_after(text, "\nVmData:");
 }
 
 static void read_machine(fh_system_limits *l) {
     char text[3072];
-    read_file("/proc/meminfo", text, sizeof text);
+    fh_read_file("/proc/meminfo", text, sizeof text);
     l->machine_bytes = kib_after(text, "MemTotal:") + kib_after(text, "\nSwapTotal:");
     l->commit_used = kib_after(text, "\nCommitted_AS:");
     uint64_t commit = kib_after(text, "\nCommitLimit:");
@@ -65,12 +40,11 @@ static void read_machine(fh_system_limits *l) {
 static uint64_t count_mappings(void) {
     char text[4096];
     uint64_t lines = 0;
-    long fd = open_file("/proc/self/maps"), got;
-    if (fd < 0) return 0;
-    while ((got = syscall(SYS_read, fd, text, sizeof text)) > 0) {
+    int fd = fh_read_open("/proc/self/maps");
+    for (long got; fd >= 0 && (got = fh_read_next(fd, text, sizeof text)) > 0;) {
         for (long i = 0; i < got; i++) lines += text[i] == '\n';
     }
-    syscall(SYS_close, fd);
+    fh_read_close(fd);
     return lines;
 }
 
@@ -80,8 +54,8 @@ void fh_system_limits_now(fh_system_limits *limits) {
     limits->data_limit = limit_of(RLIMIT_DATA);
     read_own_size(limits);
     read_machine(limits);
-    limits->overcommit = number_in("/proc/sys/vm/overcommit_memory", 0);
-    limits->mappings_limit = number_in("/proc/sys/vm/max_map_count", FH_NO_LIMIT);
+    limits->overcommit = fh_number_in("/proc/sys/vm/overcommit_memory", 0);
+    limits->mappings_limit = fh_number_in("/proc/sys/vm/max_map_count", FH_NO_LIMIT);
     limits->mappings = count_mappings();
     errno = saved;
 }

@@ -1,0 +1,121 @@
+#include "system/linux_read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ── Files ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+int fh_read_open(const char *path) {
+    int saved = errno;
+    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    errno = saved;
+    return (int)fd;
+}
+
+void fh_read_close(int fd) {
+    int saved = errno;
+    if (fd >= 0) syscall(SYS_close, fd);
+    errno = saved;
+}
+
+long fh_read_next(int fd, void *to, size_t n) {
+    int saved = errno;
+    long got;
+    do {
+        got = syscall(SYS_read, fd, to, n);
+    } while (got < 0 && errno == EINTR);
+    errno = saved;
+    return got;
+}
+
+size_t fh_read_at(int fd, void *to, size_t n, uint64_t offset) {
+    int saved = errno;
+    long got = fd < 0 ? 0 : syscall(SYS_pread64, fd, to, n, offset);
+    errno = saved;
+    return got < 0 ? 0 : (size_t)got;
+}
+
+size_t fh_read_file(const char *path, char *text, size_t size) {
+    int fd = fh_read_open(path);
+    long got = fd < 0 ? 0 : fh_read_next(fd, text, size - 1);
+    fh_read_close(fd);
+    if (got < 0) got = 0;
+    text[got] = 0;
+    return (size_t)got;
+}
+
+/* ── Lines ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+bool fh_lines_open(fh_lines *lines, const char *path, char *buffer, size_t size) {
+    *lines = (fh_lines){.fd = fh_read_open(path), .buffer = buffer, .size = size};
+    return lines->fd >= 0;
+}
+
+void fh_lines_close(fh_lines *lines) {
+    fh_read_close(lines->fd);
+    lines->fd = -1;
+}
+
+/* What is left of the buffer moves to its beginning when there is no whole line in it. */
+char *fh_lines_next(fh_lines *lines) {
+    for (;;) {
+        char *start = lines->buffer + lines->at;
+        size_t rest = lines->filled - lines->at;
+        char *newline = memchr(start, '\n', rest);
+        if (newline) {
+            *newline = 0;
+            lines->at += (size_t)(newline - start) + 1;
+            return start;
+        }
+        if (rest == lines->size) return NULL;
+        memmove(lines->buffer, start, rest);
+        lines->at = 0;
+        lines->filled = rest;
+        long got = fh_read_next(lines->fd, lines->buffer + rest, lines->size - rest);
+        if (got <= 0) {
+            lines->complete = got == 0 && rest == 0;
+            return NULL;
+        }
+        lines->filled += (size_t)got;
+    }
+}
+
+char *fh_line_cut(char **text) {
+    char *line = *text, *end = line + strcspn(line, "\n");
+    if (*line == 0) return NULL;
+    *text = *end ? end + 1 : end;
+    *end = 0;
+    return line;
+}
+
+/* ── Numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+const char *fh_read_number(const char *text, uint64_t *number) {
+    while (*text == ' ' || *text == '\t') text++;
+    if (*text < '0' || *text > '9') return NULL;
+    uint64_t n = 0;
+    for (; *text >= '0' && *text <= '9'; text++) {
+        uint64_t digit = (uint64_t)(*text - '0');
+        n = n > (UINT64_MAX - digit) / 10 ? UINT64_MAX : n * 10 + digit;
+    }
+    *number = n;
+    return text;
+}
+
+uint64_t fh_number_after(const char *text, const char *key) {
+    uint64_t number = 0;
+    const char *line = strstr(text, key);
+    if (line) (void)fh_read_number(line + strlen(key), &number);
+    return number;
+}
+
+uint64_t fh_number_in(const char *path, uint64_t otherwise) {
+    char text[32];
+    uint64_t number = otherwise;
+    fh_read_file(path, text, sizeof text);
+    (void)fh_read_number(text, &number);
+    return number;
+}

@@ -1,0 +1,59 @@
+/* Linux: the one reader of the kernel's files (/proc, /sys, control groups) and of images. Nothing allocates: texts are
+ * read into buffers of the caller's. No cancellation points. errno is kept where nothing else is said. */
+#ifndef FH_SYSTEM_LINUX_READ_H
+#define FH_SYSTEM_LINUX_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ── Files ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The descriptor, closed on exec; below 0: there is no such file. */
+int fh_read_open(const char *path);
+void fh_read_close(int fd);
+
+/* The next bytes of the file, n at most: their number, 0 at its end, below 0 after an error. */
+long fh_read_next(int fd, void *to, size_t n);
+
+/* Up to n bytes at that offset; their number, 0 also for a descriptor that is none. */
+size_t fh_read_at(int fd, void *to, size_t n, uint64_t offset);
+
+/* The beginning of a small file, terminated. Returns its length, 0 if there is no such file; the text is empty then. */
+size_t fh_read_file(const char *path, char *text, size_t size);
+
+/* ── Lines ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A file that may be longer than its buffer, line by line.
+ *     equation:  buffer[at] … buffer[filled − 1] is read from the file and not returned yet */
+typedef struct {
+    int fd;
+    char *buffer;
+    size_t size, at, filled;
+    bool complete; /* all lines were returned, to the last */
+} fh_lines;
+
+bool fh_lines_open(fh_lines *lines, const char *path, char *buffer, size_t size);
+
+/* The next line, terminated, in the buffer until the next call. NULL: the end, an error, or a line longer than the
+ * buffer. */
+char *fh_lines_next(fh_lines *lines);
+void fh_lines_close(fh_lines *lines);
+
+/* Cuts the first line off a text in memory: returns it, terminated; *text is the rest. NULL: there is none. */
+char *fh_line_cut(char **text);
+
+/* ── Numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The decimal number that a text begins with, after blanks; one that does not fit is UINT64_MAX. Returns what
+ * follows it, or NULL: the text begins with something else. */
+const char *fh_read_number(const char *text, uint64_t *number);
+
+/* The number after a key, which may be anywhere in the text: "\nVmSize:" and "VmSize:" are different keys. 0: there
+ * is none. */
+uint64_t fh_number_after(const char *text, const char *key);
+
+/* The number in a file that holds nothing else; `otherwise` if there is none, or a word. */
+uint64_t fh_number_in(const char *path, uint64_t otherwise);
+
+#endif
