@@ -1,5 +1,5 @@
 /* The shared page: the file through which an observed program shows its heap. The library writes it, the command
- * `freehold` (tools/page) only reads, with the exception of the control words.
+ * `freehold` (tools/profile-file) only reads, with the exception of the control words.
  *
  *     ┌────────┬─────────┬─────────┬──────────┬─────────┬───────── … ─┬──────── … ─┬──────── … ─┬────── … ─┐
  *     │ header │ control │ figures │ timeline │ modules │ nodes       │ sites      │ samples    │ (unused) │

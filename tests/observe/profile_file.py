@@ -1,4 +1,4 @@
-"""Reads the shared page (src/observe/profile.h), for the tests: a second reader beside tools/page, which shares no line with it.
+"""Reads the shared page (src/observe/profile.h), for the tests: a second reader beside tools/profile-file, which shares no line with it.
 
 read(path) gives a Page or raises BadPage; Page.check() names everything that contradicts page.h."""
 

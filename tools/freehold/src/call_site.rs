@@ -1,6 +1,6 @@
 //! A call site as a person names it: the function of theirs that asked for the memory, with its file and line.
 
-use freehold_page::{Frame, Snapshot, Symbols, blame};
+use profile_file::{Frame, Snapshot, Symbols, blame};
 use serde::Serialize;
 
 /// A stack, named, and which of its frames is the site.

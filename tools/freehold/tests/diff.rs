@@ -5,7 +5,7 @@ mod made_up;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
-use freehold_page::testing::PageBuilder;
+use profile_file::testing::PageBuilder;
 use made_up::Program;
 use serde_json::Value;
 

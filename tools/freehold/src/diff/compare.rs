@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use freehold_page::{Amount, Snapshot, View};
+use profile_file::{Amount, Snapshot, View};
 use serde::Serialize;
 
 use crate::profile::group::{self, By, Group, Key};

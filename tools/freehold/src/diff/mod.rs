@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
-use freehold_page::{Snapshot, Target, View, human};
+use profile_file::{Snapshot, Target, View, human};
 use serde::Serialize;
 
 use crate::output::print;

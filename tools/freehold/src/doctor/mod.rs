@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use freehold_page::{FindError, Target};
+use profile_file::{FindError, Target};
 
 use crate::output::print;
 use elf::Linkage;

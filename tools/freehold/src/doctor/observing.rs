@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use freehold_page::{FindError, Snapshot, Target, target};
+use profile_file::{FindError, Snapshot, Target, target};
 
 use super::report::{Finding, Report};
 use crate::amounts;

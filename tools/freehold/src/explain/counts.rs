@@ -1,6 +1,6 @@
 //! What the library has counted of its heap, as the split and the trend want it.
 
-use freehold_page::{Snapshot, layout};
+use profile_file::{Snapshot, layout};
 
 use super::heap::{Class, Counted};
 use super::trend;

@@ -1,6 +1,6 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
-use freehold_page::{LiveSample, Snapshot, Symbols};
+use profile_file::{LiveSample, Snapshot, Symbols};
 use serde::Serialize;
 
 use super::counts::{counted, everything, moments};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use freehold_page::{Control, FindError, Snapshot, Target};
+use profile_file::{Control, FindError, Snapshot, Target};
 
 use super::kinds::{self, Ours};
 use super::mappings::{self, Memory, PageMap};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use freehold_page::{Snapshot, Symbols, View};
+use profile_file::{Snapshot, Symbols, View};
 use serde::Serialize;
 
 use super::reachability::{Reach, Scan};
@@ -138,7 +138,7 @@ pub fn examine(
     rules: &Rules,
 ) -> Vec<Finding> {
     let mut symbols = Symbols::new(snapshot);
-    let mut samples: HashMap<u32, Vec<&freehold_page::LiveSample>> = HashMap::new();
+    let mut samples: HashMap<u32, Vec<&profile_file::LiveSample>> = HashMap::new();
     for sample in &snapshot.samples {
         samples.entry(sample.site).or_default().push(sample);
     }
@@ -196,7 +196,7 @@ fn weight(finding: &Finding) -> f64 {
     }
 }
 
-pub fn history(site: &freehold_page::Site, samples: &[&freehold_page::LiveSample]) -> History {
+pub fn history(site: &profile_file::Site, samples: &[&profile_file::LiveSample]) -> History {
     History {
         live: samples
             .iter()
@@ -228,7 +228,7 @@ fn growth_data(growth: &Growth, limit: Option<Limit>) -> GrowthData {
 }
 
 /// Marks: epoch 0 is before the first mark, when programs set themselves up, and is nobody's fault.
-fn kept(mark: u64, samples: &[&freehold_page::LiveSample]) -> Option<Kept> {
+fn kept(mark: u64, samples: &[&profile_file::LiveSample]) -> Option<Kept> {
     let old_enough = 1..mark.checked_sub(1)?;
     if old_enough.is_empty() {
         return None;
@@ -255,7 +255,7 @@ fn kept(mark: u64, samples: &[&freehold_page::LiveSample]) -> Option<Kept> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::PageBuilder;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use freehold_page::Snapshot;
+use profile_file::Snapshot;
 use serde::Serialize;
 
 use super::finding::Finding;
@@ -128,7 +128,7 @@ pub fn check(findings: &[Finding], fail_on: Option<FailOn>, at_exit: bool) -> Ou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::PageBuilder;
 
     #[test]
     fn nothing_found_where_nothing_was_seen_is_no_answer() {

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use freehold_page::{Control, Snapshot, Target};
+use profile_file::{Control, Snapshot, Target};
 use serde::Serialize;
 
 use crate::output::print;
@@ -267,8 +267,8 @@ pub fn parse_time(word: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use freehold_page::SymbolTable;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::SymbolTable;
+    use profile_file::testing::PageBuilder;
 
     use super::*;
     use crate::call_site::tests::frame;

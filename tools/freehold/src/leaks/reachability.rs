@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use freehold_page::{Control, LiveSample, Snapshot, Target, layout};
+use profile_file::{Control, LiveSample, Snapshot, Target, layout};
 use serde::Serialize;
 
 /// The answer, as far as it is about the whole program. Times are in seconds.

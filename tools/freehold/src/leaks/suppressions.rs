@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use freehold_page::Frame;
+use profile_file::Frame;
 
 #[derive(Debug, Default)]
 pub struct Suppressions {

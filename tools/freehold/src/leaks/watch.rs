@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use freehold_page::{Control, Snapshot, Target};
+use profile_file::{Control, Snapshot, Target};
 use serde::Serialize;
 
 /// Looks a watch takes, apart from the first.
@@ -179,7 +179,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::PageBuilder;
 
     #[test]
     fn what_was_there_all_the_time_adds_no_error_to_the_change() {

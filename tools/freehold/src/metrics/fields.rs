@@ -1,7 +1,7 @@
 //! The families of figures: their names, units and help, and where each is found.
 
-use freehold_page::layout::{Figures, Row};
-use freehold_page::{Snapshot, View};
+use profile_file::layout::{Figures, Row};
+use profile_file::{Snapshot, View};
 
 /// A family of one figure.
 pub struct Field<T> {

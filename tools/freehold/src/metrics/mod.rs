@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fields::{FIELDS, Field, ROWS, SAMPLES};
-use freehold_page::layout::{Figures, Row};
-use freehold_page::{Concern, Control, Snapshot, Target, output_file};
+use profile_file::layout::{Figures, Row};
+use profile_file::{Concern, Control, Snapshot, Target, output_file};
 
 /// Prints the figures of an observed program as OpenMetrics text.
 #[derive(clap::Args)]
@@ -180,7 +180,7 @@ fn occupancy(out: &mut String, snapshot: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::PageBuilder;
     use std::collections::BTreeMap;
 
     fn text() -> String {
@@ -330,7 +330,7 @@ mod tests {
     fn without_figures_there_is_an_error_and_no_text() {
         let page = PageBuilder::new(4096);
         let snapshot = Snapshot {
-            page: freehold_page::Page {
+            page: profile_file::Page {
                 figures: None,
                 ..page.snapshot().page
             },

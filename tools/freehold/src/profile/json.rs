@@ -1,6 +1,6 @@
 //! The profile for programs.
 
-use freehold_page::{Amount, Concern, Snapshot, View};
+use profile_file::{Amount, Concern, Snapshot, View};
 use serde::Serialize;
 
 use super::group::{By, Group, Key};

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use freehold_page::{Snapshot, Target, View};
+use profile_file::{Snapshot, Target, View};
 
 use crate::output::print;
 use group::By;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use freehold_page::{Snapshot, Symbols, View, blame};
+use profile_file::{Snapshot, Symbols, View, blame};
 use prost::Message;
 
 /// The values of each sample, in pprof's own names for a heap's.

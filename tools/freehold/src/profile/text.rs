@@ -1,6 +1,6 @@
 //! The top list as a person reads it.
 
-use freehold_page::{Amount, Snapshot, View, human};
+use profile_file::{Amount, Snapshot, View, human};
 
 use super::group::Group;
 use super::stacks::Stacks;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use freehold_page::{Snapshot, layout};
+use profile_file::{Snapshot, layout};
 use serde::Serialize;
 
 use crate::leaks::finding::{self, Finding, Limit};

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use freehold_page::{Control, ProcessFacts, Target};
+use profile_file::{Control, ProcessFacts, Target};
 
 use crate::output::print;
 
@@ -93,15 +93,15 @@ fn escape(text: &str) -> String {
 
 /// The page of a snapshot, for tests.
 #[cfg(test)]
-fn page_of(snapshot: &freehold_page::Snapshot) -> String {
+fn page_of(snapshot: &profile_file::Snapshot) -> String {
     render(&data::Page::of(snapshot)).unwrap()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
-    use freehold_page::{Snapshot, SymbolTable};
+    use profile_file::testing::PageBuilder;
+    use profile_file::{Snapshot, SymbolTable};
 
     use crate::call_site::tests::frame;
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use freehold_page::target::PAGE_PREFIX;
-use freehold_page::{Target, process};
+use profile_file::target::PAGE_PREFIX;
+use profile_file::{Target, process};
 use serde::{Deserialize, Serialize};
 
 use super::ending::Ending;

@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use freehold_page::{Target, output_file, process, target};
+use profile_file::{Target, output_file, process, target};
 
 use crate::amounts;
 use crate::output::print;

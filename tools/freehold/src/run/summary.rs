@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use freehold_page::{Snapshot, Symbols, Target, View};
+use profile_file::{Snapshot, Symbols, Target, View};
 use serde::Serialize;
 
 use super::child::Outcome;
@@ -276,7 +276,7 @@ fn next_command(run: &Run, heap: Option<&Heap>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::PageBuilder;
 
     const MIB: u64 = 1 << 20;
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
-use freehold_page::{Amount, LiveSample, Snapshot, Symbols, layout};
+use profile_file::{Amount, LiveSample, Snapshot, Symbols, layout};
 
 use crate::call_site::CallSite;
 use crate::leaks::finding::history;

@@ -1,8 +1,8 @@
 //! What the screens look like, drawn into memory, and what the keys do.
 
-use freehold_page::target::Choice;
-use freehold_page::testing::PageBuilder;
-use freehold_page::{Snapshot, SymbolTable, Target, layout};
+use profile_file::target::Choice;
+use profile_file::testing::PageBuilder;
+use profile_file::{Snapshot, SymbolTable, Target, layout};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -36,7 +36,7 @@ fn server(until: u64) -> Snapshot {
     page.figures(|f| figures(f, until));
     let mut snapshot = page.snapshot();
     snapshot.reading.alive = true;
-    snapshot.reading.monotonic_ns = freehold_page::testing::BEGUN_NS + until * SECOND;
+    snapshot.reading.monotonic_ns = profile_file::testing::BEGUN_NS + until * SECOND;
     let functions = [
         (0x100, "session_new", 120),
         (0x101, "accept_connection", 80),
@@ -57,7 +57,7 @@ fn server(until: u64) -> Snapshot {
 }
 
 fn figures(f: &mut layout::Figures, until: u64) {
-    f.taken_ns = freehold_page::testing::BEGUN_NS + until * SECOND - SECOND / 2;
+    f.taken_ns = profile_file::testing::BEGUN_NS + until * SECOND - SECOND / 2;
     f.resident_bytes = (40 + until) * MIB;
     f.live_bytes = (30 + until) * MIB;
     f.free_bytes = 3 * MIB;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use freehold_page::testing::PageBuilder;
+use profile_file::testing::PageBuilder;
 use object::{Object, ObjectSymbol};
 
 /// Functions one a line, so that a line's number is a function's.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use freehold_page::{Amount, Frame, Snapshot, View, human};
+use profile_file::{Amount, Frame, Snapshot, View, human};
 use serde::Serialize;
 
 use super::stacks::Stacks;

@@ -4,7 +4,7 @@
 //! traces the program: its page is a file.
 //!
 //! ```no_run
-//! use freehold_page::{Symbols, Target, View};
+//! use profile_file::{Symbols, Target, View};
 //!
 //! let target = Target::find("my-server")?;
 //! let snapshot = target.read()?;
@@ -17,7 +17,7 @@
 //!         println!("    {}", frame.function);
 //!     }
 //! }
-//! # Ok::<(), freehold_page::FindError>(())
+//! # Ok::<(), profile_file::FindError>(())
 //! ```
 //!
 //! | module | what it does |

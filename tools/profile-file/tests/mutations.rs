@@ -13,9 +13,9 @@
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 
-use freehold_page::layout::{self, SectionKind};
-use freehold_page::testing::{PageBuilder, reading};
-use freehold_page::{Site, Snapshot, View};
+use profile_file::layout::{self, SectionKind};
+use profile_file::testing::{PageBuilder, reading};
+use profile_file::{Site, Snapshot, View};
 
 /// A small generator of our own (xorshift64*): the same numbers on every machine.
 struct Random(u64);
@@ -379,7 +379,7 @@ fn a_saved_snapshot_that_was_hurt_is_refused() {
             hurt[at] ^= 1 << random.below(8);
         }
         std::fs::write(&path, &hurt).unwrap();
-        match freehold_page::saved::load(&path) {
+        match profile_file::saved::load(&path) {
             Err(_) => refused += 1,
             // Bits that mean nothing: the reserved word, the time in gzip's header.
             Ok(snapshot) => assert_eq!(answer(&snapshot), expected),

@@ -1,7 +1,7 @@
 //! What a page that is sound says when it is read, saved and read again.
 
-use freehold_page::testing::{PageBuilder, reading};
-use freehold_page::{Amount, Concern, ReadError, Snapshot, Target, View, saved};
+use profile_file::testing::{PageBuilder, reading};
+use profile_file::{Amount, Concern, ReadError, Snapshot, Target, View, saved};
 
 const MS: u64 = 1_000_000;
 
@@ -194,8 +194,8 @@ fn a_verdict_counts_only_if_it_is_the_last_scans_and_of_this_block() {
     }
     page.change(|page| {
         page.scan.number = 3;
-        page.scan.state = freehold_page::layout::SCAN_DONE;
-        page.scan.begun_ns = freehold_page::testing::BEGUN_NS + 250 * MS;
+        page.scan.state = profile_file::layout::SCAN_DONE;
+        page.scan.begun_ns = profile_file::testing::BEGUN_NS + 250 * MS;
         page.samples[0].reached = 7;
         page.samples[1].reached = 6;
         page.samples[2].reached = 5;
@@ -213,7 +213,7 @@ fn a_verdict_counts_only_if_it_is_the_last_scans_and_of_this_block() {
 #[test]
 fn of_a_program_that_runs_only_what_matters_is_said() {
     let read = |page: &PageBuilder, alive: bool| {
-        Snapshot::read(&page.bytes(), freehold_page::Reading { alive, ..reading() })
+        Snapshot::read(&page.bytes(), profile_file::Reading { alive, ..reading() })
             .unwrap()
             .warnings
     };

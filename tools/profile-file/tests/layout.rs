@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
-use freehold_page::layout::*;
+use profile_file::layout::*;
 
 /// The fields of each type, once: for the C program and for the comparison.
 macro_rules! fields {
