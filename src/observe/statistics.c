@@ -154,8 +154,8 @@ static void add_rows(fh_profile_figures *f) {
     uint64_t slot_bytes = 0;
     for (unsigned c = 1; c < FH_CLASSES; c++) {
         fh_profile_row *row = &f->row[c];
-        if (fh_statistics_use(c) == FH_USE_SAMPLES) row->sampled = row->live;
-        if (fh_statistics_use(c) == FH_USE_OWN) {
+        if (fh_statistics_use(c) == FH_PROFILE_USE_SAMPLES) row->sampled = row->live;
+        if (fh_statistics_use(c) == FH_PROFILE_USE_OWN) {
             f->metadata_bytes += row->made * row->size;
             continue;
         }
@@ -213,6 +213,7 @@ void fh_statistics_collect(fh_profile_figures *f) {
     f->rows = FH_CLASSES;
     for (unsigned c = 0; c < FH_CLASSES; c++) {
         f->row[c].size = fh_class_size(c);
+        f->row[c].class_use = fh_statistics_use(c);
         if (c > 0 && c < FH_BINS && f->row[c].made) f->row[c].cached += fh_depot_blocks(c);
         settle(&f->row[c]);
     }
@@ -226,15 +227,15 @@ void fh_statistics_collect(fh_profile_figures *f) {
     f->cost_ns = fh_system_nanoseconds() - f->taken_ns;
 }
 
-fh_statistics_use_of_class fh_statistics_use(unsigned c) {
-    if (c < FH_BINS) return FH_USE_PROGRAM;
-    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_USE_SAMPLES : FH_USE_OWN;
+fh_profile_use fh_statistics_use(unsigned c) {
+    if (c < FH_BINS) return FH_PROFILE_USE_PROGRAM;
+    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_PROFILE_USE_SAMPLES : FH_PROFILE_USE_OWN;
 }
 
 fh_statistics_total fh_statistics_sum(const fh_profile_figures *f) {
     fh_statistics_total t = {0};
     for (unsigned c = 1; c < FH_CLASSES; c++) {
-        if (fh_statistics_use(c) == FH_USE_OWN) continue;
+        if (fh_statistics_use(c) == FH_PROFILE_USE_OWN) continue;
         t.cached_blocks += f->row[c].cached;
         t.free_blocks += f->row[c].free;
     }

@@ -18,8 +18,7 @@
 void fh_statistics_collect(fh_profile_figures *f);
 
 /* Whose blocks the class has. */
-typedef enum { FH_USE_PROGRAM, FH_USE_SAMPLES, FH_USE_OWN } fh_statistics_use_of_class;
-fh_statistics_use_of_class fh_statistics_use(unsigned c);
+fh_profile_use fh_statistics_use(unsigned c);
 
 /* Totals that are not kept in the structure. */
 typedef struct {

@@ -5,8 +5,8 @@ mod made_up;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
-use profile_file::testing::PageBuilder;
 use made_up::Program;
+use profile_file::testing::PageBuilder;
 use serde_json::Value;
 
 const MS: u64 = 1_000_000;

@@ -18,7 +18,7 @@ pub fn mend_nodes(page: &mut Page, warnings: &mut Vec<Warning>) {
         }
         if node.parent as usize >= number {
             node.parent = 0;
-            node.flags |= layout::NODE_SHORT;
+            node.flags |= layout::NODE_CUT;
             wrong += 1;
         }
     }
@@ -150,7 +150,7 @@ fn live_sums(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
         let (said, found) = (site.live, counted);
         let agree = near(said.bytes, found.bytes, said.samples.max(found.samples))
             && (said.blocks - found.blocks).abs()
-                <= 1e-3 * found.blocks + (1 + found.samples) as f64 / layout::BLOCK_UNIT
+                <= 1e-3 * found.blocks + (1 + found.samples) as f64 / f64::from(layout::BLOCK_UNIT)
             && (said.variance - found.variance).abs()
                 <= 1e-2 * found.variance + unit * (1 + found.samples) as f64
             && said.samples == found.samples;
@@ -287,6 +287,14 @@ fn figures(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
             "the figures claim {} size classes; {} are read",
             figures.rows,
             layout::CLASSES
+        )));
+    }
+    let counted = |row: &&layout::Row| row.slabs > 0;
+    let unknown = snapshot.rows().iter().filter(counted);
+    let unknown = unknown.filter(|row| row.class_use().is_none()).count();
+    if unknown != 0 {
+        warnings.push(Warning::damaged(format!(
+            "{unknown} size classes do not say whose blocks they have: they are left out where that matters"
         )));
     }
     if figures.taken_ns > snapshot.reading.monotonic_ns && snapshot.reading.monotonic_ns != 0 {

@@ -18,9 +18,6 @@ use crate::error::ReadError;
 use crate::layout::{self, CONTROL_OFFSET};
 use crate::page::read_header;
 
-/// [`Control::set_interval`]: as the program was started.
-pub const AS_STARTED: u64 = u64::MAX;
-
 /// Why the control words could not be opened.
 #[derive(Debug, Error)]
 pub enum ControlError {
@@ -81,7 +78,7 @@ impl Control {
         unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
-    /// Mean bytes between samples from now on; 0 stops sampling, [`AS_STARTED`] goes back to the program's own.
+    /// Mean bytes between samples from now on; 0 stops sampling, [`layout::INTERVAL_AS_STARTED`] goes back to the program's own.
     pub fn set_interval(&self, bytes: u64) {
         let wanted = std::mem::offset_of!(layout::Control, wanted_interval);
         // Relaxed: the library polls it, and nothing else is published with it.

@@ -33,7 +33,8 @@
 //! | [`saved`] | a snapshot in one file |
 //! | [`control`] | the words that a command writes: interval, mark, refresh |
 //! | [`process`] | what `/proc` says |
-//! | [`layout`] | the page as C lays it out |
+//! | [`layout`] | the profile file as C lays it out |
+//! | [`statistics`] | names, units and help texts |
 
 pub mod amount;
 pub mod blame;
@@ -49,6 +50,7 @@ pub mod process;
 pub mod saved;
 mod sections;
 pub mod snapshot;
+pub mod statistics;
 pub mod symbols;
 pub mod target;
 #[cfg(any(test, feature = "testing"))]

@@ -62,7 +62,7 @@ impl Page {
         let samples = reader
             .all::<layout::Sample>(SectionKind::Samples, warnings)
             .into_iter()
-            .filter(|s| s.address != layout::SAMPLE_EMPTY && s.address != layout::SAMPLE_BEGUN)
+            .filter(|s| s.address != layout::SAMPLE_EMPTY && s.address != layout::SAMPLE_WRITING)
             .collect();
         reader.refresh()?;
         let sites = reader.handed_out(SectionKind::Sites, warnings);

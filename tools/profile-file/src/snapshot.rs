@@ -290,7 +290,7 @@ impl Snapshot {
                 break;
             };
             stack.addresses.push(node.address);
-            stack.cut |= node.flags & layout::NODE_SHORT != 0;
+            stack.cut |= node.flags & layout::NODE_CUT != 0;
             at = node.parent as usize;
         }
         stack
@@ -376,7 +376,7 @@ fn live_sample(sample: &layout::Sample, now: u64, scan: &layout::Scan) -> LiveSa
 fn understand(number: u32, site: &layout::Site, control: &layout::Control) -> Site {
     let amount = |samples: u64, bytes: u64, blocks: u64, variance: u64| Amount {
         bytes: bytes as f64,
-        blocks: blocks as f64 / BLOCK_UNIT,
+        blocks: blocks as f64 / f64::from(BLOCK_UNIT),
         variance: variance as f64 * f64::from(1u32 << VARIANCE_SHIFT),
         samples,
     };
@@ -395,7 +395,7 @@ fn understand(number: u32, site: &layout::Site, control: &layout::Control) -> Si
     let live = allocated - freed;
     let peak = if site.peak_of == control.peak_number {
         Amount {
-            blocks: site.peak_blocks as f64 / BLOCK_UNIT,
+            blocks: site.peak_blocks as f64 / f64::from(BLOCK_UNIT),
             ..allocated.part(site.peak_bytes as f64)
         }
     } else {

@@ -10,25 +10,18 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::error::{ReadError, SavedError};
-use crate::layout::{self, Header};
+use crate::layout::{self, DIRECTORY, Header, MEMFD, PREFIX};
 use crate::page::read_header;
 use crate::process;
 use crate::saved;
 use crate::snapshot::{Reading, Snapshot};
 
-/// Where the library makes pages if it is not told otherwise.
-pub const PAGE_FOLDER: &str = "/dev/shm";
-/// What a page's file is called, in front of the process' number.
-pub const PAGE_PREFIX: &str = "freehold-";
-/// What the memfd is called that serves where there is no such folder.
-pub const MEMFD_NAME: &str = "freehold-page";
-
 /// Where `freehold run` keeps the pages of this user's programs, so that what is in them survives.
 pub fn kept_folder() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     let name = format!("freehold-kept-{user}");
-    if Path::new(PAGE_FOLDER).is_dir() {
-        Path::new(PAGE_FOLDER).join(name)
+    if Path::new(DIRECTORY).is_dir() {
+        Path::new(DIRECTORY).join(name)
     } else {
         std::env::temp_dir().join(name)
     }
@@ -156,7 +149,7 @@ impl Target {
                 left.pop()
                     .map(|choice| choice.target)
                     .ok_or_else(|| FindError::Nothing {
-                        looked: format!("{PAGE_FOLDER} and {}", kept_folder().display()),
+                        looked: format!("{DIRECTORY} and {}", kept_folder().display()),
                     })
             }
             _ => Err(FindError::Several {
@@ -178,7 +171,7 @@ impl Target {
                 None => Err(why_none(pid)),
             };
         }
-        let name = format!("{PAGE_PREFIX}{pid}");
+        let name = format!("{PREFIX}{pid}");
         let mut found: Vec<PathBuf> = places()
             .iter()
             .map(|folder| folder.join(&name))
@@ -191,7 +184,7 @@ impl Target {
             None => Err(FindError::NoProcess {
                 pid,
                 looked: format!(
-                    "{name} in {PAGE_FOLDER} and below {}",
+                    "{name} in {DIRECTORY} and below {}",
                     kept_folder().display()
                 ),
             }),
@@ -374,7 +367,7 @@ fn pages_in(folder: &Path) -> Vec<Choice> {
     let mut found: Vec<Choice> = entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            let number = path.file_name()?.to_str()?.strip_prefix(PAGE_PREFIX)?;
+            let number = path.file_name()?.to_str()?.strip_prefix(PREFIX)?;
             number.parse::<u64>().ok()?;
             let header = header_of(&path).ok()?;
             Some(Choice {
@@ -408,7 +401,7 @@ fn places() -> Vec<PathBuf> {
     let runs = runs
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.is_dir());
-    [PathBuf::from(PAGE_FOLDER), kept.clone()]
+    [PathBuf::from(DIRECTORY), kept.clone()]
         .into_iter()
         .chain(runs)
         .collect()
@@ -446,7 +439,7 @@ fn page_now(pid: u64) -> Option<PathBuf> {
             header.process_start == 0 || start.is_none_or(|start| start == header.process_start)
         })
     };
-    let name = format!("{PAGE_PREFIX}{pid}");
+    let name = format!("{PREFIX}{pid}");
     let direct: Vec<PathBuf> = places().iter().map(|folder| folder.join(&name)).collect();
     if let Some(path) = direct.iter().find(|path| fits(path)) {
         return Some(path.clone());
@@ -468,7 +461,7 @@ fn mapped_pages(base: &Path) -> Vec<PathBuf> {
         let Some(path) = words.last().map(str::trim_start) else {
             continue;
         };
-        if path.starts_with(&format!("/memfd:{MEMFD_NAME}")) {
+        if path.starts_with(&format!("/memfd:{MEMFD}")) {
             memfd = true;
             push_new(&mut found, base.join("map_files").join(range));
         } else if path.rsplit('/').next().is_some_and(is_page_name) {
@@ -495,7 +488,7 @@ fn push_new(into: &mut Vec<PathBuf>, path: PathBuf) {
 fn is_page_name(name: &str) -> bool {
     name.strip_suffix(" (deleted)")
         .unwrap_or(name)
-        .strip_prefix(PAGE_PREFIX)
+        .strip_prefix(PREFIX)
         .is_some_and(|number| {
             !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
         })
@@ -508,10 +501,8 @@ fn open_memfds(base: &Path) -> Vec<PathBuf> {
     entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
-            fs::read_link(path).is_ok_and(|to| {
-                to.to_string_lossy()
-                    .starts_with(&format!("/memfd:{MEMFD_NAME}"))
-            })
+            fs::read_link(path)
+                .is_ok_and(|to| to.to_string_lossy().starts_with(&format!("/memfd:{MEMFD}")))
         })
         .collect()
 }

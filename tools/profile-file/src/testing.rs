@@ -47,7 +47,7 @@ impl PageBuilder {
         put(&mut header.program, "/usr/bin/made-up");
         put(&mut header.options, "observe=1");
         let mut control = layout::Control::zeroed();
-        control.wanted_interval = crate::control::AS_STARTED;
+        control.wanted_interval = layout::INTERVAL_AS_STARTED;
         control.interval = interval;
         let page = Page {
             header,
@@ -175,7 +175,7 @@ impl PageBuilder {
         self
     }
 
-    /// Figures of the heap.
+    /// Figures of the heap. A class whose use is not said is the program's.
     pub fn figures(&mut self, change: impl FnOnce(&mut Figures)) -> &mut Self {
         let figures = self.page.figures.get_or_insert_with(|| {
             let mut fresh = Box::new(Figures::zeroed());
@@ -184,6 +184,11 @@ impl PageBuilder {
             fresh
         });
         change(figures);
+        for row in &mut figures.row {
+            if row.slabs > 0 && row.class_use == layout::USE_NONE {
+                row.class_use = layout::ClassUse::Program as u64;
+            }
+        }
         self
     }
 
@@ -239,7 +244,7 @@ impl Fixed {
         let weight = Amount::of_sample(size, interval);
         Fixed {
             bytes: weight.bytes.round() as u64,
-            blocks: (weight.blocks * BLOCK_UNIT).round() as u64,
+            blocks: (weight.blocks * f64::from(BLOCK_UNIT)).round() as u64,
             variance: (weight.variance / f64::from(1u32 << VARIANCE_SHIFT)).round() as u64,
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use profile_file::{FindError, Snapshot, Target, target};
+use profile_file::{FindError, Snapshot, Target, layout};
 
 use super::report::{Finding, Report};
 use crate::amounts;
@@ -63,7 +63,7 @@ fn folder_of(path: &Path) -> String {
 
 /// Whether the folder for pages is there and has room. None: all is well, which needs no line.
 pub fn of_place() -> Option<Finding> {
-    look_at(Path::new(target::PAGE_FOLDER))
+    look_at(Path::new(layout::DIRECTORY))
 }
 
 fn look_at(folder: &Path) -> Option<Finding> {

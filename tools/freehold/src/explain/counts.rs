@@ -1,12 +1,10 @@
 //! What the library has counted of its heap, as the split and the trend want it.
 
-use profile_file::{Snapshot, layout};
+use profile_file::Snapshot;
+use profile_file::layout::{self, ClassUse};
 
 use super::heap::{Class, Counted};
 use super::trend;
-
-/// Rows of the figures that are the allocator's own blocks: magazines and thread caches.
-const OWN_ROWS: std::ops::Range<usize> = 128..136;
 
 /// All that the counted parts would be, were all of it resident.
 pub fn everything(counted: &Counted) -> u64 {
@@ -22,9 +20,10 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         return Counted::default();
     };
     let rows = snapshot.rows();
-    let own = rows
-        .get(OWN_ROWS.start..OWN_ROWS.end.min(rows.len()))
-        .unwrap_or(&[]);
+    let used = |class_use: ClassUse| {
+        let rows = rows.iter().skip(1);
+        rows.filter(move |row| row.class_use() == Some(class_use))
+    };
     Counted {
         live: figures.live_bytes,
         live_error: 0,
@@ -33,16 +32,10 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         free_given_back: figures.purged_in_slabs_bytes,
         fresh: figures.fresh_bytes,
         dirty: figures.dirty_bytes,
-        own: own
-            .iter()
+        own: used(ClassUse::Own)
             .map(|row| row.made.saturating_mul(row.size))
             .sum(),
-        classes: rows
-            .iter()
-            .take(OWN_ROWS.start)
-            .skip(1)
-            .map(class)
-            .collect(),
+        classes: used(ClassUse::Program).map(class).collect(),
     }
 }
 

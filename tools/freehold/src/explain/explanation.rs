@@ -1,5 +1,6 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
+use profile_file::layout::RUN_MAX_BYTES;
 use profile_file::{LiveSample, Snapshot, Symbols};
 use serde::Serialize;
 
@@ -93,9 +94,6 @@ pub struct Explanation {
     pub notes: Vec<String>,
     pub verdict: Verdict,
 }
-
-/// A block above this has a mapping of its own.
-const HUGE: u64 = 2 << 20;
 
 /// Puts the sources together.
 pub fn explain(sources: &Sources) -> Explanation {
@@ -233,7 +231,7 @@ impl<'a> Work<'a> {
         let window = &self.sources.ours.window;
         let mut huge = Vec::new();
         for sample in &snapshot.samples {
-            if sample.size > HUGE && !window.contains(&sample.address) {
+            if sample.size > RUN_MAX_BYTES && !window.contains(&sample.address) {
                 huge.push(sample);
                 continue;
             }

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use profile_file::layout::SLOT_BYTES;
+
 /// How a figure is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Certainty {
@@ -121,15 +123,14 @@ pub struct Split {
 }
 
 const PAGE: u64 = 4096;
-/// Blocks above all classes are rounded up to this.
-const SLOT: u64 = 64 << 10;
 
 /// The size that a request is rounded up to: the smallest class that fits, or whole slots.
 fn class_size(size: u64, classes: &[Class]) -> u64 {
     let fitting = classes.partition_point(|class| class.size < size.max(1));
     match classes.get(fitting) {
         Some(class) => class.size,
-        None => size.max(1).next_multiple_of(SLOT),
+        // Blocks above all classes take whole slots.
+        None => size.max(1).next_multiple_of(SLOT_BYTES),
     }
 }
 
@@ -423,7 +424,7 @@ mod tests {
         assert_eq!(class_size(0, &classes), 16);
         assert_eq!(class_size(16, &classes), 16);
         assert_eq!(class_size(17, &classes), 32);
-        assert_eq!(class_size(131_073, &classes), 3 * SLOT);
+        assert_eq!(class_size(131_073, &classes), 3 * SLOT_BYTES);
     }
 
     #[test]

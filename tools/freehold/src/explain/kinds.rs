@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use profile_file::layout::{CHUNK_BYTES, MEMFD, SLOT_BYTES};
+
 use super::mappings::{Mapping, Name};
 
 /// What a mapping is for. The order is that in which they are shown.
@@ -100,9 +102,6 @@ pub struct Ours {
     pub page: Option<PathBuf>,
 }
 
-/// Bytes of the window that one byte of the class map, just below it, describes.
-const SLOT: u64 = 64 << 10;
-
 impl Ours {
     pub fn new(begin: u64, bytes: u64, page: Option<PathBuf>) -> Self {
         Self {
@@ -112,7 +111,8 @@ impl Ours {
     }
 
     fn records(&self) -> Range<u64> {
-        let bytes = (self.window.end - self.window.start) / SLOT;
+        // The class map lies just below the window, and has a byte for each slot.
+        let bytes = (self.window.end - self.window.start) / SLOT_BYTES;
         self.window.start.saturating_sub(bytes)..self.window.start
     }
 }
@@ -122,8 +122,6 @@ impl Ours {
 /// the kernel put other mappings right beside it, only that edge tells where it begins.
 pub fn find_window(mappings: &[Mapping]) -> Option<Range<u64>> {
     const LEAST: u64 = 1 << 39;
-    /// A window begins at a multiple of this.
-    const CHUNK: u64 = 4 << 20;
     let plain = |mapping: &Mapping| {
         mapping.name == Name::Anonymous && !mapping.shared && !mapping.executable
     };
@@ -131,7 +129,7 @@ pub fn find_window(mappings: &[Mapping]) -> Option<Range<u64>> {
         let (map, first) = (&pair[0], &pair[1]);
         let begin = first.range.start;
         let edge = plain(map) && map.readable && !map.writable && map.range.end == begin;
-        if !edge || !plain(first) || begin % CHUNK != 0 {
+        if !edge || !plain(first) || begin % CHUNK_BYTES != 0 {
             continue;
         }
         let mut end = begin;
@@ -217,7 +215,8 @@ fn file(mapping: &Mapping, path: &Path, ours: &Ours, programs: &BTreeSet<&Path>)
 }
 
 fn is_page(path: &str, ours: &Ours) -> bool {
-    path.starts_with("/memfd:freehold-page")
+    path.strip_prefix("/memfd:")
+        .is_some_and(|name| name.starts_with(MEMFD))
         || ours.page.as_deref().is_some_and(|page| {
             page == Path::new(path)
                 || page

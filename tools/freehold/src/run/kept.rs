@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use profile_file::target::PAGE_PREFIX;
+use profile_file::layout::PREFIX;
 use profile_file::{Target, process};
 use serde::{Deserialize, Serialize};
 
@@ -161,12 +161,7 @@ pub fn pages(folder: &Path) -> Vec<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             path.file_name()
-                .and_then(|name| {
-                    name.to_str()?
-                        .strip_prefix(PAGE_PREFIX)?
-                        .parse::<u64>()
-                        .ok()
-                })
+                .and_then(|name| name.to_str()?.strip_prefix(PREFIX)?.parse::<u64>().ok())
                 .is_some()
         })
         .collect();
@@ -280,7 +275,7 @@ pub fn thin_to(folder: &Path, main: Option<u32>, most: usize) -> usize {
     if pages.len() <= most {
         return 0;
     }
-    let main = main.map(|pid| format!("{PAGE_PREFIX}{pid}"));
+    let main = main.map(|pid| format!("{PREFIX}{pid}"));
     let mut ended: Vec<(u64, PathBuf)> = pages
         .iter()
         .filter(|page| !runs(page) && page.file_name().and_then(|n| n.to_str()) != main.as_deref())

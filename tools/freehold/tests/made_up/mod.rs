@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use profile_file::testing::PageBuilder;
 use object::{Object, ObjectSymbol};
+use profile_file::testing::PageBuilder;
 
 /// Functions one a line, so that a line's number is a function's.
 const SOURCE: &str = "void *grab(unsigned long n) { return (void *)n; }
