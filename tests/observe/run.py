@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The observer, from outside: run.py TEST LIBRARY ACTS WORK-FOLDER [ARGUMENTS...]
 
-Each test runs programs under LIBRARY with FREEHOLD=observe=1, reads the pages that they leave (page.py) and compares them
+Each test runs programs under LIBRARY with FREEHOLD=observe=1, reads the pages that they leave (profile_file.py) and compares them
 with what the programs say of themselves. `run.py --list` names the tests. 0: good, 1: not, 77: cannot be tested here."""
 
 import errno
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-import page
+import profile_file
 
 SIGMAS = 5
 PATIENCE = 900  # seconds until a program counts as one that hangs; no test measures time
@@ -82,7 +82,7 @@ class Bench:
         return self.page_of(program.pid), truth
 
     def page_of(self, pid, slack=0):
-        found = page.read(os.path.join(self.folder, f"freehold-{pid}"))
+        found = profile_file.read(os.path.join(self.folder, f"freehold-{pid}"))
         bad = found.check(slack)
         must(not bad, f"page of {pid}: " + "; ".join(bad[:5]))
         return found
@@ -108,7 +108,7 @@ def per_site(found, addresses):
     for sample in found.samples():
         if sample["site"] in owner:
             s = sums[owner[sample["site"]]]
-            size, _, variance = page.weight(sample["size"], sample["drawn"], sample["interval"])
+            size, _, variance = profile_file.weight(sample["size"], sample["drawn"], sample["interval"])
             s["live_bytes"] += size
             s["live_variance"] += variance
     return sums
@@ -194,7 +194,7 @@ def test_children(bench):
     must(ours[0] == 1000, "the act changed")
     children = 0
     for name in bench.pages():
-        child = page.read(os.path.join(bench.folder, name))
+        child = profile_file.read(os.path.join(bench.folder, name))
         if child.pid == found.pid:
             continue
         children += 1
@@ -222,7 +222,7 @@ def test_killed(bench):
         must(program.stdout.readline() == "running\n", "the act does not run")
         # On a busy machine it may not have come to anything in any given time.
         path = os.path.join(bench.folder, f"freehold-{program.pid}")
-        wait_for(lambda: page.read(path).control["taken"] >= 100, "samples")
+        wait_for(lambda: profile_file.read(path).control["taken"] >= 100, "samples")
         time.sleep(random.random() * 0.3)
         program.kill()
         program.wait()
@@ -240,7 +240,7 @@ def test_killed(bench):
 
 def poke(path, field, value):
     with open(path, "r+b") as file:
-        file.seek(4096 + 8 * page.CONTROL.index(field))
+        file.seek(4096 + 8 * profile_file.CONTROL.index(field))
         file.write(struct.pack("<Q", value))
 
 
@@ -251,7 +251,7 @@ def test_control(bench):
 
     def step():
         must(program.stdout.readline().startswith("step"), "the act does not run")
-        return page.read(path)
+        return profile_file.read(path)
 
     def go():
         program.stdin.write("\n")
@@ -299,7 +299,7 @@ def run_in(bench, folder, expect_error):
     must(program.stdout.readline() == "step 2000\n", f"{folder}: the program did not run")
     path = memfd_page(program.pid)
     must(path, f"{folder}: no page in memory")
-    found = page.read(path)
+    found = profile_file.read(path)
     must(found.control["taken"] > 100, f"{folder}: nothing sampled")
     _, errors = program.communicate("")
     must(program.returncode == 0, f"{folder}: ended with {program.returncode}")
@@ -329,7 +329,7 @@ def test_folders(bench):
         program = bench.start(["at_once", 100000], "sample=512", small)
         program.communicate(timeout=PATIENCE)
         must(program.returncode == 0, f"a page that cannot grow: the program ended with {program.returncode}")
-        found = page.read(os.path.join(small, f"freehold-{program.pid}"))
+        found = profile_file.read(os.path.join(small, f"freehold-{program.pid}"))
         bad = found.check()
         must(not bad, "; ".join(bad[:3]))
         must(found.section["samples"][3] > 0, "nothing was dropped")
@@ -393,7 +393,7 @@ def test_closed(bench):
     program = subprocess.run([sys.executable, "-c", code], env=bench.environment("sample=1k"), capture_output=True,
                              text=True, timeout=PATIENCE)
     must(program.returncode == 0, f"ended with {program.returncode}: {program.stderr}")
-    found = page.read(os.path.join(bench.folder, bench.pages()[0]))
+    found = profile_file.read(os.path.join(bench.folder, bench.pages()[0]))
     must(not found.check(), "; ".join(found.check()[:3]))
     must(found.section["samples"][3] == 0 and found.capacity("samples") > 1000, "the page did not grow")
 
@@ -419,7 +419,7 @@ def check_command(bench, command, environment):
     names = bench.pages()
     must(names, "no page")
     for name in names:
-        found = page.read(os.path.join(bench.folder, name))
+        found = profile_file.read(os.path.join(bench.folder, name))
         # A program may end while its threads are in the middle of something.
         bad = found.check(slack=64)
         must(not bad, f"{name} ({found.program}): " + "; ".join(bad[:3]))
@@ -438,7 +438,7 @@ def main():
     except Skipped as why:
         print(f"SKIPPED: {why}", file=sys.stderr)
         return 77
-    except (Failed, page.BadPage) as why:
+    except (Failed, profile_file.BadPage) as why:
         print(f"FAILED: {name}: {why}", file=sys.stderr)
         return 1
     finally:
