@@ -11,7 +11,7 @@ const fh_field fh_fields[] = {
 #define STATISTIC(group, kind, member, metric, unit, help)                                                             \
     {FH_FIELD_##group,                                                                                                 \
      FH_FIELD_##kind == FH_FIELD_COUNTER,                                                                              \
-     offsetof(fh_profile_figures, member),                                                                             \
+     offsetof(fh_profile_statistics, member),                                                                          \
      #member,                                                                                                          \
      metric,                                                                                                           \
      unit,                                                                                                             \

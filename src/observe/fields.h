@@ -13,8 +13,8 @@ typedef enum { FH_FIELD_GAUGE, FH_FIELD_COUNTER } fh_field_kind;
 typedef struct {
     fh_field_group group;
     bool counter;
-    uint16_t offset; /* in fh_profile_figures, of a uint64_t */
-    const char *key; /* in JSON: the name in fh_profile_figures */
+    uint16_t offset; /* in fh_profile_statistics, of a uint64_t */
+    const char *key; /* in JSON: the name in fh_profile_statistics */
     const char *metric;
     const char *unit; /* NULL: a bare number */
     const char *help; /* one sentence */

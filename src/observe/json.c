@@ -28,7 +28,7 @@ static void put_word(fh_output *out, const char *before, const char *key, const 
 }
 
 /* One object with a member for each field of the group. */
-static void put_group(fh_output *out, const fh_profile_figures *f, fh_field_group group, const char *name) {
+static void put_group(fh_output *out, const fh_profile_statistics *f, fh_field_group group, const char *name) {
     put_key(out, ",\n", name);
     const char *before = "{";
     for (size_t i = 0; i < fh_fields_count; i++) {
@@ -55,7 +55,7 @@ static void put_row(fh_output *out, const fh_profile_row *row) {
 }
 
 /* Classes without a slab say nothing, and are left out. */
-void fh_json_put(fh_output *out, const fh_profile_figures *f) {
+void fh_json_put(fh_output *out, const fh_profile_statistics *f) {
     put_member(out, "{", "schema", SCHEMA);
     put_word(out, ",", "version", FH_VERSION);
     put_member(out, ",", "taken_ns", f->taken_ns);

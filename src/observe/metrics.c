@@ -30,7 +30,7 @@ static void put_head(fh_output *out, const fh_field *field) {
     if (field->unit) put_line(out, "UNIT", field->metric, field->unit);
 }
 
-static void put_sample(fh_output *out, const fh_field *field, const fh_profile_figures *f) {
+static void put_sample(fh_output *out, const fh_field *field, const fh_profile_statistics *f) {
     fh_put(out, PREFIX);
     fh_put(out, field->metric);
     fh_put(out, field->counter ? "_total " : " ");
@@ -58,7 +58,7 @@ static void put_labels(fh_output *out, const char *metric, const fh_profile_row 
     fh_put(out, "\"");
 }
 
-static void put_class_family(fh_output *out, const fh_field *field, const fh_profile_figures *f) {
+static void put_class_family(fh_output *out, const fh_field *field, const fh_profile_statistics *f) {
     put_head(out, field);
     for (size_t i = 0; i < f->rows; i++) {
         if (!is_shown(&f->row[i])) continue;
@@ -69,7 +69,7 @@ static void put_class_family(fh_output *out, const fh_field *field, const fh_pro
     }
 }
 
-static void put_occupancy(fh_output *out, const fh_profile_figures *f) {
+static void put_occupancy(fh_output *out, const fh_profile_statistics *f) {
     put_head(out, &fh_family_occupancy);
     for (size_t i = 0; i < f->rows; i++) {
         for (size_t q = 0; q < 4 && is_shown(&f->row[i]); q++) {
@@ -84,7 +84,7 @@ static void put_occupancy(fh_output *out, const fh_profile_figures *f) {
 }
 
 /* A gauge of 1 and not OpenMetrics' type "info", which readers of Prometheus' older text form refuse. */
-static void put_build(fh_output *out, const fh_profile_figures *f) {
+static void put_build(fh_output *out, const fh_profile_statistics *f) {
     put_head(out, &fh_family_build);
     fh_put(out, PREFIX);
     fh_put(out, fh_family_build.metric);
@@ -95,7 +95,7 @@ static void put_build(fh_output *out, const fh_profile_figures *f) {
     fh_put(out, "\"} 1\n");
 }
 
-void fh_metrics_put(fh_output *out, const fh_profile_figures *f) {
+void fh_metrics_put(fh_output *out, const fh_profile_statistics *f) {
     put_build(out, f);
     for (size_t i = 0; i < fh_fields_count; i++) {
         put_head(out, &fh_fields[i]);
@@ -127,7 +127,7 @@ void fh_metrics_write(void) {
     if (!path) return;
     uint64_t pid = fh_system_pid();
     if (fh_swap_acq_rel(&writing, pid) == pid) return;
-    fh_profile_figures *f = fh_statistics_borrow();
+    fh_profile_statistics *f = fh_statistics_borrow();
     fh_file file;
     if (f && fh_file_begin(&file, path)) {
         fh_statistics_collect(f);

@@ -2,7 +2,7 @@
  * `freehold` (tools/profile-file) reads it, and writes the control words only.
  *
  *     ┌────────┬─────────┬─────────┬──────────┬─────────┬───────── … ─┬──────── … ─┬──────── … ─┬────── … ─┐
- *     │ header │ control │ figures │ timeline │ modules │ nodes       │ sites      │ samples    │ (unused) │
+ *     │ header │ control │  stats  │ timeline │ modules │ nodes       │ sites      │ samples    │ (unused) │
  *     └────────┴─────────┴─────────┴──────────┴─────────┴───────── … ─┴──────── … ─┴──────── … ─┴────── … ─┘
  *      4 KiB    4 KiB     fh_profile_section[] of the header says where each begins; the last three grow by extents
  *
@@ -37,19 +37,19 @@
 /* ── Header ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 typedef enum {
-    FH_PROFILE_FIGURES,  /* one fh_profile_figures */
-    FH_PROFILE_TIMELINE, /* fh_profile_moment, a ring */
-    FH_PROFILE_MODULES,  /* fh_profile_module */
-    FH_PROFILE_NODES,    /* fh_profile_node; entry 0 is the root of all stacks */
-    FH_PROFILE_SITES,    /* fh_profile_site; entry 0 is not used */
-    FH_PROFILE_SAMPLES,  /* fh_profile_sample; a slot may be empty */
+    FH_PROFILE_STATISTICS, /* one fh_profile_statistics */
+    FH_PROFILE_TIMELINE,   /* fh_profile_point, a ring */
+    FH_PROFILE_MODULES,    /* fh_profile_module */
+    FH_PROFILE_NODES,      /* fh_profile_node; entry 0 is the root of all stacks */
+    FH_PROFILE_SITES,      /* fh_profile_site; entry 0 is not used */
+    FH_PROFILE_SAMPLES,    /* fh_profile_sample; a slot may be empty */
     FH_PROFILE_SECTIONS
 } fh_profile_section_kind;
 
 typedef struct {
     uint32_t entry_bytes;
     uint32_t first;   /* entries of extent 0; extent k has first << k */
-    uint64_t used;    /* (atomic) entries handed out, in order. Of the timeline: moments ever written */
+    uint64_t used;    /* (atomic) entries handed out, in order. Of the timeline: points ever written */
     uint64_t dropped; /* (atomic) entries that there was no room for */
     uint64_t extent[FH_PROFILE_EXTENTS]; /* (atomic) file offset of extent k, 0: not there. Appear in order */
 } fh_profile_section;
@@ -60,18 +60,18 @@ typedef struct {
     uint64_t magic;
     uint32_t layout;       /* FH_PROFILE_LAYOUT */
     uint32_t header_bytes; /* sizeof(fh_profile_header) */
-    uint64_t state; /* (atomic) fh_profile_state; ENDED: the program ended by itself and the figures are its last */
+    uint64_t state; /* (atomic) fh_profile_state; ENDED: the program ended by itself and the statistics are its last */
     uint64_t pid;
     uint64_t parent_pid;
     uint64_t begun_unix_ns;
     uint64_t begun_ns;                   /* on the monotonic clock, like all times below */
     uint64_t process_start;              /* field 22 of /proc/PID/stat, in ticks since boot: tells a re-used pid */
     uint64_t window_begin, window_bytes; /* address range of blocks of up to 2 MiB; 0 until it is known */
-    uint64_t metadata_bytes;             /* file bytes of this page that have memory: the profiler's own */
+    uint64_t metadata_bytes;             /* bytes of this file that have memory: the profiler's own */
     uint64_t inherited; /* 1: forked from an observed program; blocks of before are not in the samples */
     uint64_t reserved[7];
     uint64_t file_bytes; /* (atomic) */
-    uint32_t page_size, processors;
+    uint32_t page_size, cpus;
     char version[32];  /* FH_VERSION of the library */
     char program[512]; /* /proc/self/exe, zero-terminated, cut if need be */
     char options[512]; /* FREEHOLD=… as it was */
@@ -86,7 +86,7 @@ typedef struct {
 typedef struct {
     uint64_t wanted_interval; /* (atomic) T in bytes; 0: stop sampling, or INTERVAL_AS_STARTED */
     uint64_t mark;            /* (atomic) epoch: a new sample is born in it. The command adds 1 to set a mark */
-    uint64_t refresh;         /* (atomic) the command adds 1: new figures are wanted as soon as possible */
+    uint64_t refresh;         /* (atomic) the command adds 1: new statistics are wanted as soon as possible */
     uint64_t record;          /* (atomic) reserved for recording */
     uint64_t scan;            /* (atomic) the command adds 1: what can be reached? The answer is in fh_profile_scan */
     uint64_t reserved[11];
@@ -121,13 +121,13 @@ typedef enum {
 } fh_profile_scan_state;
 
 typedef struct {
-    uint64_t reachable, unreachable; /* blocks of the class, as in figures.row */
+    uint64_t reachable, unreachable; /* blocks of the class, as in statistics.row */
 } fh_profile_scan_row;
 
 typedef struct {
     uint64_t number;                  /* (atomic) control.scan as it was when this one began */
     uint64_t state;                   /* (atomic) fh_profile_scan_state; DONE is written last, after all that follows */
-    uint64_t begun_ns;                /* (atomic) the moment of the frozen copy */
+    uint64_t begun_ns;                /* (atomic) when the copy was frozen */
     uint64_t fork_ns;                 /* (atomic) how long the program's thread was held up */
     uint64_t scan_ns;                 /* how long the scan took, in its own process */
     uint64_t pid;                     /* (atomic) of the scanning process */
@@ -135,14 +135,14 @@ typedef struct {
     uint64_t root_bytes, block_bytes; /* looked through: variables, stacks …; reached blocks */
     uint64_t skipped_bytes;           /* shared writable mappings, not looked through */
     uint64_t reachable_blocks, reachable_bytes;      /* all live blocks, sampled or not; bytes as in the size class */
-    uint64_t unreachable_blocks, unreachable_bytes;  /* in nobody's variables, nor in a reachable block */
+    uint64_t unreachable_blocks, unreachable_bytes;  /* not in a variable, nor in a reachable block */
     uint64_t huge_reachable, huge_unreachable;       /* blocks above 2 MiB (of the above) */
     uint64_t samples_reachable, samples_unreachable; /* live samples that got a verdict */
     uint64_t reserved[14];
     fh_profile_scan_row row[FH_PROFILE_CLASSES];
 } fh_profile_scan;
 
-/* ── Figures: what the heap holds, under a sequence lock ─────────────────────────────────────────────────────────── */
+/* ── Statistics: what the heap holds, under a sequence lock ─────────────────────────────────────────────────────────── */
 
 /* Whose blocks a size class has. A reader asks the row and not the number of the class: numbers may change. */
 typedef enum {
@@ -163,45 +163,45 @@ typedef struct {
 } fh_profile_row;
 
 typedef struct {
-    uint64_t sequence; /* (atomic) odd while being written: read it, copy, read it again; 0: no figures yet */
+    uint64_t sequence; /* (atomic) odd while being written: read it, copy, read it again; 0: no statistics yet */
     uint64_t taken_ns; /* when */
     uint64_t cost_ns;  /* how long it took to collect */
     uint64_t rows;     /* entries of row[] that count */
-    /* Bytes, of memory that the allocator has from the system. Equation: slots of slabs and runs in use, in bytes
+    /* Bytes, of memory that the allocator has from the OS. Equation: slots of slabs and runs in use, in bytes
      * = live + cached + free + fresh; huge blocks are beside them, not in them. */
     uint64_t live_bytes; /* blocks of up to 2 MiB that the program holds, at the size of their class */
     uint64_t live_blocks;
     uint64_t cached_bytes;          /* in magazines of threads, and in the depot */
     uint64_t thread_cached_bytes;   /* of these: in threads' magazines */
     uint64_t free_bytes;            /* free blocks in slabs that are in use */
-    uint64_t fresh_bytes;           /* parts of slabs that were never handed out: mostly not resident */
-    uint64_t purged_in_slabs_bytes; /* of free_bytes: pages inside slabs that were given back */
+    uint64_t fresh_bytes;           /* parts of slabs that were never allocated: usually not resident */
+    uint64_t purged_in_slabs_bytes; /* of free_bytes: pages inside slabs that were returned to the OS */
     uint64_t dirty_bytes;           /* free slots that still have memory behind them: waiting to be purged */
-    uint64_t purged_bytes;          /* free slots without memory: given back, or never used */
+    uint64_t purged_bytes;          /* free slots without memory: purged, or never used */
     uint64_t huge_bytes, huge_blocks,
         huge_cached_bytes;   /* blocks with a mapping of their own; freed ones that are kept */
     uint64_t metadata_bytes; /* records about the heap, magazines and thread caches: those that were written to */
-    uint64_t observer_bytes; /* private memory of the observer (this page is counted in the header) */
+    uint64_t observer_bytes; /* private memory of the observer (the profile file is counted in the header) */
     uint64_t mapped_bytes;   /* address space in use by chunks and huge blocks */
     uint64_t chunks, free_chunks;
     uint64_t huge_page_chunks; /* chunks that were advised to use huge pages */
     uint64_t threads;
     uint64_t limit_soft, limit_hard, limit_in_use, limit_refusals; /* fh_limit_set and limit=; 0: none */
     uint64_t group_limit, group_used;                              /* of the container (control group); 0: none */
-    uint64_t resident_bytes; /* of the whole process, as the system said at this moment; 0: not said */
-    uint64_t refills, flushes, from_depot, to_depot;                      /* slow paths */
-    uint64_t purge_calls, purged_total_bytes, system_maps, system_unmaps; /* what was asked of the system so far */
+    uint64_t resident_bytes;                         /* of the whole process, as the kernel said then; 0: not said */
+    uint64_t refills, flushes, from_depot, to_depot; /* slow paths */
+    uint64_t purge_calls, purged_total_bytes, system_maps, system_unmaps; /* system calls so far */
     uint64_t purge_mode, thp_mode; /* fh_purge_mode and fh_thp_mode of base/settings.h */
     uint64_t reserved[16];
     fh_profile_row row[FH_PROFILE_CLASSES];
-} fh_profile_figures;
+} fh_profile_statistics;
 
-/* A ring of moments, one each time figures are taken: moment n is entry n mod capacity. */
+/* A ring of points, one each time statistics are taken: point n is entry n mod capacity. */
 typedef struct {
     uint64_t ns; /* 0: never written */
     uint64_t resident_bytes, live_bytes, cached_bytes, free_bytes, dirty_bytes, huge_bytes;
     uint64_t taken; /* samples so far */
-} fh_profile_moment;
+} fh_profile_point;
 
 /* ── Modules: files with code, so that addresses can be named when the process is gone ───────────────────────────── */
 
@@ -259,7 +259,7 @@ typedef struct {
     uint64_t interval; /* T in force when it was drawn */
     uint64_t born_ns;
     uint32_t site;
-    uint32_t thread; /* the system's number of the thread */
+    uint32_t thread; /* the kernel's number of the thread */
     uint64_t mark;   /* control.mark when it was born */
     /* The size with which it was drawn: P = 1 − exp(−drawn/interval), and it stands for size/P bytes and 1/P blocks. It
      * differs from `size` when realloc changed a small block where it is. 0: as `size` */
@@ -277,7 +277,7 @@ _Static_assert(sizeof(fh_profile_scan) == 256 + sizeof(fh_profile_scan_row) * FH
                    sizeof(fh_profile_scan) <= 3072,
                "layout");
 _Static_assert(sizeof(fh_profile_row) == 128, "layout");
-_Static_assert(sizeof(fh_profile_moment) == 64, "layout");
+_Static_assert(sizeof(fh_profile_point) == 64, "layout");
 _Static_assert(sizeof(fh_profile_module) == 1024, "layout");
 _Static_assert(sizeof(fh_profile_node) == 16, "layout");
 _Static_assert(sizeof(fh_profile_site) == 256 + 32, "layout");

@@ -21,8 +21,8 @@ static const struct {
     uint32_t first;
     bool grows;
 } shape[FH_PROFILE_SECTIONS] = {
-    [FH_PROFILE_FIGURES] = {1, false}, [FH_PROFILE_TIMELINE] = {1024, false}, [FH_PROFILE_MODULES] = {32, true},
-    [FH_PROFILE_NODES] = {1024, true}, [FH_PROFILE_SITES] = {128, true},      [FH_PROFILE_SAMPLES] = {256, true},
+    [FH_PROFILE_STATISTICS] = {1, false}, [FH_PROFILE_TIMELINE] = {1024, false}, [FH_PROFILE_MODULES] = {32, true},
+    [FH_PROFILE_NODES] = {1024, true},    [FH_PROFILE_SITES] = {128, true},      [FH_PROFILE_SAMPLES] = {256, true},
 };
 
 static const uint32_t entry_bytes[FH_PROFILE_SECTIONS] = {
@@ -164,7 +164,7 @@ static void fill_in(fh_profile_header *page, const fh_process *self, const uint6
     page->inherited = inherited;
     page->metadata_bytes = page->file_bytes = first_bytes;
     page->page_size = (uint32_t)fh_system_page_size();
-    page->processors = fh_system_processors();
+    page->cpus = fh_system_processors();
     copy_text(page->version, sizeof page->version, FH_VERSION);
     fh_system_program(page->program, sizeof page->program);
     copy_text(page->options, sizeof page->options, fh_system_environment("FREEHOLD", &ready));

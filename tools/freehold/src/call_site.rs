@@ -41,7 +41,9 @@ impl CallSite {
 
     pub fn function(&self) -> &str {
         self.frame()
-            .map_or("(no stack: the page had no room for it)", |f| &f.function)
+            .map_or("(no stack: the profile file had no room for it)", |f| {
+                &f.function
+            })
     }
 
     /// server.c:120, else the module's name.

@@ -42,7 +42,7 @@ impl Amount {
         self.variance.max(0.0).sqrt()
     }
 
-    /// One standard deviation of `blocks`: the blocks of a site are mostly of one size.
+    /// One standard deviation of `blocks`: the blocks of a site are usually of one size.
     pub fn blocks_error(&self) -> f64 {
         if self.bytes > 0.0 {
             self.error() / self.bytes * self.blocks
@@ -96,7 +96,7 @@ impl AddAssign for Amount {
         self.bytes += other.bytes;
         self.blocks += other.blocks;
         self.variance += other.variance;
-        // Counts of a damaged page may be anything.
+        // Counts of a damaged profile file may be anything.
         self.samples = self.samples.saturating_add(other.samples);
     }
 }

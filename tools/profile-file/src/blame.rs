@@ -1,10 +1,10 @@
-//! Which of a stack's functions is to be named: the first that is not the allocator, nor one of the well-known functions
-//! around it. Nobody learns from "malloc" or "std::vector::push_back" where the memory went.
+//! Which of a stack's functions is to be named: the first that is not the allocator, nor one of the well-known
+//! functions around it. A reader does not learn from "malloc" or "std::vector::push_back" where the memory went.
 
 use crate::symbols::Frame;
 
-/// C functions whose business is to hand on what they allocate. Those of the C and C++ libraries need no mention: all of
-/// their modules are passed over.
+/// C functions whose business is to hand on what they allocate. Those of the C and C++ libraries need no mention: all
+/// of their modules are passed over.
 const WRAPPERS: &[&str] = &[
     "malloc",
     "calloc",

@@ -1,7 +1,8 @@
-//! Where the bytes of a page come from: a file that may change under us, or memory.
+//! Where the bytes of a profile file come from: a file that may change under us, or memory.
 //!
-//! A live page is read with `pread` and never mapped: a file that is cut short while we look is then a short read and
-//! not a SIGBUS, and no `unsafe` is needed. Aligned words are copied whole by the kernel on the machines Freehold runs on.
+//! A live profile file is read with `pread` and never mapped: a file that is cut short while we look is then a short
+//! read and not a SIGBUS, and no `unsafe` is needed. Aligned words are copied whole by the kernel on the machines
+//! Freehold runs on.
 
 use std::fs::File;
 use std::io;

@@ -1,18 +1,18 @@
-//! Does the page make sense? What refers to nowhere is put right so that nobody has to check again, and sums that the
-//! page has twice are compared. Each finding is a warning.
+//! Does the profile file make sense? What refers to nowhere is put right so that no other module has to check again, and sums
+//! that the profile file has twice are compared. Each finding is a warning.
 
 use std::collections::HashMap;
 
 use crate::amount::{Amount, View};
 use crate::layout::{self, SectionKind};
-use crate::page::Page;
+use crate::profile::Profile;
 use crate::snapshot::{Module, Snapshot};
 use crate::warning::Warning;
 
 /// Every parent is smaller than its child afterwards, so that every way leads to the root.
-pub fn mend_nodes(page: &mut Page, warnings: &mut Vec<Warning>) {
+pub fn mend_nodes(profile: &mut Profile, warnings: &mut Vec<Warning>) {
     let mut wrong = 0u64;
-    for (number, node) in page.nodes.iter_mut().enumerate() {
+    for (number, node) in profile.nodes.iter_mut().enumerate() {
         if number == 0 {
             continue;
         }
@@ -30,10 +30,10 @@ pub fn mend_nodes(page: &mut Page, warnings: &mut Vec<Warning>) {
 }
 
 /// Every site names a node that is there afterwards.
-pub fn mend_sites(page: &mut Page, warnings: &mut Vec<Warning>) {
-    let nodes = page.nodes.len() as u64;
+pub fn mend_sites(profile: &mut Profile, warnings: &mut Vec<Warning>) {
+    let nodes = profile.nodes.len() as u64;
     let mut lost = 0u64;
-    for site in page.sites.iter_mut().skip(1) {
+    for site in profile.sites.iter_mut().skip(1) {
         if u64::from(site.node) >= nodes.max(1) {
             site.node = 0;
             lost += 1;
@@ -41,30 +41,31 @@ pub fn mend_sites(page: &mut Page, warnings: &mut Vec<Warning>) {
     }
     if lost != 0 {
         warnings.push(Warning::damaged(format!(
-            "{lost} call sites have a stack that is not in the page: they are shown without one"
+            "{lost} call sites have a stack that is not in the profile file: they are shown without one"
         )));
     }
 }
 
 /// Every live sample names a site that is there afterwards; others go.
-pub fn mend_samples(page: &mut Page, warnings: &mut Vec<Warning>) {
-    let sites = page.sites.len();
-    let before = page.samples.len();
-    page.samples
+pub fn mend_samples(profile: &mut Profile, warnings: &mut Vec<Warning>) {
+    let sites = profile.sites.len();
+    let before = profile.samples.len();
+    profile
+        .samples
         .retain(|sample| sample.site != 0 && (sample.site as usize) < sites);
-    let gone = before - page.samples.len();
+    let gone = before - profile.samples.len();
     if gone != 0 {
         warnings.push(Warning::damaged(format!(
-            "{gone} live samples name a call site that is not in the page: they are left out"
+            "{gone} live samples name a call site that is not in the profile file: they are left out"
         )));
     }
 }
 
 /// The modules that can be.
-pub fn modules(page: &Page, warnings: &mut Vec<Warning>) -> Vec<Module> {
+pub fn modules(profile: &Profile, warnings: &mut Vec<Warning>) -> Vec<Module> {
     let mut wrong = 0u64;
     let mut modules = Vec::new();
-    for raw in &page.modules {
+    for raw in &profile.modules {
         if raw.begin == 0 && raw.end == 0 {
             continue;
         }
@@ -90,11 +91,11 @@ pub fn modules(page: &Page, warnings: &mut Vec<Warning>) -> Vec<Module> {
     modules
 }
 
-/// Nobody frees more than was allocated.
+/// A site does not free more than it allocated.
 fn negative(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
     let mut count = 0u64;
     let mut bytes = 0.0;
-    for site in snapshot.page.sites.iter().skip(1) {
+    for site in snapshot.profile.sites.iter().skip(1) {
         if site.freed_bytes > site.allocated_bytes
             || site.freed_blocks > site.allocated_blocks
             || site.freed_samples > site.allocated_samples
@@ -104,7 +105,7 @@ fn negative(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
             bytes += site.freed_bytes.saturating_sub(site.allocated_bytes) as f64;
         }
     }
-    if count != 0 && matters(snapshot, bytes, snapshot.page.control.live_bytes as f64) {
+    if count != 0 && matters(snapshot, bytes, snapshot.profile.control.live_bytes as f64) {
         let text =
             format!("{count} call sites freed more than they allocated: they are shown as 0 live");
         warnings.push(odd(snapshot, text));
@@ -117,7 +118,7 @@ fn matters(snapshot: &Snapshot, apart: f64, whole: f64) -> bool {
     !snapshot.is_alive() || apart > 0.01 * whole
 }
 
-/// Compares what the page says twice.
+/// Compares what the profile file says twice.
 pub fn reconcile(snapshot: &mut Snapshot) {
     let mut warnings = Vec::new();
     negative(snapshot, &mut warnings);
@@ -126,7 +127,7 @@ pub fn reconcile(snapshot: &mut Snapshot) {
     counts(snapshot, &mut warnings);
     peak(snapshot, &mut warnings);
     shortcomings(snapshot, &mut warnings);
-    figures(snapshot, &mut warnings);
+    statistics(snapshot, &mut warnings);
     snapshot.warnings.append(&mut warnings);
 }
 
@@ -174,11 +175,11 @@ fn live_sums(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
     );
     warnings.push(if snapshot.is_alive() {
         Warning::moving(format!(
-            "{text}: the program went on while its page was read"
+            "{text}: the program went on while its profile file was read"
         ))
     } else {
         Warning::disagrees(format!(
-            "{text}: it died in the middle of an entry, or the page is damaged"
+            "{text}: it died in the middle of an entry, or the profile file is damaged"
         ))
     });
 }
@@ -202,7 +203,7 @@ fn freed_sums(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
 
 /// The number of samples, by the control words and by the sites.
 fn counts(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
-    let control = &snapshot.page.control;
+    let control = &snapshot.profile.control;
     let entered: u64 = snapshot
         .sites
         .iter()
@@ -210,7 +211,7 @@ fn counts(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
     let said = control.taken.saturating_sub(control.lost_samples);
     if said != entered && matters(snapshot, said.abs_diff(entered) as f64, said as f64) {
         let text = format!(
-            "{said} samples were entered by the page's count, {entered} by its call sites'"
+            "{said} samples were entered by the profile file's count, {entered} by its call sites'"
         );
         warnings.push(odd(snapshot, text));
     }
@@ -218,7 +219,7 @@ fn counts(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
 
 /// The peak, as a whole and by sites.
 fn peak(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
-    let control = &snapshot.page.control;
+    let control = &snapshot.profile.control;
     let by_site = snapshot.total(View::Peak);
     // Both are sums of the same whole numbers, but threads that reach a peak together may see it a little apart.
     let (whole, parts) = (control.peak_bytes as f64, by_site.bytes);
@@ -236,7 +237,7 @@ fn peak(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
 fn odd(snapshot: &Snapshot, text: String) -> Warning {
     if snapshot.is_alive() {
         Warning::moving(format!(
-            "{text}: the program went on while its page was read"
+            "{text}: the program went on while its profile file was read"
         ))
     } else {
         Warning::disagrees(text)
@@ -245,7 +246,7 @@ fn odd(snapshot: &Snapshot, text: String) -> Warning {
 
 /// What the library itself noted.
 fn shortcomings(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
-    let control = &snapshot.page.control;
+    let control = &snapshot.profile.control;
     let mut note = |count: u64, text: &str| {
         if count != 0 {
             warnings.push(Warning::incomplete(format!("{count} {text}")));
@@ -264,28 +265,28 @@ fn shortcomings(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
         "sampled blocks were freed that have no sample (lost, or born before a fork)",
     );
     for kind in [SectionKind::Modules, SectionKind::Nodes, SectionKind::Sites] {
-        let dropped = snapshot.page.header.section[kind as usize].dropped;
+        let dropped = snapshot.profile.header.section[kind as usize].dropped;
         note(
             dropped,
-            &format!("{} did not fit into the page", kind.name()),
+            &format!("{} did not fit into the profile file", kind.name()),
         );
     }
-    if snapshot.page.header.inherited != 0 {
+    if snapshot.profile.header.inherited != 0 {
         warnings.push(Warning::incomplete(
             "the program was forked from an observed one: blocks of before the fork are not in the profile",
         ));
     }
 }
 
-/// Figures that no heap could have.
-fn figures(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
-    let Some(figures) = &snapshot.page.figures else {
+/// Statistics that no heap could have.
+fn statistics(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
+    let Some(statistics) = &snapshot.profile.statistics else {
         return;
     };
-    if figures.rows > layout::CLASSES as u64 {
+    if statistics.rows > layout::CLASSES as u64 {
         warnings.push(Warning::damaged(format!(
-            "the figures claim {} size classes; {} are read",
-            figures.rows,
+            "the statistics claim {} size classes; {} are read",
+            statistics.rows,
             layout::CLASSES
         )));
     }
@@ -297,9 +298,9 @@ fn figures(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
             "{unknown} size classes do not say whose blocks they have: they are left out where that matters"
         )));
     }
-    if figures.taken_ns > snapshot.reading.monotonic_ns && snapshot.reading.monotonic_ns != 0 {
+    if statistics.taken_ns > snapshot.reading.monotonic_ns && snapshot.reading.monotonic_ns != 0 {
         warnings.push(Warning::disagrees(
-            "the figures were taken in the future".to_owned(),
+            "the statistics were taken in the future".to_owned(),
         ));
     }
 }

@@ -1,7 +1,7 @@
-//! The words that a command writes into a page: how often to sample, a mark, and the wish for fresh figures.
+//! The words that a command writes into a profile file: how often to sample, a mark, and the wish for fresh statistics.
 //!
-//! Everything else of a page is only read. The library polls these words with a relaxed load in a slow path, so nothing
-//! here interrupts the program; an idle one answers when it next allocates.
+//! Everything else of a profile file is only read. The library polls these words with a relaxed load in a slow path,
+//! so nothing here interrupts the program; an idle one answers when it next allocates.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::error::ReadError;
 use crate::layout::{self, CONTROL_OFFSET};
-use crate::page::read_header;
+use crate::profile::read_header;
 
 /// Why the control words could not be opened.
 #[derive(Debug, Error)]
@@ -26,22 +26,22 @@ pub enum ControlError {
     )]
     Open { path: PathBuf, reason: io::Error },
     #[error("{path}: {reason}")]
-    Page { path: PathBuf, reason: ReadError },
+    Profile { path: PathBuf, reason: ReadError },
 }
 
-/// The control words of a page, mapped.
+/// The control words of a profile file, mapped.
 pub struct Control {
     map: MmapMut,
 }
 
 impl Control {
-    /// Opens the page at `path`; [`crate::Target::page_path`] says where it is.
+    /// Opens the profile file at `path`; [`crate::Target::profile_path`] says where it is.
     pub fn open(path: &Path) -> Result<Control, ControlError> {
         let opened = |reason| ControlError::Open {
             path: path.to_owned(),
             reason,
         };
-        // A link in a folder that all may write to could lead to anything; but /proc's own must be followed.
+        // A link in a directory that all may write to could lead to anything; but /proc's own must be followed.
         let flags = if path.starts_with("/proc") {
             0
         } else {
@@ -54,12 +54,12 @@ impl Control {
             .open(path)
             .map_err(opened)?;
         let length = file.metadata().map_err(opened)?.len();
-        read_header(&file, length).map_err(|reason| ControlError::Page {
+        read_header(&file, length).map_err(|reason| ControlError::Profile {
             path: path.to_owned(),
             reason,
         })?;
         // SAFETY: the mapping is only ever used through atomics, so that others write to it too is allowed. The file
-        // was just seen to reach beyond these 4 KiB; neither library nor command ever shortens a page, and whoever else
+        // was just seen to reach beyond these 4 KiB; neither library nor command ever shortens a page, and another
         // may write to it (its owner) could only have this command end by SIGBUS.
         let map = unsafe {
             MmapOptions::new()
@@ -78,7 +78,8 @@ impl Control {
         unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
-    /// Mean bytes between samples from now on; 0 stops sampling, [`layout::INTERVAL_AS_STARTED`] goes back to the program's own.
+    /// Mean bytes between samples from now on; 0 stops sampling, [`layout::INTERVAL_AS_STARTED`] goes back to the
+    /// program's own.
     pub fn set_interval(&self, bytes: u64) {
         let wanted = std::mem::offset_of!(layout::Control, wanted_interval);
         // Relaxed: the library polls it, and nothing else is published with it.
@@ -105,7 +106,7 @@ impl Control {
     }
 
     /// Asks for a scan for reachable blocks; the number is the scan's, and the answer will be in
-    /// [`crate::Page::scan`].
+    /// [`crate::Profile::scan`].
     pub fn ask_scan(&self) -> u64 {
         self.word(std::mem::offset_of!(layout::Control, scan))
             .fetch_add(1, Ordering::Relaxed)
@@ -117,14 +118,14 @@ impl Control {
         let begin = (layout::SCAN_OFFSET - CONTROL_OFFSET) as usize;
         let number = self.word(begin + std::mem::offset_of!(layout::Scan, number));
         let state = self.word(begin + std::mem::offset_of!(layout::Scan, state));
-        // Acquire, the number first: a scan leaves DONE before it takes a new number, so the state is this number's or a
-        // later one's; and who sees DONE also sees what was found.
+        // Acquire, the number first: a scan leaves DONE before it takes a new number, so the state is this number's or
+        // a later one's; and a reader that sees DONE also sees what was found.
         let number = number.load(Ordering::Acquire);
         let state = state.load(Ordering::Acquire);
         (number, state)
     }
 
-    /// Asks for fresh figures; the number is the question's, for [`Control::answered`].
+    /// Asks for fresh statistics; the number is the question's, for [`Control::answered`].
     pub fn ask(&self) -> u64 {
         self.word(std::mem::offset_of!(layout::Control, refresh))
             .fetch_add(1, Ordering::Relaxed)
@@ -134,14 +135,14 @@ impl Control {
     /// The library has answered this question or a later one.
     pub fn answered(&self, question: u64) -> bool {
         let refreshed = std::mem::offset_of!(layout::Control, refreshed);
-        // Acquire: who sees the answer also sees the figures that were written before it.
+        // Acquire: a reader that sees the answer also sees the statistics that were written before it.
         let last = self.word(refreshed).load(Ordering::Acquire);
         last.wrapping_sub(question) < u64::MAX / 2
     }
 
-    /// Asks for fresh figures and waits for them, no longer than `patience`. False: the program has not allocated in
-    /// that time (it sleeps, or computes), so the figures of before are still those of its heap, but for what is given
-    /// back meanwhile.
+    /// Asks for fresh statistics and waits for them, no longer than `patience`. False: the program has not allocated in
+    /// that time (it sleeps, or computes), so the statistics of before are still those of its heap, except what is
+    /// returned to the OS back meanwhile.
     pub fn refresh(&self, patience: Duration) -> bool {
         let question = self.ask();
         let end = Instant::now() + patience;

@@ -1,31 +1,31 @@
-//! Why a page, or a saved one, could not be read.
+//! Why a profile file, or a saved one, could not be read.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// A page that cannot be read at all.
+/// A profile file that cannot be read at all.
 #[derive(Debug, Error)]
 pub enum ReadError {
     #[error(
-        "the page has only {0} bytes, which is less than its header: it was cut short, or is not Freehold's"
+        "the profile file has only {0} bytes, which is less than its header: it was cut short, or is not Freehold's"
     )]
     TooShort(u64),
-    #[error("this is no page of Freehold's: it begins with {0:#018x}")]
-    NotAPage(u64),
+    #[error("this is no profile file of Freehold's: it begins with {0:#018x}")]
+    NotAProfile(u64),
     #[error(
-        "the page has layout {0}, and this command reads layout {expected}: library and command are of different versions",
+        "the profile file has layout {0}, and this command reads layout {expected}: library and command are of different versions",
         expected = crate::layout::LAYOUT
     )]
     OtherLayout(u32),
     #[error(
-        "the header of the page says that it has {0} bytes, which is not so in layout 1: the page is damaged"
+        "the header of the profile file says that it has {0} bytes, which is not so in layout 1: the profile file is damaged"
     )]
     OtherHeader(u32),
-    #[error("the page is only being made: try again in a moment")]
+    #[error("the profile file is only being made: try again in a moment")]
     NotReady,
-    #[error("cannot read the page: {0}")]
+    #[error("cannot read the profile file: {0}")]
     Io(io::Error),
 }
 
@@ -41,7 +41,7 @@ impl From<io::Error> for ReadError {
 pub enum SavedError {
     #[error("{path}: {reason}")]
     Io { path: PathBuf, reason: io::Error },
-    #[error("{0} is not a snapshot of Freehold's, nor the page of a program")]
+    #[error("{0} is not a snapshot of Freehold's, nor the profile file of a program")]
     NotASnapshot(PathBuf),
     #[error(
         "{path} was saved by a newer freehold (format {version}, this one reads up to {known})"
@@ -54,5 +54,5 @@ pub enum SavedError {
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
     #[error("{path}: {reason}")]
-    Page { path: PathBuf, reason: ReadError },
+    Profile { path: PathBuf, reason: ReadError },
 }

@@ -1,4 +1,4 @@
-//! Figures as a person reads them.
+//! Statistics as a person reads them.
 
 /// Bytes in the unit that fits: exact below 10 KiB.
 pub fn bytes(bytes: f64) -> String {

@@ -1,7 +1,7 @@
 //! The profile file as it lies on disk: the structures and constants of `src/observe/profile.h`.
 //!
-//! They are generated from that header by `build/main.rs`, so the two cannot differ. `tests/contract.rs` asks a C compiler
-//! for each size, offset and number.
+//! They are generated from that header by `build/main.rs`, so the two cannot differ. `tests/contract.rs` asks a C
+//! compiler for each size, offset and number.
 //!
 //! Nothing here judges what it reads: that is the business of [`crate::snapshot`].
 

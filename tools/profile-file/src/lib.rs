@@ -1,7 +1,7 @@
-//! Reads the page through which a program under the Freehold allocator shows its heap.
+//! Reads the profile file through which a program under the Freehold allocator shows its heap.
 //!
 //! The library only emits; everything that understands is here and in the commands above. Nothing stops, signals or
-//! traces the program: its page is a file.
+//! traces the program: its profile file is a file.
 //!
 //! ```no_run
 //! use profile_file::{Symbols, Target, View};
@@ -22,14 +22,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`target`] | finds the page that a person means: PID, name, file, folder, saved snapshot |
-//! | [`page`] | copies a page's parts, [`sections`](self) checking every offset and count |
+//! | [`target`] | finds the profile file that a person means: PID, name, file, directory, saved snapshot |
+//! | [`profile`] | copies a profile file's parts, [`sections`](self) checking every offset and count |
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
-//! | `check` | puts right what refers to nowhere, compares what the page says twice |
+//! | `check` | puts right what refers to nowhere, compares what the profile file says twice |
 //! | [`amount`] | sums of samples and what they may be off by |
 //! | [`symbols`] | names of addresses, offline |
 //! | [`blame`] | which function of a stack is to be named |
-//! | [`human`] | figures as a person reads them |
+//! | [`human`] | statistics as a person reads them |
 //! | [`saved`] | a snapshot in one file |
 //! | [`control`] | the words that a command writes: interval, mark, refresh |
 //! | [`process`] | what `/proc` says |
@@ -45,8 +45,8 @@ pub mod error;
 pub mod human;
 pub mod layout;
 pub mod output_file;
-pub mod page;
 pub mod process;
+pub mod profile;
 pub mod saved;
 mod sections;
 pub mod snapshot;
@@ -61,8 +61,8 @@ pub use amount::{Amount, View};
 pub use bytes::Bytes;
 pub use control::{Control, ControlError};
 pub use error::{ReadError, SavedError};
-pub use page::Page;
 pub use process::ProcessFacts;
+pub use profile::Profile;
 pub use snapshot::{LiveSample, Module, Reading, Site, Snapshot, Stack};
 pub use symbols::{Frame, SymbolTable, Symbols};
 pub use target::{FindError, Target};

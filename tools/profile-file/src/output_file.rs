@@ -1,12 +1,12 @@
-//! Files as a person names them for an answer: replaced as a whole, so that nobody reads half of one.
+//! Files as a person names them for an answer: replaced as a whole, so that no reader gets half of one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Fills the file at `path`. It is written beside its place and renamed when it is complete, so that a full disk leaves
-/// the old one as it was. What a link points at is replaced, and not the link. Anything but a file, such as `/dev/stdout`
-/// or a pipe, is written to and never replaced.
+/// the old one as it was. What a link points at is replaced, and not the link. Anything but a file, such as
+/// `/dev/stdout` or a pipe, is written to and never replaced.
 pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match fs::metadata(&path) {

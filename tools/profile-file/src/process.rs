@@ -1,4 +1,4 @@
-//! What `/proc` says about a process: does it run, is it the one that made a page, and what is in its memory.
+//! What `/proc` says about a process: does it run, is it the one that made a profile file, and what is in its memory.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Mappings of a process, as text, are kept up to this; a program has some hundreds of lines.
 const MOST_TEXT: usize = 16 << 20;
 
-/// The page's clock, now.
+/// The profile file's clock, now.
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -23,14 +23,14 @@ pub fn unix_ns() -> u64 {
         .map_or(0, |age| age.as_nanos() as u64)
 }
 
-/// The folder of a process.
-pub fn folder(pid: u64) -> PathBuf {
+/// The directory of a process.
+pub fn directory(pid: u64) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
 /// The words of `/proc/PID/stat` behind the program's name: the name may itself contain blanks and brackets.
 fn stat_words(pid: u64) -> Option<Vec<String>> {
-    let text = fs::read_to_string(folder(pid).join("stat")).ok()?;
+    let text = fs::read_to_string(directory(pid).join("stat")).ok()?;
     let rest = &text[text.rfind(')')? + 1..];
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
@@ -43,7 +43,7 @@ pub fn start_ticks(pid: u64) -> Option<u64> {
 
 /// Its resident memory in bytes, as the kernel counts it now.
 pub fn resident(pid: u64) -> Option<u64> {
-    let text = fs::read_to_string(folder(pid).join("statm")).ok()?;
+    let text = fs::read_to_string(directory(pid).join("statm")).ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
@@ -55,7 +55,7 @@ pub fn runs(pid: u64) -> bool {
 
 /// The name that the kernel has for a process (up to 15 letters), and the file name of its program.
 pub fn names(pid: u64) -> Vec<String> {
-    let base = folder(pid);
+    let base = directory(pid);
     let mut names = Vec::new();
     if let Ok(name) = fs::read_to_string(base.join("comm")) {
         names.push(name.trim_end().to_owned());
@@ -72,12 +72,12 @@ pub fn names(pid: u64) -> Vec<String> {
 
 /// The program's file.
 pub fn program(pid: u64) -> Option<PathBuf> {
-    fs::read_link(folder(pid).join("exe")).ok()
+    fs::read_link(directory(pid).join("exe")).ok()
 }
 
 /// The command and its arguments.
 pub fn command_line(pid: u64) -> Vec<String> {
-    let Ok(bytes) = fs::read(folder(pid).join("cmdline")) else {
+    let Ok(bytes) = fs::read(directory(pid).join("cmdline")) else {
         return Vec::new();
     };
     bytes
@@ -103,8 +103,8 @@ pub fn all() -> io::Result<Vec<u64>> {
     Ok(found)
 }
 
-/// What `/proc` said about a process when a snapshot was taken. The texts are the kernel's own: whoever explains memory
-/// reads them as it would read the files.
+/// What `/proc` said about a process when a snapshot was taken. The texts are the kernel's own: a command that
+/// explains memory reads them as it would read the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFacts {
     pub pid: u64,
@@ -121,7 +121,7 @@ pub struct ProcessFacts {
     pub cgroup: String,
     /// `/proc/PID/environ`, of this only FREEHOLD and LD_PRELOAD: the rest is the program's own business.
     pub environment: Vec<String>,
-    /// The machine's page size and number of processors.
+    /// The machine's page size and number of CPUs.
     pub page_size: u64,
     pub processors: u64,
     /// The kernel: release and machine.
@@ -131,7 +131,7 @@ pub struct ProcessFacts {
 impl ProcessFacts {
     /// Reads them. A file that may not be read leaves its text empty.
     pub fn capture(pid: u64) -> ProcessFacts {
-        let base = folder(pid);
+        let base = directory(pid);
         let text = |name: &str| {
             let mut text = fs::read_to_string(base.join(name)).unwrap_or_default();
             if text.len() > MOST_TEXT {

@@ -1,12 +1,12 @@
-//! A snapshot in one file, which needs nothing else: the page without its holes, the names of its addresses, and what
-//! `/proc` said about the process. It can be read on another machine, years later.
+//! A snapshot in one file, which needs nothing else: the profile file without its holes, the names of its addresses,
+//! and what `/proc` said about the process. It can be read on another machine, years later.
 //!
 //! ```text
 //! "FREESNAP"  format: u32  reserved: u32  gzip( { name_length: u32  name  data_length: u64  data }… )
 //! ```
 //!
-//! Parts are `page` (the bytes of a page), and as JSON `reading`, `warnings`, `symbols`, `process`. Unknown parts are
-//! skipped; gzip's own check sum covers all of them.
+//! Parts are `profile` (the bytes of a profile file), and as JSON `reading`, `warnings`, `symbols`, `process`. Unknown
+//! parts are skipped; gzip's own check sum covers all of them.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::SavedError;
 use crate::output_file;
-use crate::page::Page;
+use crate::profile::Profile;
 use crate::snapshot::Snapshot;
 
 const MAGIC: &[u8; 8] = b"FREESNAP";
@@ -57,7 +57,7 @@ fn write(snapshot: &Snapshot, mut file: &File) -> io::Result<()> {
     file.write_all(&FORMAT.to_le_bytes())?;
     file.write_all(&0u32.to_le_bytes())?;
     let mut packed = GzEncoder::new(file, Compression::default());
-    part(&mut packed, "page", &snapshot.page.to_bytes())?;
+    part(&mut packed, "page", &snapshot.profile.to_bytes())?;
     json(&mut packed, "reading", &snapshot.reading)?;
     json(&mut packed, "warnings", &snapshot.warnings)?;
     json(&mut packed, "symbols", &snapshot.symbols)?;
@@ -112,7 +112,7 @@ pub fn load(path: &Path) -> Result<Snapshot, SavedError> {
 /// The parts of a file, unpacked.
 #[derive(Default)]
 struct Parts {
-    page: Option<Vec<u8>>,
+    profile: Option<Vec<u8>>,
     reading: Option<Vec<u8>>,
     warnings: Option<Vec<u8>>,
     symbols: Option<Vec<u8>>,
@@ -124,7 +124,7 @@ impl Parts {
         let mut parts = Parts::default();
         while let Some((name, data)) = next_part(&mut from)? {
             match name.as_str() {
-                "page" => parts.page = Some(data),
+                "page" => parts.profile = Some(data),
                 "reading" => parts.reading = Some(data),
                 "warnings" => parts.warnings = Some(data),
                 "symbols" => parts.symbols = Some(data),
@@ -140,20 +140,21 @@ impl Parts {
             path: path.to_owned(),
             what,
         };
-        let page = self
-            .page
-            .ok_or_else(|| damaged("it has no page in it".to_owned()))?;
+        let profile = self
+            .profile
+            .ok_or_else(|| damaged("it has no profile file in it".to_owned()))?;
         let reading = decode(self.reading, "reading").map_err(damaged)?;
         let warnings = decode(self.warnings, "warnings").map_err(damaged)?;
         let symbols = decode(self.symbols, "symbols").map_err(damaged)?;
         let process = decode(self.process, "process").map_err(damaged)?;
         // The warnings of the reading are saved: what comes up again is not said twice.
         let mut again = Vec::new();
-        let page = Page::read(&page, &mut again).map_err(|reason| SavedError::Page {
-            path: path.to_owned(),
-            reason,
-        })?;
-        let mut snapshot = Snapshot::of_page(page, reading, again);
+        let profile =
+            Profile::read(&profile, &mut again).map_err(|reason| SavedError::Profile {
+                path: path.to_owned(),
+                reason,
+            })?;
+        let mut snapshot = Snapshot::of_profile(profile, reading, again);
         let new = std::mem::replace(&mut snapshot.warnings, warnings);
         for warning in new {
             if !snapshot.warnings.contains(&warning) {

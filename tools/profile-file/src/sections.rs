@@ -1,5 +1,6 @@
-//! Reads the sections of a page. Each offset, count and size is checked against the file before it is used, and what is
-//! asked of memory is bounded by the file's own length and by [`MOST_BYTES`], whatever the page says.
+//! Reads the sections of a profile file. Each offset, count and size is checked against the file before it is used,
+//! and what is asked of memory is bounded by the file's own length and by [`MOST_BYTES`], whatever the profile file
+//! says.
 
 use std::io;
 
@@ -33,7 +34,7 @@ fn extents(
     let name = kind.name();
     if section.entry_bytes as usize != kind.entry_bytes() {
         warnings.push(Warning::damaged(format!(
-            "the page says that its {name} have {} bytes each, not {}: they are left out",
+            "the profile file says that its {name} have {} bytes each, not {}: they are left out",
             section.entry_bytes,
             kind.entry_bytes()
         )));
@@ -115,7 +116,7 @@ pub struct Reader<'a, B: Bytes + ?Sized> {
 }
 
 impl<B: Bytes + ?Sized> Reader<'_, B> {
-    /// Reads the header anew: what was handed out since the last time counts too.
+    /// Reads the header again: what was handed out since the last time counts too.
     pub fn refresh(&mut self) -> io::Result<()> {
         self.header.section = crate::bytes::read_one::<Header>(self.bytes, 0)?.section;
         Ok(())
@@ -179,7 +180,7 @@ impl<B: Bytes + ?Sized> Reader<'_, B> {
     }
 }
 
-/// Puts sections behind each other into a fresh page: the inverse of reading. Each section becomes one extent.
+/// Puts sections behind each other into a fresh profile file: the inverse of reading. Each section becomes one extent.
 pub struct Writer {
     bytes: Vec<u8>,
     header: Header,

@@ -1,4 +1,4 @@
-//! A page, understood: sums by call site with error bars, ages, stacks, and whether it all adds up.
+//! A profile file, understood: sums by call site with error bars, ages, stacks, and whether it all adds up.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,17 +7,17 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::error::ReadError;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
-use crate::page::Page;
 use crate::process::ProcessFacts;
+use crate::profile::Profile;
 use crate::symbols::SymbolTable;
 use crate::warning::Warning;
 
-/// When a page was read, and what had become of its program.
+/// When a profile file was read, and what had become of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// The program ran at that moment.
     pub alive: bool,
-    /// The clock of the page's times (CLOCK_MONOTONIC).
+    /// The clock of the profile file's times (CLOCK_MONOTONIC).
     pub monotonic_ns: u64,
     /// The calendar's clock.
     pub unix_ns: u64,
@@ -67,7 +67,7 @@ pub struct Stack {
 /// A call site, with all that was sampled there.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Its number in the page; what [`layout::Sample::site`] names.
+    /// Its number in the profile file; what [`layout::Sample::site`] names.
     pub number: u32,
     pub node: u32,
     pub live: Amount,
@@ -78,7 +78,7 @@ pub struct Site {
     pub short_lived: Amount,
     /// Bytes by the age at which they were freed: bucket k is below 4^k µs.
     pub freed_at_age: [f64; AGES],
-    /// When its first and its last sample were born, on the page's clock.
+    /// When its first and its last sample were born, on the profile file's clock.
     pub first_ns: u64,
     pub last_ns: u64,
 }
@@ -112,14 +112,14 @@ pub struct LiveSample {
     pub weight: Amount,
 }
 
-/// A page at one moment.
+/// A profile file at one moment.
 #[derive(Clone)]
 pub struct Snapshot {
     /// The parts as they were in the file.
-    pub page: Page,
+    pub profile: Profile,
     pub reading: Reading,
     pub modules: Vec<Module>,
-    /// Sites that allocated, in the page's order.
+    /// Sites that allocated, in the profile file's order.
     pub sites: Vec<Site>,
     /// Live samples, in the table's order.
     pub samples: Vec<LiveSample>,
@@ -132,44 +132,48 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Copies a page and understands it. Never fails over a part that is damaged: that is left out and said in
+    /// Copies a profile file and understands it. Never fails over a part that is damaged: that is left out and said in
     /// [`Snapshot::warnings`].
     pub fn read(bytes: &(impl Bytes + ?Sized), reading: Reading) -> Result<Snapshot, ReadError> {
         let mut warnings = Vec::new();
-        let page = Page::read(bytes, &mut warnings)?;
-        Ok(Self::of_page(page, reading, warnings))
+        let profile = Profile::read(bytes, &mut warnings)?;
+        Ok(Self::of_profile(profile, reading, warnings))
     }
 
-    /// Understands a page that was copied already.
-    pub fn of_page(mut page: Page, reading: Reading, mut warnings: Vec<Warning>) -> Snapshot {
-        check::mend_nodes(&mut page, &mut warnings);
-        check::mend_sites(&mut page, &mut warnings);
-        check::mend_samples(&mut page, &mut warnings);
-        let modules = check::modules(&page, &mut warnings);
+    /// Understands a profile file that was copied already.
+    pub fn of_profile(
+        mut profile: Profile,
+        reading: Reading,
+        mut warnings: Vec<Warning>,
+    ) -> Snapshot {
+        check::mend_nodes(&mut profile, &mut warnings);
+        check::mend_sites(&mut profile, &mut warnings);
+        check::mend_samples(&mut profile, &mut warnings);
+        let modules = check::modules(&profile, &mut warnings);
         let mut snapshot = Snapshot {
             modules,
             sites: Vec::new(),
             samples: Vec::new(),
             reading,
-            page,
+            profile,
             warnings,
             process: None,
             symbols: None,
         };
         snapshot.sites = snapshot
-            .page
+            .profile
             .sites
             .iter()
             .enumerate()
             .filter(|(_, site)| site.allocated_samples != 0 || site.allocated_bytes != 0)
-            .map(|(number, site)| understand(number as u32, site, &snapshot.page.control))
+            .map(|(number, site)| understand(number as u32, site, &snapshot.profile.control))
             .collect();
         let now = snapshot.now_ns();
         snapshot.samples = snapshot
-            .page
+            .profile
             .samples
             .iter()
-            .map(|sample| live_sample(sample, now, &snapshot.page.scan))
+            .map(|sample| live_sample(sample, now, &snapshot.profile.scan))
             .collect();
         check::reconcile(&mut snapshot);
         snapshot
@@ -181,17 +185,17 @@ impl Snapshot {
 
     /// The path of the program.
     pub fn program(&self) -> String {
-        layout::text(&self.page.header.program)
+        layout::text(&self.profile.header.program)
     }
 
     /// The options it was started with, as in FREEHOLD=….
     pub fn options(&self) -> String {
-        layout::text(&self.page.header.options)
+        layout::text(&self.profile.header.options)
     }
 
     /// The version of the library in it.
     pub fn version(&self) -> String {
-        layout::text(&self.page.header.version)
+        layout::text(&self.profile.header.version)
     }
 
     /// It runs (at the moment of reading).
@@ -201,11 +205,11 @@ impl Snapshot {
 
     /// It ended by itself; neither this nor alive: it was killed, or crashed.
     pub fn ended_by_itself(&self) -> bool {
-        self.page.header.state == layout::STATE_ENDED
+        self.profile.header.state == layout::STATE_ENDED
     }
 
-    /// The moment that this is about, on the page's clock: of reading if the program ran, else the last that the page
-    /// knows of.
+    /// The moment that this is about, on the profile file's clock: of reading if the program ran, else the last that
+    /// the profile file knows of.
     pub fn now_ns(&self) -> u64 {
         if self.reading.alive {
             self.reading.monotonic_ns
@@ -215,14 +219,14 @@ impl Snapshot {
     }
 
     fn last_word_ns(&self) -> u64 {
-        let page = &self.page;
-        let figures = page.figures.as_ref().map_or(0, |f| f.taken_ns);
-        let moment = page.timeline.last().map_or(0, |m| m.ns);
-        let site = page.sites.iter().map(|s| s.last_ns).max().unwrap_or(0);
-        let born = page.samples.iter().map(|s| s.born_ns).max().unwrap_or(0);
-        // A wild time in a damaged page must not make everything ancient: nothing is later than the reading.
-        let last = figures.max(moment).max(site).max(born);
-        if self.reading.monotonic_ns > page.header.begun_ns {
+        let profile = &self.profile;
+        let statistics = profile.statistics.as_ref().map_or(0, |f| f.taken_ns);
+        let point = profile.timeline.last().map_or(0, |m| m.ns);
+        let site = profile.sites.iter().map(|s| s.last_ns).max().unwrap_or(0);
+        let born = profile.samples.iter().map(|s| s.born_ns).max().unwrap_or(0);
+        // A wild time in a damaged profile file must not make everything ancient: nothing is later than the reading.
+        let last = statistics.max(point).max(site).max(born);
+        if self.reading.monotonic_ns > profile.header.begun_ns {
             last.min(self.reading.monotonic_ns)
         } else {
             last
@@ -231,28 +235,28 @@ impl Snapshot {
 
     /// For how long it has run, or ran.
     pub fn running_ns(&self) -> u64 {
-        self.now_ns().saturating_sub(self.page.header.begun_ns)
+        self.now_ns().saturating_sub(self.profile.header.begun_ns)
     }
 
-    /// How old the figures are at [`Snapshot::now_ns`]; none: there are none.
-    pub fn figures_age_ns(&self) -> Option<u64> {
-        self.page
-            .figures
+    /// How old the statistics are at [`Snapshot::now_ns`]; none: there are none.
+    pub fn statistics_age_ns(&self) -> Option<u64> {
+        self.profile
+            .statistics
             .as_ref()
             .map(|f| self.now_ns().saturating_sub(f.taken_ns))
     }
 
-    /// Rows of the figures that count.
+    /// Rows of the statistics that count.
     pub fn rows(&self) -> &[layout::Row] {
-        match &self.page.figures {
-            Some(figures) => &figures.row[..(figures.rows as usize).min(layout::CLASSES)],
+        match &self.profile.statistics {
+            Some(statistics) => &statistics.row[..(statistics.rows as usize).min(layout::CLASSES)],
             None => &[],
         }
     }
 
     /// Mean bytes between samples, now; 0: nothing is sampled.
     pub fn interval(&self) -> u64 {
-        self.page.control.interval
+        self.profile.control.interval
     }
 
     /// Each block was sampled, so that all sums are exact.
@@ -277,7 +281,7 @@ impl Snapshot {
 
     /// The stack that ends in this node. The innermost address comes first.
     pub fn stack(&self, node: u32) -> Stack {
-        let nodes = &self.page.nodes;
+        let nodes = &self.profile.nodes;
         let mut stack = Stack {
             addresses: Vec::new(),
             cut: node == 0,
@@ -325,15 +329,15 @@ impl Snapshot {
         if !self.sites.is_empty() {
             return None;
         }
-        let control = &self.page.control;
+        let control = &self.profile.control;
         let lost = control.lost_samples;
         Some(if control.interval == 0 {
             "0 samples, because sampling is switched off (the interval is 0)".to_owned()
         } else if lost != 0 {
-            format!("0 samples, because the page had no room for any of {lost}")
+            format!("0 samples, because the profile file had no room for any of {lost}")
         } else if control.taken != 0 {
             format!(
-                "0 samples, although {} were taken: the page is damaged",
+                "0 samples, although {} were taken: the profile file is damaged",
                 control.taken
             )
         } else {

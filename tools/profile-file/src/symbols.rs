@@ -1,4 +1,4 @@
-//! Names for addresses, looked up offline in the files that the page lists.
+//! Names for addresses, looked up offline in the files that the profile file lists.
 //!
 //! A file is only believed if it has the build-id that the program saw; what has no file, another build-id or no symbol
 //! becomes module+offset, which a later look with the right file can still name.
@@ -148,7 +148,7 @@ impl Symbols {
     /// Names for every stack of a snapshot, to be saved with it.
     pub fn table(&mut self, snapshot: &Snapshot) -> SymbolTable {
         let mut frames = BTreeMap::new();
-        for node in &snapshot.page.nodes {
+        for node in &snapshot.profile.nodes {
             if node.address != 0 {
                 frames
                     .entry(node.address)
@@ -267,13 +267,13 @@ impl Symbols {
         let mut places = Vec::new();
         if let Some(pid) = self.pid {
             places.push(
-                process::folder(pid)
+                process::directory(pid)
                     .join("root")
                     .join(plain.trim_start_matches('/')),
             );
             // A replaced program is still to be had here, and only its build-id is believed.
             if !module.build_id.is_empty() {
-                places.push(process::folder(pid).join("exe"));
+                places.push(process::directory(pid).join("exe"));
             }
         }
         places.push(PathBuf::from(plain));

@@ -1,4 +1,5 @@
-//! Finds the page that a person means: by a process number, a program's name, a page file or folder, or a saved snapshot.
+//! Finds the profile file that a person means: by a process number, a program's name, a profile file file or
+//! directory, or a saved snapshot.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,13 +12,13 @@ use thiserror::Error;
 
 use crate::error::{ReadError, SavedError};
 use crate::layout::{self, DIRECTORY, Header, MEMFD, PREFIX};
-use crate::page::read_header;
 use crate::process;
+use crate::profile::read_header;
 use crate::saved;
 use crate::snapshot::{Reading, Snapshot};
 
-/// Where `freehold run` keeps the pages of this user's programs, so that what is in them survives.
-pub fn kept_folder() -> PathBuf {
+/// Where `freehold run` keeps the profile files of this user's programs, so that what is in them survives.
+pub fn kept_directory() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     let name = format!("freehold-kept-{user}");
     if Path::new(DIRECTORY).is_dir() {
@@ -27,13 +28,13 @@ pub fn kept_folder() -> PathBuf {
     }
 }
 
-/// A page that one can read, or a saved copy of one.
+/// A profile file that one can read, or a saved copy of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The page of a process that runs.
-    Live { pid: u64, page: PathBuf },
-    /// The page that a process left.
-    Left { pid: u64, page: PathBuf },
+    /// The profile file of a process that runs.
+    Live { pid: u64, profile: PathBuf },
+    /// The profile file that a process left.
+    Left { pid: u64, profile: PathBuf },
     /// A saved snapshot.
     Saved { file: PathBuf },
 }
@@ -41,9 +42,9 @@ pub enum Target {
 /// Why nothing was found.
 #[derive(Debug, Error)]
 pub enum FindError {
-    #[error("there is no process {pid}, and no page that it left (looked for {looked})")]
+    #[error("there is no process {pid}, and no profile file that it left (looked for {looked})")]
     NoProcess { pid: u64, looked: String },
-    #[error("process {pid} ({name}) runs under Freehold but {}", without_page(*.told))]
+    #[error("process {pid} ({name}) runs under Freehold but {}", without_profile(*.told))]
     NotObserved {
         pid: u64,
         name: String,
@@ -68,7 +69,7 @@ pub enum FindError {
         reason: io::Error,
     },
     #[error(
-        "no program called {name:?} runs, and none has left a page; neither is there a file of that name"
+        "no program called {name:?} runs, and none has left a profile file; neither is there a file of that name"
     )]
     NoName { name: String },
     #[error("{} answer to {name:?}; name one of them:\n{}", .choices.len(), list(.choices))]
@@ -78,26 +79,26 @@ pub enum FindError {
     #[error("there is no page in {0}: no observed program has run with page={0}")]
     EmptyFolder(PathBuf),
     #[error("{path}: {reason}")]
-    Page { path: PathBuf, reason: ReadError },
+    Profile { path: PathBuf, reason: ReadError },
     #[error(transparent)]
     Saved(#[from] SavedError),
     #[error(
-        "no observed program runs, and none has left a page (looked in {looked}). Start one with `freehold run COMMAND…`"
+        "no observed program runs, and none has left a profile file (looked in {looked}). Start one with `freehold run COMMAND…`"
     )]
     Nothing { looked: String },
 }
 
-/// Why a process that runs under Freehold has no page, and what to do.
-fn without_page(told: bool) -> &'static str {
+/// Why a process that runs under Freehold has no profile file, and what to do.
+fn without_profile(told: bool) -> &'static str {
     if told {
-        "has no page, though it was told to observe itself: it has not allocated anything yet, or there was no room for \
-         the page in its folder (the program's stderr says so then)"
+        "has no profile file, though it was told to observe itself: it has not allocated anything yet, or there was no room for \
+         the profile file in its directory (the program's stderr says so then)"
     } else {
         "is not observed. Start it with `freehold run`, or with FREEHOLD=observe=1 in its environment"
     }
 }
 
-/// One of several pages that answer to a name.
+/// One of several profile files that answer to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub target: Target,
@@ -109,8 +110,8 @@ fn list(choices: &[Choice]) -> String {
         .iter()
         .map(|choice| match &choice.target {
             Target::Live { pid, .. } => format!("  {pid}  {}", choice.program),
-            Target::Left { page, .. } => {
-                format!("  {}  {} (ended)", page.display(), choice.program)
+            Target::Left { profile, .. } => {
+                format!("  {}  {} (ended)", profile.display(), choice.program)
             }
             Target::Saved { file } => format!("  {}", file.display()),
         })
@@ -119,9 +120,9 @@ fn list(choices: &[Choice]) -> String {
 }
 
 impl Target {
-    /// Finds what a person calls `word`: a number is a process, something with a slash a file or a folder of pages,
-    /// everything else is a program's name; and a file's, if no program of that name is known. Who builds a server stands
-    /// in the folder where its file lies, and means the process.
+    /// Finds what a person calls `word`: a number is a process, something with a slash a file or a directory of
+    /// profile files, everything else is a program's name; and a file's, if no program of that name is known. Who
+    /// builds a server stands in the directory where its file lies, and means the process.
     pub fn find(word: &str) -> Result<Target, FindError> {
         if let Ok(pid) = word.parse::<u64>() {
             return Self::of_process(pid);
@@ -136,8 +137,8 @@ impl Target {
         }
     }
 
-    /// The one observed program that runs; failing that, the one that left a page last. For commands that were given
-    /// no name.
+    /// The one observed program that runs; failing that, the one that left a profile file last. For commands that were
+    /// given no name.
     pub fn only() -> Result<Target, FindError> {
         let (running, mut left): (Vec<Choice>, Vec<Choice>) = every_page()
             .into_iter()
@@ -149,7 +150,7 @@ impl Target {
                 left.pop()
                     .map(|choice| choice.target)
                     .ok_or_else(|| FindError::Nothing {
-                        looked: format!("{DIRECTORY} and {}", kept_folder().display()),
+                        looked: format!("{DIRECTORY} and {}", kept_directory().display()),
                     })
             }
             _ => Err(FindError::Several {
@@ -167,25 +168,25 @@ impl Target {
     fn of_process(pid: u64) -> Result<Target, FindError> {
         if process::runs(pid) {
             return match live_page(pid) {
-                Some(page) => Ok(Target::Live { pid, page }),
+                Some(profile) => Ok(Target::Live { pid, profile }),
                 None => Err(why_none(pid)),
             };
         }
         let name = format!("{PREFIX}{pid}");
         let mut found: Vec<PathBuf> = places()
             .iter()
-            .map(|folder| folder.join(&name))
-            .filter(|page| header_of(page).is_ok())
+            .map(|directory| directory.join(&name))
+            .filter(|profile| header_of(profile).is_ok())
             .collect();
-        // Numbers are used again: whoever left a page last is meant.
-        found.sort_by_key(|page| modified(page));
+        // Numbers are used again: the process that left a profile file last is meant.
+        found.sort_by_key(|profile| modified(profile));
         match found.pop() {
-            Some(page) => Ok(Target::Left { pid, page }),
+            Some(profile) => Ok(Target::Left { pid, profile }),
             None => Err(FindError::NoProcess {
                 pid,
                 looked: format!(
                     "{name} in {DIRECTORY} and below {}",
-                    kept_folder().display()
+                    kept_directory().display()
                 ),
             }),
         }
@@ -203,7 +204,7 @@ impl Target {
         let kind = meta.file_type();
         if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
             return Err(wrong(
-                "is not a file, so neither a page nor a saved snapshot",
+                "is not a file, so neither a profile file nor a saved snapshot",
             ));
         }
         if saved::is_saved(path)? {
@@ -211,20 +212,20 @@ impl Target {
                 file: path.to_owned(),
             });
         }
-        let header = header_of(path).map_err(|reason| FindError::Page {
+        let header = header_of(path).map_err(|reason| FindError::Profile {
             path: path.to_owned(),
             reason,
         })?;
-        Ok(of_page(path, &header))
+        Ok(of_profile(path, &header))
     }
 
-    fn of_folder(folder: &Path) -> Result<Target, FindError> {
-        let mut choices = pages_in(folder);
+    fn of_folder(directory: &Path) -> Result<Target, FindError> {
+        let mut choices = profiles_in(directory);
         match choices.len() {
-            0 => Err(FindError::EmptyFolder(folder.to_owned())),
+            0 => Err(FindError::EmptyFolder(directory.to_owned())),
             1 => Ok(choices.remove(0).target),
             _ => Err(FindError::Several {
-                name: folder.display().to_string(),
+                name: directory.display().to_string(),
                 choices,
             }),
         }
@@ -235,22 +236,23 @@ impl Target {
         let mut unobserved = Vec::new();
         let me = u64::from(std::process::id());
         for pid in process::all().unwrap_or_default() {
-            // Nobody looks for the command that looks.
-            // A zombie cannot be asked either; the page that it left can.
+            // The command that looks is never meant.
+            // A zombie cannot be asked either; the profile file that it left can.
             let named = || process::names(pid).iter().any(|known| known == name);
             if pid == me || !process::runs(pid) || !named() {
                 continue;
             }
             match live_page(pid) {
-                Some(page) => choices.push(Choice {
+                Some(profile) => choices.push(Choice {
                     program: process::command_line(pid).join(" "),
-                    target: Target::Live { pid, page },
+                    target: Target::Live { pid, profile },
                 }),
                 None => unobserved.push(pid),
             }
         }
         if choices.is_empty() && unobserved.is_empty() {
-            // A page that was left behind counts only if nobody of that name is there to be asked; the last is meant.
+            // A profile file that was left behind counts only if no process of that name runs; the last is
+            // meant.
             let mut left = every_page();
             left.retain(|choice| {
                 choice.program.rsplit('/').next() == Some(name)
@@ -275,15 +277,15 @@ impl Target {
     /// The file.
     pub fn path(&self) -> &Path {
         match self {
-            Target::Live { page, .. } | Target::Left { page, .. } => page,
+            Target::Live { profile, .. } | Target::Left { profile, .. } => profile,
             Target::Saved { file } => file,
         }
     }
 
-    /// The page's file, for [`crate::Control`]; a saved snapshot has none.
-    pub fn page_path(&self) -> Option<&Path> {
+    /// The profile file's file, for [`crate::Control`]; a saved snapshot has none.
+    pub fn profile_path(&self) -> Option<&Path> {
         match self {
-            Target::Live { page, .. } => Some(page),
+            Target::Live { profile, .. } => Some(profile),
             _ => None,
         }
     }
@@ -307,12 +309,12 @@ impl Target {
     /// Reads a snapshot of it.
     pub fn read(&self) -> Result<Snapshot, FindError> {
         match self {
-            Target::Live { pid, page } | Target::Left { pid, page } => {
-                let failed = |reason| FindError::Page {
-                    path: page.clone(),
+            Target::Live { pid, profile } | Target::Left { pid, profile } => {
+                let failed = |reason| FindError::Profile {
+                    path: profile.clone(),
                     reason,
                 };
-                let file = File::open(page).map_err(|error| failed(error.into()))?;
+                let file = File::open(profile).map_err(|error| failed(error.into()))?;
                 let reading = Reading {
                     alive: matches!(self, Target::Live { .. }) && process::runs(*pid),
                     monotonic_ns: process::monotonic_ns(),
@@ -334,14 +336,14 @@ fn modified(path: &Path) -> i128 {
     fs::metadata(path).map_or(0, time)
 }
 
-fn header_of(page: &Path) -> Result<Header, ReadError> {
-    let file = File::open(page)?;
+fn header_of(profile: &Path) -> Result<Header, ReadError> {
+    let file = File::open(profile)?;
     let length = file.metadata()?.len();
     read_header(&file, length)
 }
 
-/// What a page file is: its program may still run.
-fn of_page(page: &Path, header: &Header) -> Target {
+/// What a profile file file is: its program may still run.
+fn of_profile(profile: &Path, header: &Header) -> Target {
     let pid = header.pid;
     let same = process::runs(pid)
         && process::start_ticks(pid)
@@ -349,19 +351,19 @@ fn of_page(page: &Path, header: &Header) -> Target {
     if same && header.state == layout::STATE_LIVE {
         Target::Live {
             pid,
-            page: page.to_owned(),
+            profile: profile.to_owned(),
         }
     } else {
         Target::Left {
             pid,
-            page: page.to_owned(),
+            profile: profile.to_owned(),
         }
     }
 }
 
-/// The pages in a folder, whose files are called as the library calls them.
-fn pages_in(folder: &Path) -> Vec<Choice> {
-    let Ok(entries) = fs::read_dir(folder) else {
+/// The profile files in a directory, whose files are called as the library calls them.
+fn profiles_in(directory: &Path) -> Vec<Choice> {
+    let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
     let mut found: Vec<Choice> = entries
@@ -371,7 +373,7 @@ fn pages_in(folder: &Path) -> Vec<Choice> {
             number.parse::<u64>().ok()?;
             let header = header_of(&path).ok()?;
             Some(Choice {
-                target: of_page(&path, &header),
+                target: of_profile(&path, &header),
                 program: layout::text(&header.program),
             })
         })
@@ -380,23 +382,23 @@ fn pages_in(folder: &Path) -> Vec<Choice> {
     found
 }
 
-/// There is a page in this folder.
-pub fn has_pages(folder: &Path) -> bool {
-    !pages_in(folder).is_empty()
+/// There is a profile file in this directory.
+pub fn has_profiles(directory: &Path) -> bool {
+    !profiles_in(directory).is_empty()
 }
 
-/// Every page in the usual places, of this user or of those whom this one may read.
+/// Every profile file in the usual places, of this user or of those whom this one may read.
 pub fn every_page() -> Vec<Choice> {
     places()
         .iter()
-        .flat_map(|folder| pages_in(folder))
+        .flat_map(|directory| profiles_in(directory))
         .collect()
 }
 
-/// The folders that pages are in if nobody says otherwise: the library's own, the kept one, and in that a folder for
-/// each `freehold run`.
+/// The directories that profile files are in by default: the library's own, the kept one, and in that a
+/// directory for each `freehold run`.
 fn places() -> Vec<PathBuf> {
-    let kept = kept_folder();
+    let kept = kept_directory();
     let runs = fs::read_dir(&kept).into_iter().flatten();
     let runs = runs
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -407,14 +409,14 @@ fn places() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The page of a process that runs: where the library makes it, seen from the process' own root (it may live in a
-/// container); else among its mappings and open files.
+/// The profile file of a process that runs: where the library makes it, seen from the process' own root (it may live
+/// in a container); else among its mappings and open files.
 fn live_page(pid: u64) -> Option<PathBuf> {
-    // A program that has just begun may be about to make its page.
+    // A program that has just begun may be about to make its profile file.
     for _ in 0..50 {
-        let page = page_now(pid);
-        if page.is_some() || !asked_for(pid) {
-            return page;
+        let profile = profile_now(pid);
+        if profile.is_some() || !asked_for(pid) {
+            return profile;
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -423,7 +425,7 @@ fn live_page(pid: u64) -> Option<PathBuf> {
 
 /// Its environment says that the process is to observe itself.
 fn asked_for(pid: u64) -> bool {
-    fs::read(process::folder(pid).join("environ")).is_ok_and(|environment| {
+    fs::read(process::directory(pid).join("environ")).is_ok_and(|environment| {
         environment
             .split(|byte| *byte == 0)
             .filter_map(|word| word.strip_prefix(b"FREEHOLD="))
@@ -431,8 +433,8 @@ fn asked_for(pid: u64) -> bool {
     })
 }
 
-fn page_now(pid: u64) -> Option<PathBuf> {
-    let base = process::folder(pid);
+fn profile_now(pid: u64) -> Option<PathBuf> {
+    let base = process::directory(pid);
     let start = process::start_ticks(pid);
     let fits = |path: &Path| {
         header_of(path).is_ok_and(|header| {
@@ -440,14 +442,17 @@ fn page_now(pid: u64) -> Option<PathBuf> {
         })
     };
     let name = format!("{PREFIX}{pid}");
-    let direct: Vec<PathBuf> = places().iter().map(|folder| folder.join(&name)).collect();
+    let direct: Vec<PathBuf> = places()
+        .iter()
+        .map(|directory| directory.join(&name))
+        .collect();
     if let Some(path) = direct.iter().find(|path| fits(path)) {
         return Some(path.clone());
     }
     mapped_pages(&base).into_iter().find(|path| fits(path))
 }
 
-/// Files among the mappings of a process that are called like a page, as paths that can be opened from here.
+/// Files among the mappings of a process that are called like a profile file, as paths that can be opened from here.
 fn mapped_pages(base: &Path) -> Vec<PathBuf> {
     let Ok(maps) = fs::read_to_string(base.join("maps")) else {
         return Vec::new();
@@ -507,9 +512,9 @@ fn open_memfds(base: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Why a process that runs has no page.
+/// Why a process that runs has no profile file.
 fn why_none(pid: u64) -> FindError {
-    let base = process::folder(pid);
+    let base = process::directory(pid);
     let name = process::names(pid).into_iter().next().unwrap_or_default();
     match fs::read_to_string(base.join("maps")) {
         Err(reason) => FindError::Forbidden { pid, name, reason },

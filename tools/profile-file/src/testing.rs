@@ -1,25 +1,25 @@
-//! Pages made up for tests: what a program might have left, built without one.
+//! Profile files made up for tests: what a program might have left, built without one.
 
 use bytemuck::Zeroable;
 
 use crate::amount::Amount;
-use crate::layout::{self, BLOCK_UNIT, Figures, Header, VARIANCE_SHIFT};
-use crate::page::Page;
+use crate::layout::{self, BLOCK_UNIT, Header, Statistics, VARIANCE_SHIFT};
+use crate::profile::Profile;
 use crate::snapshot::{Reading, Snapshot};
 
-/// When made-up programs begin, on the page's clock.
+/// When made-up programs begin, on the profile file's clock.
 pub const BEGUN_NS: u64 = 1_000_000_000_000;
 /// When made-up programs are read: a hundred seconds later.
 pub const READ_NS: u64 = BEGUN_NS + 100_000_000_000;
 
-/// Makes a page, call by call, as the library would.
-pub struct PageBuilder {
-    page: Page,
+/// Makes a profile file, call by call, as the library would.
+pub struct ProfileBuilder {
+    profile: Profile,
     interval: u64,
     next_address: u64,
 }
 
-impl Default for PageBuilder {
+impl Default for ProfileBuilder {
     fn default() -> Self {
         Self::new(512 << 10)
     }
@@ -30,8 +30,8 @@ fn put(into: &mut [u8], text: &str) {
     into[..length].copy_from_slice(&text.as_bytes()[..length]);
 }
 
-impl PageBuilder {
-    /// A page that samples once in `interval` bytes.
+impl ProfileBuilder {
+    /// A profile file that samples once in `interval` bytes.
     pub fn new(interval: u64) -> Self {
         let mut header = Header::zeroed();
         header.magic = layout::MAGIC;
@@ -42,26 +42,26 @@ impl PageBuilder {
         header.begun_ns = BEGUN_NS;
         header.begun_unix_ns = 1_700_000_000_000_000_000;
         header.page_size = 4096;
-        header.processors = 2;
+        header.cpus = 2;
         put(&mut header.version, "0.1.0");
         put(&mut header.program, "/usr/bin/made-up");
         put(&mut header.options, "observe=1");
         let mut control = layout::Control::zeroed();
         control.wanted_interval = layout::INTERVAL_AS_STARTED;
         control.interval = interval;
-        let page = Page {
+        let profile = Profile {
             header,
             control,
             scan: Box::new(layout::Scan::zeroed()),
-            figures: None,
+            statistics: None,
             timeline: Vec::new(),
             modules: Vec::new(),
             nodes: vec![layout::Node::zeroed()],
             sites: vec![layout::Site::zeroed()],
             samples: Vec::new(),
         };
-        PageBuilder {
-            page,
+        ProfileBuilder {
+            profile,
             interval,
             next_address: 0x7000_0000_0000,
         }
@@ -74,7 +74,7 @@ impl PageBuilder {
         module.end = end;
         module.bias = begin;
         put(&mut module.path, path);
-        self.page.modules.push(module);
+        self.profile.modules.push(module);
         self
     }
 
@@ -83,21 +83,21 @@ impl PageBuilder {
         let mut at = 0u32;
         for &address in stack.iter().rev() {
             let known = self
-                .page
+                .profile
                 .nodes
                 .iter()
                 .position(|n| n.address == address && n.parent == at);
             at = known.unwrap_or_else(|| {
-                self.page.nodes.push(layout::Node {
+                self.profile.nodes.push(layout::Node {
                     address,
                     parent: at,
                     flags: 0,
                 });
-                self.page.nodes.len() - 1
+                self.profile.nodes.len() - 1
             }) as u32;
         }
         if let Some(known) = self
-            .page
+            .profile
             .sites
             .iter()
             .skip(1)
@@ -105,11 +105,11 @@ impl PageBuilder {
         {
             return known as u32 + 1;
         }
-        self.page.sites.push(layout::Site {
+        self.profile.sites.push(layout::Site {
             node: at,
             ..Zeroable::zeroed()
         });
-        self.page.sites.len() as u32 - 1
+        self.profile.sites.len() as u32 - 1
     }
 
     /// A sampled block of `size` bytes, born so many nanoseconds after the program. Gives its address.
@@ -118,9 +118,9 @@ impl PageBuilder {
         let address = self.next_address;
         self.next_address += size.next_multiple_of(16);
         let born_ns = BEGUN_NS + born_ns;
-        let control = &mut self.page.control;
+        let control = &mut self.profile.control;
         control.taken += 1;
-        let into = &mut self.page.sites[site as usize];
+        let into = &mut self.profile.sites[site as usize];
         keep_peak(into, control);
         into.allocated_samples += 1;
         into.allocated_bytes += weight.bytes;
@@ -139,7 +139,7 @@ impl PageBuilder {
             control.peak_ns = born_ns;
         }
         let mark = control.mark;
-        self.page.samples.push(layout::Sample {
+        self.profile.samples.push(layout::Sample {
             address,
             size,
             interval: self.interval,
@@ -156,14 +156,14 @@ impl PageBuilder {
     /// The block at this address is freed, at this age.
     pub fn free(&mut self, address: u64, age_ns: u64) -> &mut Self {
         let place = self
-            .page
+            .profile
             .samples
             .iter()
             .position(|sample| sample.address == address);
-        let sample = self.page.samples.swap_remove(place.expect("it lives"));
+        let sample = self.profile.samples.swap_remove(place.expect("it lives"));
         let weight = Fixed::of(sample.size, sample.interval);
-        let control = &mut self.page.control;
-        let from = &mut self.page.sites[sample.site as usize];
+        let control = &mut self.profile.control;
+        let from = &mut self.profile.sites[sample.site as usize];
         keep_peak(from, control);
         from.freed_samples += 1;
         from.freed_bytes += weight.bytes;
@@ -175,16 +175,16 @@ impl PageBuilder {
         self
     }
 
-    /// Figures of the heap. A class whose use is not said is the program's.
-    pub fn figures(&mut self, change: impl FnOnce(&mut Figures)) -> &mut Self {
-        let figures = self.page.figures.get_or_insert_with(|| {
-            let mut fresh = Box::new(Figures::zeroed());
+    /// Statistics of the heap. A class whose use is not said is the program's.
+    pub fn statistics(&mut self, change: impl FnOnce(&mut Statistics)) -> &mut Self {
+        let statistics = self.profile.statistics.get_or_insert_with(|| {
+            let mut fresh = Box::new(Statistics::zeroed());
             fresh.sequence = 2;
             fresh.taken_ns = READ_NS;
             fresh
         });
-        change(figures);
-        for row in &mut figures.row {
+        change(statistics);
+        for row in &mut statistics.row {
             if row.slabs > 0 && row.class_use == layout::USE_NONE {
                 row.class_use = layout::ClassUse::Program as u64;
             }
@@ -192,10 +192,10 @@ impl PageBuilder {
         self
     }
 
-    /// A moment of the timeline, so many nanoseconds after the program's beginning.
-    pub fn moment(&mut self, after_ns: u64, resident_bytes: u64, live_bytes: u64) -> &mut Self {
-        let taken = self.page.control.taken;
-        self.page.timeline.push(layout::Moment {
+    /// A point of the timeline, so many nanoseconds after the program's beginning.
+    pub fn point(&mut self, after_ns: u64, resident_bytes: u64, live_bytes: u64) -> &mut Self {
+        let taken = self.profile.control.taken;
+        self.profile.timeline.push(layout::Point {
             ns: BEGUN_NS + after_ns,
             resident_bytes,
             live_bytes,
@@ -206,23 +206,24 @@ impl PageBuilder {
     }
 
     /// Anything else.
-    pub fn change(&mut self, change: impl FnOnce(&mut Page)) -> &mut Self {
-        change(&mut self.page);
+    pub fn change(&mut self, change: impl FnOnce(&mut Profile)) -> &mut Self {
+        change(&mut self.profile);
         self
     }
 
-    /// The page as a file has it.
+    /// The profile file as a file has it.
     pub fn bytes(&self) -> Vec<u8> {
-        self.page.to_bytes()
+        self.profile.to_bytes()
     }
 
-    /// The page, read back; its program was killed.
+    /// The profile file, read back; its program was killed.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::read(&self.bytes(), reading()).expect("a page that was just made can be read")
+        Snapshot::read(&self.bytes(), reading())
+            .expect("a profile file that was just made can be read")
     }
 }
 
-/// When made-up pages are read.
+/// When made-up profile files are read.
 pub fn reading() -> Reading {
     Reading {
         alive: false,
@@ -232,7 +233,7 @@ pub fn reading() -> Reading {
     }
 }
 
-/// A sample's weight in the page's units.
+/// A sample's weight in the profile file's units.
 struct Fixed {
     bytes: u64,
     blocks: u64,

@@ -1,21 +1,21 @@
-//! What was odd about a page. A page that can be read at all is read as far as it goes; whatever was left out, put right
-//! or does not add up is said in a list, so that no figure is wrong without notice.
+//! What was odd about a profile file. A profile file that can be read at all is read as far as it goes; whatever was
+//! left out, put right or does not add up is said in a list, so that no number is wrong without notice.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a warning means for the figures.
+/// What a warning means for the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Concern {
     /// Something could not be so: it was left out. What remains may be too little.
     Damaged,
-    /// Two figures that should agree do not.
+    /// Two statistics that should agree do not.
     Disagrees,
     /// The program itself noted that it had to leave something out.
     Incomplete,
-    /// The program went on while its page was read.
+    /// The program went on while its profile file was read.
     Moving,
 }
 

@@ -1,20 +1,21 @@
-//! Pages with something wrong in them, by the hundred thousand.
+//! Profile files with something wrong in them, by the hundred thousand.
 //!
-//! A page may have been written by a program that died in the middle, lie on a disk that lost blocks, or be somebody's
-//! trap. What is asked of the reader: it ends, it does not panic, it takes no memory that the file does not have; and
+//! A profile file may have been written by a program that died in the middle, lie on a disk that lost blocks, or be
+//! somebody's trap. What is asked of the reader: it ends, it does not panic, it takes no memory that the file does not
+//! have; and
 //! **no wrong answer goes unannounced**. That means that after a mutation one of these holds:
 //!
 //! * reading fails, with an error;
-//! * the snapshot has a warning that the sound page's did not have;
-//! * the answer equals the sound page's, within what is lost by rounding (see `same`);
-//! * the word that was mutated is one that is shown as it is and from which nothing else is reckoned (a figure of the
-//!   heap, an address in a stack, a path, a time): who reads the answer reads that word.
+//! * the snapshot has a warning that the sound profile file's did not have;
+//! * the answer equals the sound profile file's, within what is lost by rounding (see `same`);
+//! * the word that was mutated is one that is shown as it is and from which nothing else is reckoned (a number of the
+//!   heap, an address in a stack, a path, a time): the answer shows that word.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use profile_file::layout::{self, SectionKind};
-use profile_file::testing::{PageBuilder, reading};
+use profile_file::testing::{ProfileBuilder, reading};
 use profile_file::{Site, Snapshot, View};
 
 /// A small generator of our own (xorshift64*): the same numbers on every machine.
@@ -33,36 +34,36 @@ impl Random {
     }
 }
 
-/// A page with a bit of everything: some stacks, blocks that live and that were freed, at several ages.
-fn sound_page(interval: u64) -> Vec<u8> {
+/// A profile file with a bit of everything: some stacks, blocks that live and that were freed, at several ages.
+fn sound_profile(interval: u64) -> Vec<u8> {
     const MS: u64 = 1_000_000;
-    let mut page = PageBuilder::new(interval);
-    page.module("/usr/bin/made-up", 0x40_0000, 0x48_0000);
-    page.module("/usr/lib/libmade.so", 0x7f00_0000_0000, 0x7f00_0008_0000);
+    let mut profile = ProfileBuilder::new(interval);
+    profile.module("/usr/bin/made-up", 0x40_0000, 0x48_0000);
+    profile.module("/usr/lib/libmade.so", 0x7f00_0000_0000, 0x7f00_0008_0000);
     let mut random = Random(7);
     let sites: Vec<u32> = (0..12u64)
-        .map(|n| page.site(&[0x40_1000 + n * 64, 0x7f00_0000_2000 + n / 3 * 32, 0x40_0100]))
+        .map(|n| profile.site(&[0x40_1000 + n * 64, 0x7f00_0000_2000 + n / 3 * 32, 0x40_0100]))
         .collect();
     let mut living = Vec::new();
     for step in 0..120 {
         let site = sites[random.below(sites.len())];
-        living.push(page.allocate(site, 16 << random.below(12), step * 10 * MS));
+        living.push(profile.allocate(site, 16 << random.below(12), step * 10 * MS));
         if step % 3 == 0 {
             let block = living.swap_remove(random.below(living.len()));
-            page.free(block, 1000 << (2 * random.below(10)));
+            profile.free(block, 1000 << (2 * random.below(10)));
         }
     }
-    page.figures(|figures| {
-        figures.rows = 2;
-        figures.live_bytes = 4 << 20;
-        figures.resident_bytes = 9 << 20;
-        figures.row[1].size = 16;
-        figures.row[1].slabs = 1;
+    profile.statistics(|statistics| {
+        statistics.rows = 2;
+        statistics.live_bytes = 4 << 20;
+        statistics.resident_bytes = 9 << 20;
+        statistics.row[1].size = 16;
+        statistics.row[1].slabs = 1;
     });
     for n in 1..5 {
-        page.moment(n * 100 * MS, n << 20, n << 19);
+        profile.point(n * 100 * MS, n << 20, n << 19);
     }
-    page.bytes()
+    profile.bytes()
 }
 
 /// What a profile says: for each stack and view bytes, blocks and variance, with the number of samples.
@@ -118,9 +119,9 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(page: &[u8]) -> Shown {
+    fn of(profile: &[u8]) -> Shown {
         let header: layout::Header =
-            bytemuck::pod_read_unaligned(&page[..size_of::<layout::Header>()]);
+            bytemuck::pod_read_unaligned(&profile[..size_of::<layout::Header>()]);
         let mut ranges = Vec::new();
         let mut field = |offset: usize, bytes: usize| ranges.push((offset, offset + bytes));
         // Who, when, with which options; the counts of what was left out are each a warning, except that 0 is none.
@@ -128,20 +129,20 @@ impl Shown {
         field(offset_of!(layout::Header, page_size), 8 + 32 + 512 + 512);
         field(offset_of!(layout::Header, state), 8);
         let control = layout::CONTROL_OFFSET as usize;
-        // Control words are not part of a profile, but for the counts that `check` compares.
+        // Control words are not part of a profile, except for the counts that `check` compares.
         field(control, offset_of!(layout::Control, interval) + 16);
         field(control + offset_of!(layout::Control, short_stacks), 8);
         field(control + offset_of!(layout::Control, peak_ns), 8);
         field(layout::SCAN_OFFSET as usize, size_of::<layout::Scan>());
         let section = |kind: SectionKind| &header.section[kind as usize];
         for kind in [
-            SectionKind::Figures,
+            SectionKind::Statistics,
             SectionKind::Timeline,
             SectionKind::Modules,
         ] {
             let whole = section(kind).used.max(1) as usize * kind.entry_bytes();
             field(section(kind).extent[0] as usize, whole);
-            // A part that is not reckoned with may also vanish: "no figures" is what is shown then.
+            // A part that is not reckoned with may also vanish: "no statistics" is what is shown then.
             let at =
                 offset_of!(layout::Header, section) + kind as usize * size_of::<layout::Section>();
             field(at, size_of::<layout::Section>());
@@ -173,7 +174,7 @@ impl Shown {
     }
 }
 
-/// What was done to a page.
+/// What was done to a profile file.
 struct Mutation {
     what: &'static str,
     at: Vec<usize>,
@@ -195,18 +196,18 @@ const NASTY: [u64; 12] = [
     4096,
 ];
 
-fn mutate(page: &mut Vec<u8>, random: &mut Random) -> Mutation {
-    // Half of all strokes hit where the structure is; anywhere else is mostly a sum.
+fn mutate(profile: &mut Vec<u8>, random: &mut Random) -> Mutation {
+    // Half of all strokes hit where the structure is; anywhere else is usually a sum.
     let place = |random: &mut Random, length: usize| match random.below(4) {
         0 => random.below(size_of::<layout::Header>()),
         1 => layout::CONTROL_OFFSET as usize + random.below(size_of::<layout::Control>()),
         _ => random.below(length),
     };
-    let length = page.len();
+    let length = profile.len();
     match random.below(6) {
         0 | 1 => {
             let at = place(random, length);
-            page[at] ^= 1 << random.below(8);
+            profile[at] ^= 1 << random.below(8);
             Mutation {
                 what: "bit",
                 at: vec![at],
@@ -214,7 +215,7 @@ fn mutate(page: &mut Vec<u8>, random: &mut Random) -> Mutation {
         }
         2 => {
             let at = place(random, length);
-            page[at] = random.next() as u8;
+            profile[at] = random.next() as u8;
             Mutation {
                 what: "byte",
                 at: vec![at],
@@ -223,7 +224,7 @@ fn mutate(page: &mut Vec<u8>, random: &mut Random) -> Mutation {
         3 => {
             let at = place(random, length - 8) & !7;
             let word = NASTY[random.below(NASTY.len())];
-            page[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            profile[at..at + 8].copy_from_slice(&word.to_le_bytes());
             Mutation {
                 what: "word",
                 at: vec![at],
@@ -233,7 +234,7 @@ fn mutate(page: &mut Vec<u8>, random: &mut Random) -> Mutation {
             let mut at = Vec::new();
             for _ in 0..2 + random.below(30) {
                 let here = place(random, length);
-                page[here] = random.next() as u8;
+                profile[here] = random.next() as u8;
                 at.push(here);
             }
             Mutation {
@@ -243,7 +244,7 @@ fn mutate(page: &mut Vec<u8>, random: &mut Random) -> Mutation {
         }
         _ => {
             let end = random.below(length);
-            page.truncate(end);
+            profile.truncate(end);
             Mutation {
                 what: "cut",
                 at: vec![end],
@@ -252,9 +253,10 @@ fn mutate(page: &mut Vec<u8>, random: &mut Random) -> Mutation {
     }
 }
 
-/// The part of the page that a byte is in, for messages.
-fn where_is(page: &[u8], at: usize) -> String {
-    let header: layout::Header = bytemuck::pod_read_unaligned(&page[..size_of::<layout::Header>()]);
+/// The part of the profile file that a byte is in, for messages.
+fn where_is(profile: &[u8], at: usize) -> String {
+    let header: layout::Header =
+        bytemuck::pod_read_unaligned(&profile[..size_of::<layout::Header>()]);
     for kind in SectionKind::ALL {
         let section = &header.section[kind as usize];
         let begin = section.extent[0] as usize;
@@ -271,16 +273,16 @@ fn where_is(page: &[u8], at: usize) -> String {
 }
 
 fn strike(interval: u64, seed: u64, times: u32) -> (u32, u32, u32) {
-    let page = sound_page(interval);
-    let sound = Snapshot::read(&page, reading()).unwrap();
+    let profile = sound_profile(interval);
+    let sound = Snapshot::read(&profile, reading()).unwrap();
     assert_eq!(sound.warnings, []);
     let expected = answer(&sound);
     let whole = sound.total(View::Peak).bytes;
-    let shown = Shown::of(&page);
+    let shown = Shown::of(&profile);
     let mut random = Random(seed);
     let (mut refused, mut warned, mut harmless) = (0, 0, 0);
     for number in 0..times {
-        let mut hurt = page.clone();
+        let mut hurt = profile.clone();
         let mutation = mutate(&mut hurt, &mut random);
         match Snapshot::read(&hurt, reading()) {
             Err(_) => refused += 1,
@@ -293,7 +295,7 @@ fn strike(interval: u64, seed: u64, times: u32) -> (u32, u32, u32) {
                     "seed {seed}, number {number}, {} at {:?} ({}): another answer, and no warning",
                     mutation.what,
                     mutation.at,
-                    where_is(&page, mutation.at[0])
+                    where_is(&profile, mutation.at[0])
                 );
             }
         }
@@ -324,7 +326,7 @@ fn mutations_of_an_exact_page() {
 #[test]
 fn a_page_of_noise_is_refused_or_warned_about() {
     let mut random = Random(99);
-    let sound = sound_page(4096);
+    let sound = sound_profile(4096);
     for _ in 0..2_000 {
         let mut noise: Vec<u8> = (0..sound.len()).map(|_| random.next() as u8).collect();
         // With a sound beginning, so that more than the first check is reached.
@@ -337,17 +339,17 @@ fn a_page_of_noise_is_refused_or_warned_about() {
 
 #[test]
 fn a_sparse_file_that_claims_much_costs_little() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("freehold-1");
-    let mut page = sound_page(4096);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("freehold-1");
+    let mut profile = sound_profile(4096);
     let at = offset_of!(layout::Header, section)
         + SectionKind::Nodes as usize * size_of::<layout::Section>();
     // Two thousand million nodes, in a file that says it has eight terabytes.
-    page[at + offset_of!(layout::Section, first)..][..4]
+    profile[at + offset_of!(layout::Section, first)..][..4]
         .copy_from_slice(&0x8000_0000u32.to_le_bytes());
-    page[at + offset_of!(layout::Section, used)..][..8]
+    profile[at + offset_of!(layout::Section, used)..][..8]
         .copy_from_slice(&0x8000_0000u64.to_le_bytes());
-    std::fs::write(&path, &page).unwrap();
+    std::fs::write(&path, &profile).unwrap();
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_len(8 << 40).unwrap();
     let snapshot = Snapshot::read(&std::fs::File::open(&path).unwrap(), reading()).unwrap();
@@ -357,14 +359,14 @@ fn a_sparse_file_that_claims_much_costs_little() {
             .iter()
             .any(|warning| warning.text.contains("left out"))
     );
-    assert!(snapshot.page.nodes.len() < 1 << 27);
+    assert!(snapshot.profile.nodes.len() < 1 << 27);
 }
 
 #[test]
 fn a_saved_snapshot_that_was_hurt_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("then.fhs");
-    let mut sound = Snapshot::read(&sound_page(4096), reading()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("then.fhs");
+    let mut sound = Snapshot::read(&sound_profile(4096), reading()).unwrap();
     sound.save(&path).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let expected = answer(&sound);

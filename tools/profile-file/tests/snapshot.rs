@@ -1,24 +1,24 @@
-//! What a page that is sound says when it is read, saved and read again.
+//! What a profile file that is sound says when it is read, saved and read again.
 
-use profile_file::testing::{PageBuilder, reading};
+use profile_file::testing::{ProfileBuilder, reading};
 use profile_file::{Amount, Concern, ReadError, Snapshot, Target, View, saved};
 
 const MS: u64 = 1_000_000;
 
 /// Two sites that share a caller: one holds ten blocks, one frees all but one at once.
-fn two_sites(interval: u64) -> PageBuilder {
-    let mut page = PageBuilder::new(interval);
-    page.module("/usr/bin/made-up", 0x40_0000, 0x50_0000);
-    let keeper = page.site(&[0x40_1000, 0x40_9000]);
-    let churner = page.site(&[0x40_2000, 0x40_9000]);
+fn two_sites(interval: u64) -> ProfileBuilder {
+    let mut profile = ProfileBuilder::new(interval);
+    profile.module("/usr/bin/made-up", 0x40_0000, 0x50_0000);
+    let keeper = profile.site(&[0x40_1000, 0x40_9000]);
+    let churner = profile.site(&[0x40_2000, 0x40_9000]);
     for number in 0..10 {
-        page.allocate(keeper, 4096, number * MS);
-        let block = page.allocate(churner, 64, number * MS);
+        profile.allocate(keeper, 4096, number * MS);
+        let block = profile.allocate(churner, 64, number * MS);
         if number != 9 {
-            page.free(block, 50_000);
+            profile.free(block, 50_000);
         }
     }
-    page
+    profile
 }
 
 #[test]
@@ -60,15 +60,15 @@ fn sampled_sums_have_error_bars() {
 
 #[test]
 fn the_peak_is_what_each_site_held_then() {
-    let mut page = PageBuilder::new(1);
-    let first = page.site(&[0x1000]);
-    let second = page.site(&[0x2000]);
-    let a = page.allocate(first, 1000, MS);
-    let b = page.allocate(second, 500, 2 * MS);
-    page.free(a, 3 * MS);
-    page.allocate(second, 300, 5 * MS);
-    page.free(b, 6 * MS);
-    let snapshot = page.snapshot();
+    let mut profile = ProfileBuilder::new(1);
+    let first = profile.site(&[0x1000]);
+    let second = profile.site(&[0x2000]);
+    let a = profile.allocate(first, 1000, MS);
+    let b = profile.allocate(second, 500, 2 * MS);
+    profile.free(a, 3 * MS);
+    profile.allocate(second, 300, 5 * MS);
+    profile.free(b, 6 * MS);
+    let snapshot = profile.snapshot();
     assert_eq!(snapshot.warnings, []);
     assert_eq!(snapshot.total(View::Peak).bytes, 1500.0);
     assert_eq!(snapshot.sites[0].peak.bytes, 1000.0);
@@ -78,14 +78,14 @@ fn the_peak_is_what_each_site_held_then() {
 
 #[test]
 fn a_saved_snapshot_says_the_same_and_needs_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("then.fhs");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("then.fhs");
     let mut before = two_sites(4096).snapshot();
     before.save(&file).unwrap();
     let target = Target::find(file.to_str().unwrap()).unwrap();
     assert_eq!(target, Target::Saved { file: file.clone() });
     let after = target.read().unwrap();
-    assert_eq!(after.page.to_bytes(), before.page.to_bytes());
+    assert_eq!(after.profile.to_bytes(), before.profile.to_bytes());
     assert_eq!(after.symbols, before.symbols);
     assert_eq!(after.warnings, before.warnings);
     assert_eq!(after.reading, before.reading);
@@ -94,8 +94,8 @@ fn a_saved_snapshot_says_the_same_and_needs_nothing_else() {
 
 #[test]
 fn a_saved_snapshot_that_was_hurt_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("then.fhs");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("then.fhs");
     two_sites(4096).snapshot().save(&file).unwrap();
     let whole = std::fs::read(&file).unwrap();
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
@@ -122,11 +122,11 @@ fn what_is_no_page_is_refused_by_name() {
     ));
     assert!(matches!(
         read(&vec![7; 10_000]),
-        Some(ReadError::NotAPage(_))
+        Some(ReadError::NotAProfile(_))
     ));
     assert!(matches!(read(&vec![0; 10_000]), Some(ReadError::NotReady)));
     let mut other = two_sites(1);
-    other.change(|page| page.header.layout = 2);
+    other.change(|profile| profile.header.layout = 2);
     assert!(matches!(
         read(&other.bytes()),
         Some(ReadError::OtherLayout(2))
@@ -135,13 +135,13 @@ fn what_is_no_page_is_refused_by_name() {
 
 #[test]
 fn what_the_library_had_to_leave_out_is_said() {
-    let mut page = two_sites(1);
-    page.change(|page| {
-        page.control.taken += 3;
-        page.control.lost_samples = 3;
-        page.header.inherited = 1;
+    let mut profile = two_sites(1);
+    profile.change(|profile| {
+        profile.control.taken += 3;
+        profile.control.lost_samples = 3;
+        profile.header.inherited = 1;
     });
-    let snapshot = page.snapshot();
+    let snapshot = profile.snapshot();
     assert!(
         snapshot
             .warnings
@@ -157,16 +157,18 @@ fn what_the_library_had_to_leave_out_is_said() {
 
 #[test]
 fn nothing_sampled_has_a_reason() {
-    let mut page = PageBuilder::new(0);
+    let mut profile = ProfileBuilder::new(0);
     assert!(
-        page.snapshot()
+        profile
+            .snapshot()
             .why_empty()
             .unwrap()
             .contains("switched off")
     );
-    page.change(|page| page.control.interval = 512 << 10);
+    profile.change(|profile| profile.control.interval = 512 << 10);
     assert!(
-        page.snapshot()
+        profile
+            .snapshot()
             .why_empty()
             .unwrap()
             .contains("allocated little")
@@ -175,11 +177,11 @@ fn nothing_sampled_has_a_reason() {
 
 #[test]
 fn a_resized_sample_keeps_the_chance_it_was_drawn_with() {
-    let mut page = PageBuilder::new(4096);
-    let site = page.site(&[0x1000]);
-    page.allocate(site, 1000, MS);
-    page.change(|page| page.samples[0].size = 3000);
-    let weight = page.snapshot().samples[0].weight;
+    let mut profile = ProfileBuilder::new(4096);
+    let site = profile.site(&[0x1000]);
+    profile.allocate(site, 1000, MS);
+    profile.change(|profile| profile.samples[0].size = 3000);
+    let weight = profile.snapshot().samples[0].weight;
     let drawn = Amount::of_sample(1000, 4096);
     assert!((weight.bytes / (3.0 * drawn.bytes) - 1.0).abs() < 1e-9);
     assert_eq!(weight.blocks, drawn.blocks);
@@ -187,21 +189,21 @@ fn a_resized_sample_keeps_the_chance_it_was_drawn_with() {
 
 #[test]
 fn a_verdict_counts_only_if_it_is_the_last_scans_and_of_this_block() {
-    let mut page = PageBuilder::new(1);
-    let site = page.site(&[0x1000]);
+    let mut profile = ProfileBuilder::new(1);
+    let site = profile.site(&[0x1000]);
     for number in 0..4 {
-        page.allocate(site, 1000, number * 100 * MS);
+        profile.allocate(site, 1000, number * 100 * MS);
     }
-    page.change(|page| {
-        page.scan.number = 3;
-        page.scan.state = profile_file::layout::SCAN_DONE;
-        page.scan.begun_ns = profile_file::testing::BEGUN_NS + 250 * MS;
-        page.samples[0].reached = 7;
-        page.samples[1].reached = 6;
-        page.samples[2].reached = 5;
-        page.samples[3].reached = 7;
+    profile.change(|profile| {
+        profile.scan.number = 3;
+        profile.scan.state = profile_file::layout::SCAN_DONE;
+        profile.scan.begun_ns = profile_file::testing::BEGUN_NS + 250 * MS;
+        profile.samples[0].reached = 7;
+        profile.samples[1].reached = 6;
+        profile.samples[2].reached = 5;
+        profile.samples[3].reached = 7;
     });
-    let verdicts: Vec<_> = page
+    let verdicts: Vec<_> = profile
         .snapshot()
         .samples
         .iter()
@@ -212,28 +214,31 @@ fn a_verdict_counts_only_if_it_is_the_last_scans_and_of_this_block() {
 
 #[test]
 fn of_a_program_that_runs_only_what_matters_is_said() {
-    let read = |page: &PageBuilder, alive: bool| {
-        Snapshot::read(&page.bytes(), profile_file::Reading { alive, ..reading() })
-            .unwrap()
-            .warnings
+    let read = |profile: &ProfileBuilder, alive: bool| {
+        Snapshot::read(
+            &profile.bytes(),
+            profile_file::Reading { alive, ..reading() },
+        )
+        .unwrap()
+        .warnings
     };
     // One sample in three hundred that its site has not counted yet.
-    let mut page = PageBuilder::new(4096);
-    let site = page.site(&[0x1000]);
+    let mut profile = ProfileBuilder::new(4096);
+    let site = profile.site(&[0x1000]);
     for number in 0..300 {
-        page.allocate(site, 4096, number * MS);
+        profile.allocate(site, 4096, number * MS);
     }
-    let lacking = page.snapshot().sites[0].allocated;
-    page.change(|page| {
-        let one = &mut page.sites[1];
+    let lacking = profile.snapshot().sites[0].allocated;
+    profile.change(|profile| {
+        let one = &mut profile.sites[1];
         one.allocated_samples -= 1;
         one.allocated_bytes -= one.allocated_bytes / 300;
         one.allocated_blocks -= one.allocated_blocks / 300;
         one.allocated_variance -= one.allocated_variance / 300;
     });
     assert!(lacking.samples == 300);
-    assert_eq!(read(&page, true), []);
-    let dead = read(&page, false);
+    assert_eq!(read(&profile, true), []);
+    let dead = read(&profile, false);
     assert!(
         !dead.is_empty()
             && dead
@@ -241,8 +246,8 @@ fn of_a_program_that_runs_only_what_matters_is_said() {
                 .all(|warning| warning.concern == Concern::Disagrees)
     );
     // A tenth of them.
-    page.change(|page| page.samples.truncate(270));
-    let moving = read(&page, true);
+    profile.change(|profile| profile.samples.truncate(270));
+    let moving = read(&profile, true);
     assert!(
         !moving.is_empty()
             && moving

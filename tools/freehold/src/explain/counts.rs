@@ -16,7 +16,7 @@ pub fn everything(counted: &Counted) -> u64 {
 }
 
 pub fn counted(snapshot: &Snapshot) -> Counted {
-    let Some(figures) = &snapshot.page.figures else {
+    let Some(statistics) = &snapshot.profile.statistics else {
         return Counted::default();
     };
     let rows = snapshot.rows();
@@ -25,13 +25,13 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         rows.filter(move |row| row.class_use() == Some(class_use))
     };
     Counted {
-        live: figures.live_bytes,
+        live: statistics.live_bytes,
         live_error: 0,
-        cached: figures.cached_bytes,
-        free: figures.free_bytes,
-        free_given_back: figures.purged_in_slabs_bytes,
-        fresh: figures.fresh_bytes,
-        dirty: figures.dirty_bytes,
+        cached: statistics.cached_bytes,
+        free: statistics.free_bytes,
+        free_given_back: statistics.purged_in_slabs_bytes,
+        fresh: statistics.fresh_bytes,
+        dirty: statistics.dirty_bytes,
         own: used(ClassUse::Own)
             .map(|row| row.made.saturating_mul(row.size))
             .sum(),
@@ -49,15 +49,15 @@ fn class(row: &layout::Row) -> Class {
     }
 }
 
-pub fn moments(snapshot: &Snapshot) -> Vec<trend::Moment> {
+pub fn points(snapshot: &Snapshot) -> Vec<trend::Point> {
     snapshot
-        .page
+        .profile
         .timeline
         .iter()
-        .map(|moment| trend::Moment {
-            ns: moment.ns,
-            live: moment.live_bytes + moment.huge_bytes,
-            resident: moment.resident_bytes,
+        .map(|point| trend::Point {
+            ns: point.ns,
+            live: point.live_bytes + point.huge_bytes,
+            resident: point.resident_bytes,
         })
         .collect()
 }

@@ -15,14 +15,14 @@ pub enum Kind {
     Window,
     /// Freehold: the map of classes below the window.
     Records,
-    /// Freehold: the shared page, through which the program is observed.
-    Page,
+    /// Freehold: the profile file, through which the program is observed.
+    Profile,
     /// Instructions and constants of the program and of libraries.
     Code,
     /// Variables of the program and of libraries.
     Data,
     Stacks,
-    /// The `brk` segment: glibc's malloc, or whoever calls `sbrk`.
+    /// The `brk` segment: glibc's malloc, or a caller of `sbrk`.
     Brk,
     /// 64 MiB heaps of glibc's malloc for threads.
     Arena,
@@ -59,7 +59,7 @@ impl Kind {
         match self {
             Kind::Window => "window",
             Kind::Records => "records",
-            Kind::Page => "page",
+            Kind::Profile => "page",
             Kind::Code => "code",
             Kind::Data => "data",
             Kind::Stacks => "stacks",
@@ -78,7 +78,7 @@ impl Kind {
         match self {
             Kind::Window => "blocks",
             Kind::Records => "records about blocks",
-            Kind::Page => "the shared page",
+            Kind::Profile => "the profile file",
             Kind::Code => "code of the program and its libraries",
             Kind::Data => "variables of the program and its libraries",
             Kind::Stacks => "stacks of threads",
@@ -99,14 +99,14 @@ impl Kind {
 pub struct Ours {
     pub window: Range<u64>,
     /// The file through which the process is observed.
-    pub page: Option<PathBuf>,
+    pub profile: Option<PathBuf>,
 }
 
 impl Ours {
-    pub fn new(begin: u64, bytes: u64, page: Option<PathBuf>) -> Self {
+    pub fn new(begin: u64, bytes: u64, profile: Option<PathBuf>) -> Self {
         Self {
             window: begin..begin.saturating_add(bytes),
-            page,
+            profile,
         }
     }
 
@@ -117,9 +117,9 @@ impl Ours {
     }
 }
 
-/// A window is found without a page by what nobody else has: half a TiB and more of private address space in one
-/// piece, without a name, and directly below it the map of classes, which is readable only but for what is in use. Where
-/// the kernel put other mappings right beside it, only that edge tells where it begins.
+/// A window is found without a profile file by what no other mapping has: half a TiB and more of private address space in
+/// one piece, without a name, and directly below it the map of classes, which is readable, and writable only where it
+/// is in use. Where the kernel put other mappings right beside it, only that edge tells where it begins.
 pub fn find_window(mappings: &[Mapping]) -> Option<Range<u64>> {
     const LEAST: u64 = 1 << 39;
     let plain = |mapping: &Mapping| {
@@ -190,8 +190,8 @@ fn inside(part: &Range<u64>, whole: &Range<u64>) -> bool {
 fn file(mapping: &Mapping, path: &Path, ours: &Ours, programs: &BTreeSet<&Path>) -> Kind {
     let text = path.to_string_lossy();
     let bare = text.trim_end_matches(" (deleted)");
-    if mapping.shared && is_page(bare, ours) {
-        return Kind::Page;
+    if mapping.shared && is_profile(bare, ours) {
+        return Kind::Profile;
     }
     if bare.starts_with("/memfd:") || bare.starts_with("/dev/shm/") || bare == "/dev/zero" {
         // An executable memfd is how some programs make code at run time.
@@ -214,14 +214,14 @@ fn file(mapping: &Mapping, path: &Path, ours: &Ours, programs: &BTreeSet<&Path>)
     }
 }
 
-fn is_page(path: &str, ours: &Ours) -> bool {
+fn is_profile(path: &str, ours: &Ours) -> bool {
     path.strip_prefix("/memfd:")
         .is_some_and(|name| name.starts_with(MEMFD))
-        || ours.page.as_deref().is_some_and(|page| {
-            page == Path::new(path)
-                || page
+        || ours.profile.as_deref().is_some_and(|profile| {
+            profile == Path::new(path)
+                || profile
                     .canonicalize()
-                    .is_ok_and(|page| page == Path::new(path))
+                    .is_ok_and(|profile| profile == Path::new(path))
         })
 }
 
@@ -408,7 +408,7 @@ mod tests {
                 Kind::Device,
                 Kind::Device,
                 Kind::Named,
-                Kind::Page
+                Kind::Profile
             ]
         );
     }
@@ -442,7 +442,7 @@ mod tests {
                 Kind::Window,
                 Kind::Window,
                 Kind::Code,
-                Kind::Page
+                Kind::Profile
             ]
         );
     }

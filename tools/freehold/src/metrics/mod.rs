@@ -1,8 +1,8 @@
-//! `freehold metrics`: the figures of an observed program as OpenMetrics text, without a word to the program.
+//! `freehold metrics`: the statistics of an observed program as OpenMetrics text, without a word to the program.
 //!
 //! Names and help texts are those that the library itself writes with `FREEHOLD=metrics=FILE`: both come from
-//! `src/observe/contract.def`. So a board made for one shows the other. The samples, which only the profile file has, are
-//! added.
+//! `src/observe/contract.def`. So a board made for one shows the other. The samples, which only the profile file has,
+//! are added.
 
 mod samples;
 
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use profile_file::layout::{ClassUse, Figures, Row};
+use profile_file::layout::{ClassUse, Row, Statistics};
 use profile_file::statistics::{
     CLASS_STATISTICS, FAMILY_BUILD, FAMILY_OCCUPANCY, OCCUPANCY_SHARES, PURGE_MODES, STATISTICS,
     Statistic, THP_MODES, name_of,
@@ -21,7 +21,7 @@ use profile_file::statistics::{
 use profile_file::{Concern, Control, Snapshot, Target, output_file};
 use samples::SAMPLES;
 
-/// Prints the figures of an observed program as OpenMetrics text.
+/// Prints the statistics of an observed program as OpenMetrics text.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     freehold metrics 4711                                             once, to the standard output\n  \
@@ -29,7 +29,7 @@ use samples::SAMPLES;
     The file is replaced as a whole, so that no reader sees half of it. A program can also write it itself, without this\n\
     command: FREEHOLD=metrics=FILE.")]
 pub struct Args {
-    /// A process, a program's name, a page or a saved snapshot.
+    /// A process, a program's name, a profile file or a saved snapshot.
     #[arg(value_name = "PID|NAME|FILE")]
     subject: Option<String>,
 
@@ -42,14 +42,14 @@ pub struct Args {
     json: bool,
 }
 
-/// How long a program may take to answer with fresh figures.
+/// How long a program may take to answer with fresh statistics.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = Target::find_or_only(args.subject.as_deref())?;
-    if let Some(page) = target.page_path() {
-        // Who may only read gets the figures as they are.
-        if let Ok(control) = Control::open(page) {
+    if let Some(profile) = target.profile_path() {
+        // Who may only read gets the statistics as they are.
+        if let Ok(control) = Control::open(profile) {
             control.refresh(PATIENCE);
         }
     }
@@ -73,14 +73,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn render(snapshot: &Snapshot) -> Result<String> {
-    let Some(figures) = &snapshot.page.figures else {
-        bail!("the program has not counted its memory yet: there are no figures on its page");
+    let Some(statistics) = &snapshot.profile.statistics else {
+        bail!(
+            "the program has not counted its memory yet: there are no statistics in its profile file"
+        );
     };
     let mut out = String::new();
-    describe(&mut out, snapshot, figures);
+    describe(&mut out, snapshot, statistics);
     for field in STATISTICS {
         head(&mut out, field);
-        sample(&mut out, field, "", (field.value)(figures));
+        sample(&mut out, field, "", (field.value)(statistics));
     }
     for field in SAMPLES {
         head(&mut out, field);
@@ -102,14 +104,14 @@ fn render(snapshot: &Snapshot) -> Result<String> {
     Ok(out)
 }
 
-fn describe(out: &mut String, snapshot: &Snapshot, figures: &Figures) {
-    let purge = name_of(&PURGE_MODES, figures.purge_mode);
-    let thp = name_of(&THP_MODES, figures.thp_mode);
+fn describe(out: &mut String, snapshot: &Snapshot, statistics: &Statistics) {
+    let purge = name_of(&PURGE_MODES, statistics.purge_mode);
+    let thp = name_of(&THP_MODES, statistics.thp_mode);
     head(out, &FAMILY_BUILD);
     let _ = write!(
         out,
         "freehold_{build}{{version=\"{}\",purge=\"{purge}\",thp=\"{thp}\"}} 1\n\
-         # HELP freehold_process Whose figures these are.\n# TYPE freehold_process gauge\n\
+         # HELP freehold_process Whose statistics these are.\n# TYPE freehold_process gauge\n\
          freehold_process{{pid=\"{}\",program=\"{}\"}} 1\n",
         escape(&snapshot.version()),
         snapshot.pid(),
@@ -173,14 +175,14 @@ fn occupancy(out: &mut String, snapshot: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile_file::testing::PageBuilder;
+    use profile_file::testing::ProfileBuilder;
     use std::collections::BTreeMap;
 
     fn text() -> String {
-        let mut page = PageBuilder::new(4096);
-        let site = page.site(&[0x1000]);
-        page.allocate(site, 100, 10);
-        page.figures(|f| {
+        let mut profile = ProfileBuilder::new(4096);
+        let site = profile.site(&[0x1000]);
+        profile.allocate(site, 100, 10);
+        profile.statistics(|f| {
             f.live_bytes = 4096;
             f.refills = 7;
             f.purge_mode = 1;
@@ -192,11 +194,11 @@ mod tests {
             (f.row[4].size, f.row[4].slabs, f.row[4].class_use) = (64, 1, ClassUse::Samples as u64);
             (f.row[2].size, f.row[2].slabs, f.row[2].class_use) = (256, 9, ClassUse::Own as u64);
         });
-        render(&page.snapshot()).unwrap()
+        render(&profile.snapshot()).unwrap()
     }
 
-    /// What OpenMetrics asks of a text, checked strictly: families in one piece, each with its type, names and units that
-    /// fit, samples that are numbers, no sample twice, the end marked. Gives the samples.
+    /// What OpenMetrics asks of a text, checked strictly: families in one piece, each with its type, names and units
+    /// that fit, samples that are numbers, no sample twice, the end marked. Gives the samples.
     fn check(text: &str) -> BTreeMap<String, u64> {
         assert!(
             text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1,
@@ -283,13 +285,13 @@ mod tests {
 
     #[test]
     fn without_figures_there_is_an_error_and_no_text() {
-        let page = PageBuilder::new(4096);
+        let profile = ProfileBuilder::new(4096);
         let snapshot = Snapshot {
-            page: profile_file::Page {
-                figures: None,
-                ..page.snapshot().page
+            profile: profile_file::Profile {
+                statistics: None,
+                ..profile.snapshot().profile
             },
-            ..page.snapshot()
+            ..profile.snapshot()
         };
         assert!(
             render(&snapshot)

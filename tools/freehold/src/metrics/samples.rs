@@ -50,13 +50,13 @@ pub const SAMPLES: &[Statistic<Snapshot>] = &[
         "sampled_peak_bytes",
         Some("bytes"),
         "The highest value of the sampled live bytes.",
-        |s| s.page.control.peak_bytes,
+        |s| s.profile.control.peak_bytes,
     ),
     gauge("sites", None, "Call sites that have been sampled.", |s| {
         s.sites.len() as u64
     }),
-    counter("samples", "Samples taken.", |s| s.page.control.taken),
+    counter("samples", "Samples taken.", |s| s.profile.control.taken),
     counter("samples_lost", "Samples that there was no room for.", |s| {
-        s.page.control.lost_samples
+        s.profile.control.lost_samples
     }),
 ];

@@ -70,7 +70,7 @@ pub fn about(snapshot: &Snapshot) -> String {
     } else {
         "killed (or crashed) after"
     };
-    let control = &snapshot.page.control;
+    let control = &snapshot.profile.control;
     let exactness = match control.interval {
         0 => "sampling is off".to_owned(),
         1 => "every block counted".to_owned(),

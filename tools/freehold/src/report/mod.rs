@@ -47,8 +47,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = Target::find_or_only(args.target.as_deref())?;
-    if let Some(control) = target.page_path().and_then(|path| Control::open(path).ok()) {
-        // Figures of a moment ago serve as well, if the program does not answer.
+    if let Some(control) = target
+        .profile_path()
+        .and_then(|path| Control::open(path).ok())
+    {
+        // Statistics of a moment ago serve as well, if the program does not answer.
         control.refresh(Duration::from_millis(200));
     }
     let mut snapshot = target.read()?;
@@ -100,19 +103,19 @@ fn page_of(snapshot: &profile_file::Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile_file::testing::PageBuilder;
+    use profile_file::testing::ProfileBuilder;
     use profile_file::{Snapshot, SymbolTable};
 
     use crate::call_site::tests::frame;
 
     fn example(function: &str) -> Snapshot {
-        let mut page = PageBuilder::default();
+        let mut page = ProfileBuilder::default();
         let site = page.site(&[0x100, 0x900]);
         for second in 0..100 {
             page.allocate(site, 4096, second * 1_000_000_000);
-            page.moment(second * 1_000_000_000, second << 20, second << 19);
+            page.point(second * 1_000_000_000, second << 20, second << 19);
         }
-        page.figures(|f| {
+        page.statistics(|f| {
             f.resident_bytes = 100 << 20;
             f.rows = 2;
             f.row[1].size = 4096;
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_page_without_figures_or_samples_is_still_a_page() {
-        let html = page_of(&PageBuilder::default().snapshot());
+        let html = page_of(&ProfileBuilder::default().snapshot());
         assert!(html.contains("allocated little so far"));
     }
 }

@@ -190,7 +190,7 @@ pub fn classes(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
         theme.strong(),
     )];
     if rows.is_empty() {
-        lines.push(Line::from("no figures by class yet"));
+        lines.push(Line::from("no statistics by class yet"));
     }
     let room = usize::from(inner.height.saturating_sub(1));
     for row in rows.iter().take(room) {

@@ -8,7 +8,8 @@
 //! | `table` | the rows of `observe/contract.def` |
 //! | `emit` | all of it as Rust |
 //!
-//! Whatever these do not know is an error that names the file and the line: nothing is skipped that could mean something.
+//! Whatever these do not know is an error that names the file and the line: nothing is skipped that could mean
+//! something.
 
 mod emit;
 mod expression;

@@ -5,7 +5,7 @@ use super::header::{Enumeration, Header, Structure};
 use super::token::{Kind, Word};
 
 /// The structures of which rows name members.
-pub const STATISTICS: &str = "fh_profile_figures";
+pub const STATISTICS: &str = "fh_profile_statistics";
 pub const CLASS_ROW: &str = "fh_profile_row";
 
 /// The names of the rows, with the number of their arguments.
