@@ -83,7 +83,7 @@ static void print_row(page *p, const fh_profile_row *row, size_t live_bytes) {
     end_line(p);
 }
 
-static void print_classes(page *p, const fh_profile_figures *f) {
+static void print_classes(page *p, const fh_profile_statistics *f) {
     print_header(p);
     for (unsigned c = 1; c < FH_BINS; c++) {
         if (f->row[c].slabs) print_row(p, &f->row[c], f->row[c].live * f->row[c].size);
@@ -107,7 +107,7 @@ static void print_sum(page *p, const char *what, uint64_t bytes, const char *bef
     end_line(p);
 }
 
-static void print_sums(page *p, const fh_profile_figures *f) {
+static void print_sums(page *p, const fh_profile_statistics *f) {
     fh_statistics_total t = fh_statistics_sum(f);
     print_sum(p, "live", f->live_bytes + f->huge_bytes, "   in ", f->live_blocks + f->huge_blocks,
               " blocks that the program holds");
@@ -129,7 +129,7 @@ int fh_stats_print(int fd) {
         errno = EINVAL;
         return -1;
     }
-    fh_profile_figures *f = fh_statistics_borrow();
+    fh_profile_statistics *f = fh_statistics_borrow();
     if (!f) {
         errno = ENOMEM;
         return -1;
@@ -154,9 +154,9 @@ void fh_malloc_stats(void) {
 /* ── For programs ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Both forms: what is put, the figures taken for it, and the length. */
-static size_t write_into(char *buffer, size_t size, void (*put)(fh_output *, const fh_profile_figures *)) {
+static size_t write_into(char *buffer, size_t size, void (*put)(fh_output *, const fh_profile_statistics *)) {
     fh_output out = fh_output_to_buffer(buffer, size);
-    fh_profile_figures *f = fh_statistics_borrow();
+    fh_profile_statistics *f = fh_statistics_borrow();
     if (!f) {
         errno = ENOMEM;
         return 0;
@@ -178,12 +178,12 @@ size_t fh_stats_metrics(char *buffer, size_t size) {
 /* ── glibc's structures ──────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Memory behind blocks of up to 2 MiB, used or free. */
-static size_t arena_bytes(const fh_profile_figures *f) {
+static size_t arena_bytes(const fh_profile_statistics *f) {
     return f->live_bytes + f->cached_bytes + f->free_bytes + f->dirty_bytes;
 }
 
 struct fh_mallinfo2 fh_mallinfo2(void) {
-    fh_profile_figures *f = fh_statistics_borrow();
+    fh_profile_statistics *f = fh_statistics_borrow();
     if (!f) return (struct fh_mallinfo2){0}; /* the call has no way to say more */
     fh_statistics_collect(f);
     fh_statistics_total t = fh_statistics_sum(f);
@@ -232,7 +232,7 @@ static void print_total(FILE *stream, const char *type, uint64_t count, uint64_t
  * the stream may allocate. */
 int fh_malloc_info(int options, FILE *stream) {
     if (options != 0 || !stream) return EINVAL;
-    fh_profile_figures *f = fh_statistics_borrow();
+    fh_profile_statistics *f = fh_statistics_borrow();
     if (!f) return ENOMEM;
     fh_statistics_collect(f);
     fh_statistics_total t = fh_statistics_sum(f);

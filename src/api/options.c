@@ -39,8 +39,8 @@ static const option options[] = {
     {"verbose", {"0", "1"}, FIELD(verbose)},
     {"stats", {"0", "1"}, FIELD(stats)},
     {"on_error", {"abort", "report"}, FIELD(on_error)},
-    {"purge", {"budget", "eager", "lazy", "background"}, FIELD(purge)},
-    {"thp", {"auto", "never", "always"}, FIELD(thp)},
+    {"purge", {FH_PURGE_NAMES}, FIELD(purge)},
+    {"thp", {FH_THP_NAMES}, FIELD(thp)},
     /* Below 1 MiB not even the allocator's own first slabs fit. */
     {"limit", {NULL}, FIELD(limit), FH_MIB, "0, or bytes from 1m on, as in 64m or 2g"},
     {"on_oom", {"auto", "silent", "report"}, FIELD(on_oom)},

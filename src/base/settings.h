@@ -16,7 +16,9 @@
 typedef enum { FH_ON_ERROR_ABORT, FH_ON_ERROR_REPORT } fh_on_error;
 typedef enum { FH_ON_OOM_AUTO, FH_ON_OOM_SILENT, FH_ON_OOM_REPORT } fh_on_oom;
 typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY, FH_PURGE_BACKGROUND } fh_purge_mode;
+#define FH_PURGE_NAMES "budget", "eager", "lazy", "background"
 typedef enum { FH_THP_AUTO, FH_THP_NEVER, FH_THP_ALWAYS } fh_thp_mode;
+#define FH_THP_NAMES "auto", "never", "always"
 
 /* A path is set once and stays: a thread may be reading it at any time. Its length says how far that is.
  *     0 → FH_SETTING_BEGUN   by compare-and-swap of whoever sets it

@@ -3,14 +3,13 @@
 #define FH_OBSERVE_CLASS_USE_H
 
 #include "base/types.h"
+#include "observe/profile.h"
 
 #define FH_FIGURES_LARGE 0u /* the row of runs above 1 MiB: class 0 has no blocks of its own */
 
-typedef enum { FH_USE_PROGRAM, FH_USE_SAMPLES, FH_USE_OWN } fh_statistics_use_of_class;
-
-static inline fh_statistics_use_of_class fh_statistics_use(unsigned c) {
-    if (c < FH_BINS) return FH_USE_PROGRAM;
-    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_USE_SAMPLES : FH_USE_OWN;
+static inline fh_profile_use fh_statistics_use(unsigned c) {
+    if (c < FH_BINS) return FH_PROFILE_USE_PROGRAM;
+    return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_PROFILE_USE_SAMPLES : FH_PROFILE_USE_OWN;
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* What each figure is called, counted in and means: one table for the JSON, the metrics and their tests. */
+/* What each statistic is called, counted in and means: the tables of observe/contract.def for the JSON and the metrics. */
 #ifndef FH_OBSERVE_FIELDS_H
 #define FH_OBSERVE_FIELDS_H
 
@@ -7,15 +7,14 @@
 #include <stdint.h>
 
 typedef enum { FH_FIELD_HEAP, FH_FIELD_LIMITS, FH_FIELD_COUNTERS, FH_FIELD_GROUPS } fh_field_group;
+typedef enum { FH_FIELD_GAUGE, FH_FIELD_COUNTER } fh_field_kind;
 
-/*     equation:  counter ⇔ the figure never shrinks while the process lives
- * `metric` is the name without the prefix freehold_ and, of a counter, without _total; it ends in _bytes, _seconds or
- * whatever its unit is. */
+/*     equation:  counter ⇔ the statistic never shrinks while the process lives */
 typedef struct {
     fh_field_group group;
     bool counter;
-    uint16_t offset; /* in fh_profile_figures, of a uint64_t */
-    const char *key; /* in JSON: the name in fh_profile_figures */
+    uint16_t offset; /* in fh_profile_statistics, of a uint64_t */
+    const char *key; /* in JSON: the name in fh_profile_statistics */
     const char *metric;
     const char *unit; /* NULL: a bare number */
     const char *help; /* one sentence */
@@ -24,7 +23,7 @@ typedef struct {
 extern const fh_field fh_fields[] __attribute__((visibility("hidden")));
 extern const size_t fh_fields_count __attribute__((visibility("hidden")));
 
-/* The figures of one size class: in fh_profile_row. */
+/* The statistics of one size class: in fh_profile_row. */
 extern const fh_field fh_row_fields[] __attribute__((visibility("hidden")));
 extern const size_t fh_row_fields_count __attribute__((visibility("hidden")));
 
@@ -32,7 +31,15 @@ static inline uint64_t fh_field_of(const fh_field *field, const void *structure)
     return *(const uint64_t *)((const char *)structure + field->offset);
 }
 
-/* The names of the values of the options purge and thp, by their number in the figures. */
+/* Families of metrics that are not one member of a structure: only their names and texts are here. */
+#define FAMILY(name, metric, unit, help) extern const fh_field fh_family_##name __attribute__((visibility("hidden")));
+#include "observe/contract.def"
+
+/* The shares at the ends of the four counts of fh_profile_row.occupancy. */
+extern const char *const fh_occupancy_shares[] __attribute__((visibility("hidden")));
+
+/* The words for the values of fh_profile_use, and of the options purge and thp. */
+const char *fh_field_use_name(uint64_t use);
 const char *fh_field_purge_name(uint64_t mode);
 const char *fh_field_thp_name(uint64_t mode);
 

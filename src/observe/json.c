@@ -28,7 +28,7 @@ static void put_word(fh_output *out, const char *before, const char *key, const 
 }
 
 /* One object with a member for each field of the group. */
-static void put_group(fh_output *out, const fh_profile_figures *f, fh_field_group group, const char *name) {
+static void put_group(fh_output *out, const fh_profile_statistics *f, fh_field_group group, const char *name) {
     put_key(out, ",\n", name);
     const char *before = "{";
     for (size_t i = 0; i < fh_fields_count; i++) {
@@ -39,11 +39,9 @@ static void put_group(fh_output *out, const fh_profile_figures *f, fh_field_grou
     fh_put(out, "}");
 }
 
-static void put_row(fh_output *out, const fh_profile_row *row, unsigned c) {
-    static const char *const uses[] = {
-        [FH_USE_PROGRAM] = "program", [FH_USE_SAMPLES] = "samples", [FH_USE_OWN] = "own"};
+static void put_row(fh_output *out, const fh_profile_row *row) {
     put_member(out, "{", "size", row->size);
-    put_word(out, ",", "use", uses[fh_statistics_use(c)]);
+    put_word(out, ",", "use", fh_field_use_name(row->class_use));
     for (size_t i = 0; i < fh_row_fields_count; i++) {
         put_member(out, ",", fh_row_fields[i].key, fh_field_of(&fh_row_fields[i], row));
     }
@@ -57,7 +55,7 @@ static void put_row(fh_output *out, const fh_profile_row *row, unsigned c) {
 }
 
 /* Classes without a slab say nothing, and are left out. */
-void fh_json_put(fh_output *out, const fh_profile_figures *f) {
+void fh_json_put(fh_output *out, const fh_profile_statistics *f) {
     put_member(out, "{", "schema", SCHEMA);
     put_word(out, ",", "version", FH_VERSION);
     put_member(out, ",", "taken_ns", f->taken_ns);
@@ -74,7 +72,7 @@ void fh_json_put(fh_output *out, const fh_profile_figures *f) {
     for (size_t i = 0; i < f->rows; i++) {
         if (!f->row[i].slabs) continue;
         fh_put(out, before);
-        put_row(out, &f->row[i], (unsigned)i);
+        put_row(out, &f->row[i]);
         before = ",\n";
     }
     fh_put(out, before[0] == '[' ? "[]}\n" : "]}\n");

@@ -5,6 +5,6 @@
 #include "observe/output.h"
 #include "observe/profile.h"
 
-void fh_json_put(fh_output *out, const fh_profile_figures *f);
+void fh_json_put(fh_output *out, const fh_profile_statistics *f);
 
 #endif

@@ -30,7 +30,7 @@ static void put_head(fh_output *out, const fh_field *field) {
     if (field->unit) put_line(out, "UNIT", field->metric, field->unit);
 }
 
-static void put_sample(fh_output *out, const fh_field *field, const fh_profile_figures *f) {
+static void put_sample(fh_output *out, const fh_field *field, const fh_profile_statistics *f) {
     fh_put(out, PREFIX);
     fh_put(out, field->metric);
     fh_put(out, field->counter ? "_total " : " ");
@@ -39,12 +39,12 @@ static void put_sample(fh_output *out, const fh_field *field, const fh_profile_f
 }
 
 /* The allocator's own classes are no concern of whoever draws curves, nor are those that have nothing. */
-static bool is_shown(const fh_profile_figures *f, size_t c) {
-    return f->row[c].slabs && fh_statistics_use((unsigned)c) != FH_USE_OWN;
+static bool is_shown(const fh_profile_row *row) {
+    return row->slabs && row->class_use != FH_PROFILE_USE_OWN;
 }
 
 /* {size="64",use="program" and no more. The runs above 1 MiB differ in size. */
-static void put_labels(fh_output *out, const char *metric, const fh_profile_row *row, size_t c) {
+static void put_labels(fh_output *out, const char *metric, const fh_profile_row *row) {
     fh_put(out, PREFIX);
     fh_put(out, metric);
     fh_put(out, "{size=\"");
@@ -53,32 +53,29 @@ static void put_labels(fh_output *out, const char *metric, const fh_profile_row 
     } else {
         fh_put(out, "large");
     }
-    fh_put(out, fh_statistics_use((unsigned)c) == FH_USE_PROGRAM ? "\",use=\"program\"" : "\",use=\"samples\"");
+    fh_put(out, "\",use=\"");
+    fh_put(out, fh_field_use_name(row->class_use));
+    fh_put(out, "\"");
 }
 
-static void put_class_family(fh_output *out, const fh_field *field, const fh_profile_figures *f) {
+static void put_class_family(fh_output *out, const fh_field *field, const fh_profile_statistics *f) {
     put_head(out, field);
     for (size_t i = 0; i < f->rows; i++) {
-        if (!is_shown(f, i)) continue;
-        put_labels(out, field->metric, &f->row[i], i);
+        if (!is_shown(&f->row[i])) continue;
+        put_labels(out, field->metric, &f->row[i]);
         fh_put(out, "} ");
         fh_put_number(out, fh_field_of(field, &f->row[i]));
         fh_put(out, "\n");
     }
 }
 
-static void put_occupancy(fh_output *out, const fh_profile_figures *f) {
-    static const fh_field family = {.metric = "class_occupancy_slabs",
-                                    .unit = "slabs",
-                                    .help =
-                                        "Slabs by the share of their blocks that are out: up to this much of them."};
-    static const char *const share[] = {"0.25", "0.5", "0.75", "1"};
-    put_head(out, &family);
+static void put_occupancy(fh_output *out, const fh_profile_statistics *f) {
+    put_head(out, &fh_family_occupancy);
     for (size_t i = 0; i < f->rows; i++) {
-        for (size_t q = 0; q < 4 && is_shown(f, i); q++) {
-            put_labels(out, family.metric, &f->row[i], i);
+        for (size_t q = 0; q < 4 && is_shown(&f->row[i]); q++) {
+            put_labels(out, fh_family_occupancy.metric, &f->row[i]);
             fh_put(out, ",below=\"");
-            fh_put(out, share[q]);
+            fh_put(out, fh_occupancy_shares[q]);
             fh_put(out, "\"} ");
             fh_put_number(out, f->row[i].occupancy[q]);
             fh_put(out, "\n");
@@ -87,17 +84,18 @@ static void put_occupancy(fh_output *out, const fh_profile_figures *f) {
 }
 
 /* A gauge of 1 and not OpenMetrics' type "info", which readers of Prometheus' older text form refuse. */
-static void put_build(fh_output *out, const fh_profile_figures *f) {
-    put_line(out, "HELP", "build", "What is at work, and how it is set.");
-    put_line(out, "TYPE", "build", "gauge");
-    fh_put(out, PREFIX "build{version=\"" FH_VERSION "\",purge=\"");
+static void put_build(fh_output *out, const fh_profile_statistics *f) {
+    put_head(out, &fh_family_build);
+    fh_put(out, PREFIX);
+    fh_put(out, fh_family_build.metric);
+    fh_put(out, "{version=\"" FH_VERSION "\",purge=\"");
     fh_put(out, fh_field_purge_name(f->purge_mode));
     fh_put(out, "\",thp=\"");
     fh_put(out, fh_field_thp_name(f->thp_mode));
     fh_put(out, "\"} 1\n");
 }
 
-void fh_metrics_put(fh_output *out, const fh_profile_figures *f) {
+void fh_metrics_put(fh_output *out, const fh_profile_statistics *f) {
     put_build(out, f);
     for (size_t i = 0; i < fh_fields_count; i++) {
         put_head(out, &fh_fields[i]);
@@ -129,7 +127,7 @@ void fh_metrics_write(void) {
     if (!path) return;
     uint64_t pid = fh_system_pid();
     if (fh_swap_acq_rel(&writing, pid) == pid) return;
-    fh_profile_figures *f = fh_statistics_borrow();
+    fh_profile_statistics *f = fh_statistics_borrow();
     fh_file file;
     if (f && fh_file_begin(&file, path)) {
         fh_statistics_collect(f);

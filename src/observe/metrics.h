@@ -5,7 +5,7 @@
 #include "observe/output.h"
 #include "observe/profile.h"
 
-void fh_metrics_put(fh_output *out, const fh_profile_figures *f);
+void fh_metrics_put(fh_output *out, const fh_profile_statistics *f);
 
 /* Writes the file that the option metrics names, unless there is none, or another thread is writing it. Never waits. */
 void fh_metrics_write(void);

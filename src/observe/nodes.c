@@ -62,7 +62,7 @@ static bool same_stack(uint32_t number, const void *key) {
 /* Frame by frame, from the outermost: the innermost one's node. 0: no room. */
 static uint32_t make_stack(const void *key) {
     const stack *s = key;
-    step at = {.parent = 0, .flags = s->whole ? 0 : FH_NODE_CUT};
+    step at = {.parent = 0, .flags = s->whole ? 0 : FH_PROFILE_NODE_CUT};
     for (unsigned i = s->depth; i-- > 0;) {
         at.address = s->address[i];
         fh_index_search search = {.hash = hash(&at), .same = same, .make = make, .key = &at};

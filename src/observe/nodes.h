@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FH_NODE_CUT 1u /* flag of a node: the walk ended here, and not at the thread's beginning */
-
 /* The node of a stack: return addresses, innermost first. *lost: there was no room, and it is the root (0). */
 uint32_t fh_nodes_of(const uintptr_t *stack, unsigned depth, bool whole, bool *lost);
 

@@ -59,8 +59,8 @@ static fh_profile_header *profile_by_now(bool read_clock) {
 
 /* The wanted mean number of bytes between two samples; 0: none. */
 static uint64_t wanted_interval(const fh_profile_control *control) {
-    uint64_t asked = control ? fh_load((const fh_word *)&control->wanted_interval) : ~UINT64_C(0);
-    if (asked != ~UINT64_C(0)) return asked;
+    uint64_t asked = control ? fh_load((const fh_word *)&control->wanted_interval) : FH_PROFILE_INTERVAL_AS_STARTED;
+    if (asked != FH_PROFILE_INTERVAL_AS_STARTED) return asked;
     return fh_settings.observe ? fh_settings.sample : 0;
 }
 

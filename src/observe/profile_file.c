@@ -11,24 +11,23 @@
 
 #include <string.h>
 
-/* What extent 0 of each section holds. Powers of two; together some 200 KiB, which is what a program that hardly
- * allocates pays. */
+/* What extent 0 of each section holds, and whether there may be more extents. Powers of two; together some 200 KiB, which
+ * is what a program that hardly allocates pays. */
 static const struct {
-    uint32_t entry_bytes, first;
+    uint32_t first;
     bool grows;
 } shape[FH_PROFILE_SECTIONS] = {
-    [FH_PROFILE_FIGURES] = {sizeof(fh_profile_figures), 1, false},
-    [FH_PROFILE_TIMELINE] = {sizeof(fh_profile_moment), 1024, false},
-    [FH_PROFILE_MODULES] = {sizeof(fh_profile_module), 32, true},
-    [FH_PROFILE_NODES] = {sizeof(fh_profile_node), 1024, true},
-    [FH_PROFILE_SITES] = {sizeof(fh_profile_site), 128, true},
-    [FH_PROFILE_SAMPLES] = {sizeof(fh_profile_sample), 256, true},
+    [FH_PROFILE_STATISTICS] = {1, false}, [FH_PROFILE_TIMELINE] = {1024, false}, [FH_PROFILE_MODULES] = {32, true},
+    [FH_PROFILE_NODES] = {1024, true},    [FH_PROFILE_SITES] = {128, true},      [FH_PROFILE_SAMPLES] = {256, true},
+};
+
+static const uint32_t entry_bytes[FH_PROFILE_SECTIONS] = {
+#define SECTION(kind, entry) [kind] = sizeof(entry),
+#include "observe/contract.def"
 };
 
 /* The file never takes more than this: a program of which every block is sampled would else fill the machine. */
 #define MOST_BYTES FH_GIB
-
-#define DEFAULT_DIRECTORY "/dev/shm"
 
 enum { NONE, MAKING, LIVE, LEAVING, FAILED };
 
@@ -51,7 +50,7 @@ static fh_word *alive_word(void) {
 
 /* Bytes of an extent that has a mapping of its own. */
 static size_t extent_bytes(fh_profile_section_kind kind, unsigned k) {
-    return fh_round_up(((size_t)shape[kind].entry_bytes * shape[kind].first) << k, fh_system_page_size());
+    return fh_round_up(((size_t)entry_bytes[kind] * shape[kind].first) << k, fh_system_page_size());
 }
 
 static void unmap_extents(void) {
@@ -145,7 +144,7 @@ static uint64_t lay_out(uint64_t offset_of[FH_PROFILE_SECTIONS]) {
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
         at = fh_round_up(at, FH_CACHE_LINE);
         offset_of[kind] = at;
-        at += (uint64_t)shape[kind].entry_bytes * shape[kind].first;
+        at += (uint64_t)entry_bytes[kind] * shape[kind].first;
     }
     return fh_round_up(at, fh_system_page_size());
 }
@@ -169,20 +168,20 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
     profile->inherited = inherited;
     profile->metadata_bytes = profile->file_bytes = first_bytes;
     profile->page_size = (uint32_t)fh_system_page_size();
-    profile->processors = fh_system_processors();
+    profile->cpus = fh_system_processors();
     copy_text(profile->version, sizeof profile->version, FH_VERSION);
     fh_system_program(profile->program, sizeof profile->program);
     copy_text(profile->options, sizeof profile->options, fh_system_environment("FREEHOLD", &ready));
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
         fh_profile_section *s = &profile->section[kind];
-        s->entry_bytes = shape[kind].entry_bytes;
+        s->entry_bytes = entry_bytes[kind];
         s->first = shape[kind].first;
         s->extent[0] = offset_of[kind];
         fh_store(&extents[kind][0], (uintptr_t)profile + offset_of[kind]);
     }
     /* Entry 0 of both is not a stack or a site; the root is all zero, which is what it should be. */
     profile->section[FH_PROFILE_NODES].used = profile->section[FH_PROFILE_SITES].used = 1;
-    fh_profile_controls(profile)->wanted_interval = ~UINT64_C(0);
+    fh_profile_controls(profile)->wanted_interval = FH_PROFILE_INTERVAL_AS_STARTED;
     profile->magic = FH_PROFILE_MAGIC;
 }
 
@@ -190,12 +189,12 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
 static void *make_file(const fh_process *self) {
     char name[64];
     fh_text t = fh_text_in(name, sizeof name - 1);
-    fh_text_string(&t, "freehold-");
+    fh_text_string(&t, FH_PROFILE_PREFIX);
     fh_text_number(&t, self->pid);
     *t.at = 0;
     const char *wanted = fh_setting_path_get(&fh_settings.page);
     keep_file = wanted != NULL;
-    const char *directory = wanted ? wanted : DEFAULT_DIRECTORY;
+    const char *directory = wanted ? wanted : FH_PROFILE_DIRECTORY;
     int error = fh_shared_create(&file, directory, name);
     void *p = error ? NULL : fh_shared_extend(&file, 0, first_bytes, &error);
     if (p) return p;
@@ -204,7 +203,7 @@ static void *make_file(const fh_process *self) {
     if (keep_file || fh_settings.verbose) {
         say("the profile file cannot be made in ", directory, error, "; it is in memory, until the program ends");
     }
-    error = fh_shared_create_nameless(&file, "freehold-page");
+    error = fh_shared_create_nameless(&file, FH_PROFILE_MEMFD);
     p = error ? NULL : fh_shared_extend(&file, 0, first_bytes, &error);
     if (!p)
         say("the program is not observed: no profile file in ", directory, error, ", and none in memory; see page=DIR");
@@ -233,7 +232,7 @@ fh_profile_header *fh_profile_begin(void) {
     profile = make();
     if (profile) {
         fh_store(&header_address, (uintptr_t)profile);
-        fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_LIVE);
+        fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_STATE_LIVE);
     }
     fh_store_release(&life, profile ? LIVE : FAILED);
     return profile;
@@ -243,7 +242,7 @@ void fh_profile_end(void) {
     fh_profile_header *profile = fh_profile();
     if (!profile) return;
     /* release: the last statistics before the word that says so. */
-    fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_ENDED);
+    fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_STATE_ENDED);
     if (!keep_file) fh_shared_remove(&file);
 }
 
@@ -259,7 +258,7 @@ void *fh_profile_entry(fh_profile_section_kind kind, uint64_t number) {
     uint64_t first = shape[kind].first, entries;
     unsigned k = fh_highest_bit(number / first + 1);
     char *extent = fh_profile_extent(kind, k, &entries);
-    return extent ? extent + (number - (entries - first)) * shape[kind].entry_bytes : NULL;
+    return extent ? extent + (number - (entries - first)) * entry_bytes[kind] : NULL;
 }
 
 /* Once there was no room, only every 64th turn asks again, because each asking is two or three system calls.

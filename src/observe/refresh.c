@@ -48,13 +48,13 @@ static bool is_due(bool soon) {
 }
 
 /* A point of the timeline, out of the statistics that were just taken. */
-static void add_point(fh_profile_header *profile, const fh_profile_figures *f) {
+static void add_point(fh_profile_header *profile, const fh_profile_statistics *f) {
     uint64_t now = f->taken_ns, places;
     uint64_t apart = (now - profile->begun_ns) / POINTS_OF_LIFE, last = fh_load(&last_point);
-    fh_profile_moment *ring = fh_profile_extent(FH_PROFILE_TIMELINE, 0, &places);
+    fh_profile_point *ring = fh_profile_extent(FH_PROFILE_TIMELINE, 0, &places);
     if (!ring || (last && now - last < apart)) return;
     uint64_t number = fh_load(fh_profile_word(&profile->section[FH_PROFILE_TIMELINE].used));
-    fh_profile_moment *m = &ring[number % places];
+    fh_profile_point *m = &ring[number % places];
     /* 0 while the others are written; release: they come before the time that makes them count. */
     fh_swap_acq_rel(fh_profile_word(&m->ns), 0);
     m->resident_bytes = f->resident_bytes;
@@ -91,7 +91,7 @@ static uint64_t observer_bytes(void) {
 
 /* `all`: they were asked for, or are the last ones. */
 static void take(fh_profile_header *profile, bool all) {
-    fh_profile_figures *f = fh_profile_entry(FH_PROFILE_FIGURES, 0);
+    fh_profile_statistics *f = fh_profile_entry(FH_PROFILE_STATISTICS, 0);
     fh_profile_control *control = fh_profile_controls(profile);
     uint64_t asked = fh_load(fh_profile_word(&control->refresh));
     uint64_t begun = fh_system_nanoseconds(), used = bytes_in_use();

@@ -3,7 +3,6 @@
 #include "base/bits.h"
 
 #define PLACES 32u
-#define BEING_WRITTEN 1u
 
 static uint64_t hash(uint64_t address) {
     uint64_t h = (address >> 4) * UINT64_C(0x9E3779B97F4A7C15);
@@ -20,7 +19,7 @@ static bool enter_in(fh_profile_sample *extent, uint64_t entries, const fh_profi
         fh_profile_sample *slot = place(extent, entries, sample->address, i);
         fh_word *address = fh_profile_word(&slot->address);
         uint64_t seen = fh_load(address);
-        if (seen || !fh_cas_acquire(address, &seen, BEING_WRITTEN)) continue;
+        if (seen != FH_PROFILE_SAMPLE_EMPTY || !fh_cas_acquire(address, &seen, FH_PROFILE_SAMPLE_WRITING)) continue;
         fh_store(fh_profile_word(&slot->size), sample->size);
         slot->interval = sample->interval;
         slot->born_ns = sample->born_ns;
@@ -71,7 +70,7 @@ unsigned fh_samples_extents(fh_profile_sample *extent[FH_PROFILE_EXTENTS], uint6
 bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
     fh_profile_sample *slot = fh_samples_find(address);
     uint64_t seen = address;
-    if (!slot || !fh_cas_acquire(fh_profile_word(&slot->address), &seen, BEING_WRITTEN)) return false;
+    if (!slot || !fh_cas_acquire(fh_profile_word(&slot->address), &seen, FH_PROFILE_SAMPLE_WRITING)) return false;
     *sample = (fh_profile_sample){
         .address = address,
         .size = fh_load(fh_profile_word(&slot->size)),
@@ -82,7 +81,7 @@ bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
         .mark = slot->mark,
         .drawn = slot->drawn,
     };
-    fh_store_release(fh_profile_word(&slot->address), 0);
+    fh_store_release(fh_profile_word(&slot->address), FH_PROFILE_SAMPLE_EMPTY);
     return true;
 }
 

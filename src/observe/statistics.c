@@ -44,7 +44,7 @@ READS_OTHERS static size_t cached_blocks(const fh_thread *t, unsigned c) {
     return blocks;
 }
 
-READS_OTHERS static void add_thread(fh_profile_figures *f, const fh_thread *t) {
+READS_OTHERS static void add_thread(fh_profile_statistics *f, const fh_thread *t) {
     f->threads += fh_load(&t->state) != FH_THREAD_PARKED;
     f->refills += t->refills;
     f->flushes += t->flushes;
@@ -59,7 +59,7 @@ READS_OTHERS static void add_thread(fh_profile_figures *f, const fh_thread *t) {
 
 /* ── Slots ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void add_run(fh_profile_figures *f, unsigned slots) {
+static void add_run(fh_profile_statistics *f, unsigned slots) {
     size_t bytes = slots * FH_SLOT_SIZE;
     bool cacheable = bytes <= FH_RUN_CACHED_MAX && slots > 1;
     fh_profile_row *row = &f->row[cacheable ? fh_class_run(bytes) : FH_FIGURES_LARGE];
@@ -71,7 +71,7 @@ static void add_run(fh_profile_figures *f, unsigned slots) {
 }
 
 /* The caches in a slab of their class. */
-static void add_threads(fh_profile_figures *f, size_t slot, unsigned made) {
+static void add_threads(fh_profile_statistics *f, size_t slot, unsigned made) {
     for (unsigned i = 0; i < made; i++) {
         const fh_thread *t = (const fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
         uint64_t life = fh_load_acquire(&t->state);
@@ -81,7 +81,7 @@ static void add_threads(fh_profile_figures *f, size_t slot, unsigned made) {
 
 /* Adds the slab of class c, or of that owner class, at a slot. `resident` says which of its pages have memory; NULL:
  * not asked. */
-static void add_slab(fh_profile_figures *f, size_t slot, unsigned c, uint64_t state, const unsigned char *resident) {
+static void add_slab(fh_profile_statistics *f, size_t slot, unsigned c, uint64_t state, const unsigned char *resident) {
     const fh_slab *slab = fh_slab_at(slot);
     unsigned made = fh_state_bump(state), room = fh_class_table[c].blocks, set = 0;
     if (made > room) made = room;
@@ -110,7 +110,7 @@ static void add_slab(fh_profile_figures *f, size_t slot, unsigned c, uint64_t st
 #define CHUNK_PAGES (FH_CHUNK_SIZE / (4 * FH_KIB))
 
 /* Free slots, and the words about the others. */
-static void add_free_slots(fh_profile_figures *f, const fh_chunk *chunk) {
+static void add_free_slots(fh_profile_statistics *f, const fh_chunk *chunk) {
     uint64_t free = fh_load(&chunk->free), dirty = fh_load(&chunk->dirty), used = fh_load(&chunk->used) | ~free;
     f->dirty_bytes += fh_count_bits(free & dirty) * FH_SLOT_SIZE;
     /* Never used ones have no memory either. */
@@ -120,7 +120,7 @@ static void add_free_slots(fh_profile_figures *f, const fh_chunk *chunk) {
 }
 
 /* `inside`: pages of slabs may have lost their memory, so the kernel is asked about them, once a chunk. */
-static void add_chunk(fh_profile_figures *f, const fh_region *region, size_t number, bool inside) {
+static void add_chunk(fh_profile_statistics *f, const fh_region *region, size_t number, bool inside) {
     const fh_chunk *chunk = &region->chunk[number % FH_REGION_CHUNKS];
     size_t bit = number % FH_REGION_CHUNKS, first = number * FH_CHUNK_SLOTS;
     /* The kernel had no memory for this one. */
@@ -154,12 +154,12 @@ static void settle(fh_profile_row *row) {
 }
 
 /* The sums over the classes that programs use, and over the allocator's own. */
-static void add_rows(fh_profile_figures *f) {
+static void add_rows(fh_profile_statistics *f) {
     uint64_t slot_bytes = 0;
     for (unsigned c = 1; c < FH_CLASSES; c++) {
         fh_profile_row *row = &f->row[c];
-        if (fh_statistics_use(c) == FH_USE_SAMPLES) row->sampled = row->live;
-        if (fh_statistics_use(c) == FH_USE_OWN) {
+        if (fh_statistics_use(c) == FH_PROFILE_USE_SAMPLES) row->sampled = row->live;
+        if (fh_statistics_use(c) == FH_PROFILE_USE_OWN) {
             f->metadata_bytes += row->made * row->size;
             continue;
         }
@@ -177,14 +177,14 @@ static void add_rows(fh_profile_figures *f) {
     if (f->thread_cached_bytes > f->cached_bytes) f->thread_cached_bytes = f->cached_bytes;
 }
 
-static void add_counts_of_the_gone(fh_profile_figures *f) {
+static void add_counts_of_the_gone(fh_profile_statistics *f) {
     f->refills += fh_load(&fh_threads_gone[0]);
     f->flushes += fh_load(&fh_threads_gone[1]);
     f->from_depot += fh_load(&fh_threads_gone[2]);
     f->to_depot += fh_load(&fh_threads_gone[3]);
 }
 
-static void add_system(fh_profile_figures *f) {
+static void add_system(fh_profile_statistics *f) {
     fh_limit_figures limit = fh_limits_now();
     f->limit_soft = limit.soft;
     f->limit_hard = limit.hard;
@@ -205,7 +205,7 @@ static void add_system(fh_profile_figures *f) {
     f->resident_bytes = fh_system_resident_bytes();
 }
 
-void fh_statistics_collect(fh_profile_figures *f) {
+void fh_statistics_collect(fh_profile_statistics *f) {
     memset((char *)f + sizeof f->sequence, 0, sizeof *f - sizeof f->sequence);
     f->taken_ns = fh_system_nanoseconds();
     bool inside = fh_pages_were_purged();
@@ -217,6 +217,7 @@ void fh_statistics_collect(fh_profile_figures *f) {
     f->rows = FH_CLASSES;
     for (unsigned c = 0; c < FH_CLASSES; c++) {
         f->row[c].size = fh_class_size(c);
+        f->row[c].class_use = fh_statistics_use(c);
         if (c > 0 && c < FH_BINS && f->row[c].made) f->row[c].cached += fh_depot_blocks(c);
         settle(&f->row[c]);
     }
@@ -230,10 +231,10 @@ void fh_statistics_collect(fh_profile_figures *f) {
     f->cost_ns = fh_system_nanoseconds() - f->taken_ns;
 }
 
-fh_statistics_total fh_statistics_sum(const fh_profile_figures *f) {
+fh_statistics_total fh_statistics_sum(const fh_profile_statistics *f) {
     fh_statistics_total t = {0};
     for (unsigned c = 1; c < FH_CLASSES; c++) {
-        if (fh_statistics_use(c) == FH_USE_OWN) continue;
+        if (fh_statistics_use(c) == FH_PROFILE_USE_OWN) continue;
         t.cached_blocks += f->row[c].cached;
         t.free_blocks += f->row[c].free;
     }
@@ -242,16 +243,16 @@ fh_statistics_total fh_statistics_sum(const fh_profile_figures *f) {
 
 /* ── A structure to fill ─────────────────────────────────────────────────────────────────────────────────────────── */
 
-static fh_profile_figures common;
+static fh_profile_statistics common;
 static fh_word common_is_lent; /* 0 → 1 by exchange: the borrower's; 1 → 0 by the borrower */
 
-fh_profile_figures *fh_statistics_borrow(void) {
+fh_profile_statistics *fh_statistics_borrow(void) {
     /* acquire: the last borrower's writes are over. */
     if (!fh_swap_acq_rel(&common_is_lent, 1)) return &common;
     return fh_system_map(sizeof common, fh_system_page_size());
 }
 
-void fh_statistics_return(fh_profile_figures *f) {
+void fh_statistics_return(fh_profile_statistics *f) {
     if (f == &common) {
         fh_store_release(&common_is_lent, 0); /* release: as above */
     } else {

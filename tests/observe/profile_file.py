@@ -1,6 +1,6 @@
-"""Reads the shared page (src/observe/profile.h), for the tests: a second reader beside tools/page, which shares no line with it.
+"""Reads the profile file (src/observe/profile.h), for the tests: a second reader beside tools/profile-file, which shares no line with it.
 
-read(path) gives a Page or raises BadPage; Page.check() names everything that contradicts page.h."""
+read(path) gives a Page or raises BadPage; Page.check() names everything that contradicts profile.h."""
 
 import math
 import struct

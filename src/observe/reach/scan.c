@@ -175,7 +175,7 @@ static bool find_in_window(const fh_reach *r, uintptr_t address, found *f) {
     f->size = fh_state_bump(state) * FH_SLOT_SIZE;
     if (kind != FH_KIND_RUN) {
         /* The allocator's own are no blocks of the program. */
-        if (kind >= FH_CLASSES || fh_statistics_use(kind) == FH_USE_OWN) return false;
+        if (kind >= FH_CLASSES || fh_statistics_use(kind) == FH_PROFILE_USE_OWN) return false;
         i = fh_block_index(kind, address - begin);
         if (i >= fh_state_bump(state) || (fh_load(&slab->free[i / 64]) >> i % 64 & 1)) return false;
         f->size = fh_class_size(kind);
@@ -431,7 +431,7 @@ void fh_reach_count(const fh_reach *r, fh_profile_scan *answer) {
         if (r->back[slot] != 0) continue;
         if (kind == FH_KIND_RUN) {
             count_run(r, slot, fh_state_bump(state), answer);
-        } else if (kind < FH_CLASSES && fh_statistics_use(kind) != FH_USE_OWN) {
+        } else if (kind < FH_CLASSES && fh_statistics_use(kind) != FH_PROFILE_USE_OWN) {
             count_slab(r, slot, kind, state, answer);
         }
     }

@@ -1,6 +1,6 @@
 //! Amounts as a person writes them.
 
-use freehold_page::human;
+use profile_file::human;
 
 /// 1.5 MiB, as every command writes it.
 pub fn bytes(bytes: u64) -> String {

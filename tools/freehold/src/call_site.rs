@@ -1,6 +1,6 @@
 //! A call site as a person names it: the function of theirs that asked for the memory, with its file and line.
 
-use freehold_page::{Frame, Snapshot, Symbols, blame};
+use profile_file::{Frame, Snapshot, Symbols, blame};
 use serde::Serialize;
 
 /// A stack, named, and which of its frames is the site.
@@ -41,7 +41,9 @@ impl CallSite {
 
     pub fn function(&self) -> &str {
         self.frame()
-            .map_or("(no stack: the page had no room for it)", |f| &f.function)
+            .map_or("(no stack: the profile file had no room for it)", |f| {
+                &f.function
+            })
     }
 
     /// server.c:120, else the module's name.

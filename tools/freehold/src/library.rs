@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 /// The file name that the drop-in has in every place it may be.
 pub const FILE_NAME: &str = "libfreehold.so";
 
-/// Finds the drop-in: the path that the user gave, else beside this command (a build folder), else in the
-/// `lib` folders beside its `bin` (an installation).
+/// Finds the drop-in: the path that the user gave, else beside this command (a build directory), else in the
+/// `lib` directories beside its `bin` (an installation).
 pub fn locate(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         if !path.is_file() {
@@ -18,8 +18,8 @@ pub fn locate(given: Option<&Path>) -> Result<PathBuf> {
         return absolute(path);
     }
     let command = env::current_exe().context("cannot tell where this command is")?;
-    let folder = command.parent().context("this command has no folder")?;
-    let places = candidates(folder);
+    let directory = command.parent().context("this command has no directory")?;
+    let places = candidates(directory);
     match places.iter().find(|path| path.is_file()) {
         Some(path) => absolute(path),
         None => {
@@ -32,9 +32,9 @@ pub fn locate(given: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// The places to look at, best first, for a command that lies in `folder`. The two deeper ones are where
-/// Cargo leaves its own copy of the command: below the build folder that holds the library.
-fn candidates(folder: &Path) -> Vec<PathBuf> {
+/// The places to look at, best first, for a command that lies in `directory`. The two deeper ones are where
+/// Cargo leaves its own copy of the command: below the build directory that holds the library.
+fn candidates(directory: &Path) -> Vec<PathBuf> {
     let triplet = format!("../lib/{}-linux-gnu", env::consts::ARCH);
     [
         ".",
@@ -45,21 +45,21 @@ fn candidates(folder: &Path) -> Vec<PathBuf> {
         "../../..",
     ]
     .iter()
-    .map(|step| folder.join(step).join(FILE_NAME))
+    .map(|step| directory.join(step).join(FILE_NAME))
     .collect()
 }
 
-/// A preloaded path must not depend on the folder that the program happens to start in. Links are kept as
+/// A preloaded path must not depend on the directory that the program happens to start in. Links are kept as
 /// they are: an installation may exchange what they point at.
 fn absolute(path: &Path) -> Result<PathBuf> {
     let full =
         std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?;
-    let folder = full.parent().context("a library has a folder")?;
+    let directory = full.parent().context("a library has a directory")?;
     let name = full.file_name().context("a library has a name")?;
-    let folder = folder
+    let directory = directory
         .canonicalize()
-        .with_context(|| format!("cannot resolve {}", folder.display()))?;
-    Ok(folder.join(name))
+        .with_context(|| format!("cannot resolve {}", directory.display()))?;
+    Ok(directory.join(name))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub fn print(text: &str) -> Result<()> {
     write(text.as_bytes()).map(|_| ())
 }
 
-/// As [`print`], and says whether somebody is still there to read: who prints again and again stops if not.
+/// As [`print`], and says whether somebody is still there to read: a command that prints again and again stops if not.
 pub fn write(bytes: &[u8]) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -27,21 +27,21 @@ pub fn completions(args: &CompletionArgs, mut command: Command) -> Result<ExitCo
     write_out(&script)
 }
 
-/// Prints the manual page, or writes one for each command into a folder.
+/// Prints the manual page, or writes one for each command into a directory.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     freehold manual | man -l -                        read it\n  \
     freehold manual --into /usr/local/share/man/man1  what `make install` does")]
 pub struct ManualArgs {
-    /// Write freehold.1 and a page for each sub-command into this folder.
+    /// Write freehold.1 and a page for each sub-command into this directory.
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
 }
 
 pub fn manual(args: &ManualArgs, command: Command) -> Result<ExitCode> {
     match &args.into {
-        Some(folder) => {
-            write_pages(folder, command)?;
+        Some(directory) => {
+            write_pages(directory, command)?;
             Ok(ExitCode::SUCCESS)
         }
         None => {
@@ -53,11 +53,11 @@ pub fn manual(args: &ManualArgs, command: Command) -> Result<ExitCode> {
 }
 
 /// A page for the command, and one for each sub-command under the name that `git` has made usual.
-fn write_pages(folder: &Path, command: Command) -> Result<()> {
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    clap_mangen::generate_to(command, folder)
-        .with_context(|| format!("cannot write manual pages into {}", folder.display()))
+fn write_pages(directory: &Path, command: Command) -> Result<()> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    clap_mangen::generate_to(command, directory)
+        .with_context(|| format!("cannot write manual pages into {}", directory.display()))
 }
 
 fn write_out(bytes: &[u8]) -> Result<ExitCode> {

@@ -3,7 +3,7 @@
 
 #[allow(
     dead_code,
-    reason = "pages are made in other tests from more of its parts"
+    reason = "profile files are made in other tests from more of its parts"
 )]
 mod made_up;
 mod observed;
@@ -17,27 +17,27 @@ use std::process::{Command, Stdio};
 
 use observed::*;
 
-/// The page of a made-up program.
-fn saved(folder: &Path) -> String {
-    let program = made_up::Program::build(folder);
-    let page = folder.join("page");
+/// The profile file of a made-up program.
+fn saved(directory: &Path) -> String {
+    let program = made_up::Program::build(directory);
+    let profile = directory.join("page");
     let mut made = program.table(4096);
-    made.figures(|figures| figures.resident_bytes = 8 << 20);
-    fs::write(&page, made.bytes()).unwrap();
-    page.display().to_string()
+    made.statistics(|statistics| statistics.resident_bytes = 8 << 20);
+    fs::write(&profile, made.bytes()).unwrap();
+    profile.display().to_string()
 }
 
-/// Every form of an answer about a page.
-fn questions(page: &str) -> Vec<Vec<&str>> {
+/// Every form of an answer about a profile file.
+fn questions(profile: &str) -> Vec<Vec<&str>> {
     let mut questions = vec![
-        vec!["profile", page, "--collapsed"],
-        vec!["report", page, "--json"],
-        vec!["top", page, "--once"],
-        vec!["top", page, "--once", "--json"],
-        vec!["diff", page, page, "--all"],
-        vec!["diff", page, page, "--json"],
-        vec!["metrics", page],
-        vec!["metrics", page, "--json"],
+        vec!["profile", profile, "--collapsed"],
+        vec!["report", profile, "--json"],
+        vec!["top", profile, "--once"],
+        vec!["top", profile, "--once", "--json"],
+        vec!["diff", profile, profile, "--all"],
+        vec!["diff", profile, profile, "--json"],
+        vec!["metrics", profile],
+        vec!["metrics", profile, "--json"],
         vec!["run", "--list"],
         vec!["run", "--list", "--json"],
         vec!["completions", "bash"],
@@ -45,17 +45,17 @@ fn questions(page: &str) -> Vec<Vec<&str>> {
         vec!["doctor", "--", "cat"],
     ];
     for command in ["explain", "profile", "leaks", "doctor"] {
-        questions.push(vec![command, page]);
-        questions.push(vec![command, page, "--json"]);
+        questions.push(vec![command, profile]);
+        questions.push(vec![command, profile, "--json"]);
     }
     questions
 }
 
 #[test]
 fn a_reader_who_has_seen_enough_is_no_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let page = saved(folder.path());
-    for question in questions(&page) {
+    let directory = tempfile::tempdir().unwrap();
+    let profile = saved(directory.path());
+    for question in questions(&profile) {
         let mut child = Command::new(command())
             .args(&question)
             .stdin(Stdio::null())
@@ -80,9 +80,9 @@ fn a_reader_who_has_seen_enough_is_no_error() {
 
 #[test]
 fn a_full_disk_is_an_error_that_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let page = saved(folder.path());
-    for question in questions(&page) {
+    let directory = tempfile::tempdir().unwrap();
+    let profile = saved(directory.path());
+    for question in questions(&profile) {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = Command::new(command())
             .args(&question)
@@ -104,9 +104,9 @@ fn a_full_disk_is_an_error_that_is_told() {
 
 #[test]
 fn what_is_no_file_is_written_to_and_not_replaced() {
-    let folder = tempfile::tempdir().unwrap();
-    let page = saved(folder.path());
-    let pipe = folder.path().join("pipe");
+    let directory = tempfile::tempdir().unwrap();
+    let profile = saved(directory.path());
+    let pipe = directory.path().join("pipe");
     assert!(
         Command::new("mkfifo")
             .arg(&pipe)
@@ -120,18 +120,18 @@ fn what_is_no_file_is_written_to_and_not_replaced() {
         .open(&pipe)
         .unwrap();
     let into = pipe.display().to_string();
-    answer(&["profile", &page, "--save", &into]);
-    answer(&["metrics", &page, "--output", &into]);
+    answer(&["profile", &profile, "--save", &into]);
+    answer(&["metrics", &profile, "--output", &into]);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
-    let told = complaint(&["profile", &page, "--save", "/no/such/folder/file"], 2);
+    let told = complaint(&["profile", &profile, "--save", "/no/such/folder/file"], 2);
     assert!(told.contains("/no/such/folder/file"), "{told}");
 }
 
 #[test]
 fn a_place_for_the_snapshot_that_cannot_be_is_told_before_the_command_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let mark = folder.path().join("it-ran").display().to_string();
-    for place in ["/no/such/folder/file", folder.path().to_str().unwrap()] {
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("it-ran").display().to_string();
+    for place in ["/no/such/folder/file", directory.path().to_str().unwrap()] {
         let told = complaint(&["run", "--save", place, "touch", &mark], 2);
         assert!(
             told.starts_with(&format!("freehold: cannot write {place}: ")),
@@ -143,16 +143,16 @@ fn a_place_for_the_snapshot_that_cannot_be_is_told_before_the_command_runs() {
 
 #[test]
 fn doctor_answers_for_a_name_and_for_what_a_program_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let page = saved(folder.path());
-    let said = answer(&["doctor", &page]);
+    let directory = tempfile::tempdir().unwrap();
+    let profile = saved(directory.path());
+    let said = answer(&["doctor", &profile]);
     assert!(said.contains("it ran under Freehold"), "{said}");
     assert!(said.contains("one sample in 4,096 B"), "{said}");
     assert!(said.contains("Yes: "), "{said}");
     let told = complaint(&["doctor", "no-such-program-runs"], 2);
     assert!(told.contains("no program called"), "{told}");
     let program = compile(
-        folder.path(),
+        directory.path(),
         "plain-waiter",
         "#include <unistd.h>\nint main(void) { char c; return (int)read(0, &c, 1); }\n",
         &[],
@@ -172,21 +172,21 @@ fn doctor_answers_for_a_name_and_for_what_a_program_left() {
 
 #[test]
 fn metrics_of_a_damaged_page_say_so_beside_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let page = saved(folder.path());
-    let ask = |page: &str| {
-        let asked = Command::new(command()).args(["metrics", page]).output();
+    let directory = tempfile::tempdir().unwrap();
+    let profile = saved(directory.path());
+    let ask = |profile: &str| {
+        let asked = Command::new(command()).args(["metrics", profile]).output();
         let asked = asked.unwrap();
         assert!(asked.status.success() && asked.stdout.ends_with(b"# EOF\n"));
         String::from_utf8(asked.stderr).unwrap()
     };
-    assert_eq!(ask(&page), "");
-    let mut bytes = fs::read(&page).unwrap();
-    // Behind the header and the control words, where the figures are.
+    assert_eq!(ask(&profile), "");
+    let mut bytes = fs::read(&profile).unwrap();
+    // Behind the header and the control words, where the statistics are.
     for (i, byte) in bytes.iter_mut().enumerate().skip(8192 + 64) {
         *byte = (i % 251) as u8 ^ 0x5A;
     }
-    let odd = folder.path().join("damaged").display().to_string();
+    let odd = directory.path().join("damaged").display().to_string();
     fs::write(&odd, bytes).unwrap();
     let told = ask(&odd);
     assert!(told.starts_with("freehold: note: "), "{told}");
@@ -222,9 +222,9 @@ fn a_thread_of_the_kernel_is_told_from_a_program() {
 
 #[test]
 fn top_knows_what_is_resident_also_of_a_program_that_counts_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let program = compile(
-        folder.path(),
+        directory.path(),
         "toucher",
         "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
          int main(void) {\n\

@@ -1,43 +1,43 @@
-//! `freehold diff` on pages whose every figure is known.
+//! `freehold diff` on profile files whose every number is known.
 
 mod made_up;
 
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
-use freehold_page::testing::PageBuilder;
 use made_up::Program;
+use profile_file::testing::ProfileBuilder;
 use serde_json::Value;
 
 const MS: u64 = 1_000_000;
 
 struct Bench {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     program: Program,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let folder = tempfile::tempdir().unwrap();
-        let program = Program::build(folder.path());
-        Bench { folder, program }
+        let directory = tempfile::tempdir().unwrap();
+        let program = Program::build(directory.path());
+        Bench { directory, program }
     }
 
-    fn write(&self, name: &str, page: &PageBuilder) -> PathBuf {
-        let path = self.folder.path().join(name);
-        std::fs::write(&path, page.bytes()).unwrap();
+    fn write(&self, name: &str, profile: &ProfileBuilder) -> PathBuf {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, profile.bytes()).unwrap();
         path
     }
 
-    /// A page at two moments: the cache has grown by `more` blocks between them.
+    /// A profile file at two moments: the cache has grown by `more` blocks between them.
     fn grown(&self, interval: u64, more: u64) -> [PathBuf; 2] {
-        let mut page = self.program.table(interval);
-        let before = self.write("before", &page);
-        let cache = page.site(&self.program.stack(&["cache_insert", "main"]));
+        let mut profile = self.program.table(interval);
+        let before = self.write("before", &profile);
+        let cache = profile.site(&self.program.stack(&["cache_insert", "main"]));
         for number in 0..more {
-            page.allocate(cache, 4096, (1000 + number) * MS);
+            profile.allocate(cache, 4096, (1000 + number) * MS);
         }
-        [before, self.write("after", &page)]
+        [before, self.write("after", &profile)]
     }
 }
 
@@ -52,10 +52,10 @@ fn diff(args: &[&str], [before, after]: &[PathBuf; 2]) -> String {
         .unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{error}");
-    let folder: &Path = before.parent().unwrap();
+    let directory: &Path = before.parent().unwrap();
     String::from_utf8(output.stdout)
         .unwrap()
-        .replace(folder.to_str().unwrap(), "[folder]")
+        .replace(directory.to_str().unwrap(), "[directory]")
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn exact_growth() {
 #[test]
 fn sampled_growth_has_an_error_bar_of_new_samples_only() {
     let bench = Bench::new();
-    let pages = bench.grown(512 << 10, 50);
-    insta::assert_snapshot!(diff(&[], &pages));
-    let json: Value = serde_json::from_str(&diff(&["--json"], &pages)).unwrap();
+    let profiles = bench.grown(512 << 10, 50);
+    insta::assert_snapshot!(diff(&[], &profiles));
+    let json: Value = serde_json::from_str(&diff(&["--json"], &profiles)).unwrap();
     assert_eq!(json["same_process"], true);
     let change = &json["changes"][0];
     assert_eq!(change["function"], "cache_insert");
@@ -93,8 +93,8 @@ fn chance_is_not_called_growth() {
     let mut second = bench.program.table(512 << 10);
     let cache = second.site(&bench.program.stack(&["cache_insert", "main"]));
     second.allocate(cache, 4096, 900 * MS);
-    second.change(|page| page.header.pid = 5555);
-    let pages = [bench.write("one", &first), bench.write("two", &second)];
-    insta::assert_snapshot!(diff(&[], &pages));
-    assert!(diff(&["--all"], &pages).contains("cache_insert"));
+    second.change(|profile| profile.header.pid = 5555);
+    let profiles = [bench.write("one", &first), bench.write("two", &second)];
+    insta::assert_snapshot!(diff(&[], &profiles));
+    assert!(diff(&["--all"], &profiles).contains("cache_insert"));
 }

@@ -9,15 +9,15 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A folder with a stand-in library in it.
+/// A directory with a stand-in library in it.
 struct Bench {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Bench {
     fn new() -> Self {
         let bench = Self {
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         };
         bench.compile(
             "libfreehold.so",
@@ -35,7 +35,7 @@ impl Bench {
 
     fn path(&self, name: &str) -> PathBuf {
         // Canonical, because that is how the doctor names a program.
-        self.folder.path().canonicalize().unwrap().join(name)
+        self.directory.path().canonicalize().unwrap().join(name)
     }
 
     fn compile(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
@@ -187,7 +187,7 @@ fn another_architecture_is_named() {
     let foreign = bench.path("foreign");
     copy_of(&program, &foreign);
     let mut bytes = fs::read(&foreign).unwrap();
-    // The field of the ELF header that names the processor: 183 is arm64, 243 is RISC-V.
+    // The field of the ELF header that names the CPU: 183 is arm64, 243 is RISC-V.
     let machine: u16 = if cfg!(target_arch = "aarch64") {
         243
     } else {

@@ -150,8 +150,8 @@ impl Explained {
 }
 
 /// Starts the C program in one of its ways; gives it with what it says it holds.
-fn start(folder: &Path, what: &str) -> (Observed, u64) {
-    let program = compile(folder, what, PROGRAM, &[]);
+fn start(directory: &Path, what: &str) -> (Observed, u64) {
+    let program = compile(directory, what, PROGRAM, &[]);
     // More samples than by default: smaller errors, so that a wrong answer shows.
     let mut run = Observed::start(&["--sample", "64k"], &[program.to_str().unwrap(), what]);
     let held = run.line().parse().unwrap();
@@ -160,8 +160,8 @@ fn start(folder: &Path, what: &str) -> (Observed, u64) {
 
 #[test]
 fn a_heap_in_use() {
-    let folder = tempfile::tempdir().unwrap();
-    let (run, held) = start(folder.path(), "churn");
+    let directory = tempfile::tempdir().unwrap();
+    let (run, held) = start(directory.path(), "churn");
     let it = Explained::of("churn", run.pid());
     it.holds("churn", "live", held);
     assert_eq!(it.json["alive"], true);
@@ -173,8 +173,8 @@ fn a_heap_in_use() {
 
 #[test]
 fn a_fragmented_heap_is_called_that() {
-    let folder = tempfile::tempdir().unwrap();
-    let (run, held) = start(folder.path(), "sparse");
+    let directory = tempfile::tempdir().unwrap();
+    let (run, held) = start(directory.path(), "sparse");
     let it = Explained::of("sparse", run.pid());
     it.holds("sparse", "live", held);
     assert!(it.part("free_in_slabs") > 20 * MIB, "{:#}", it.json);
@@ -185,8 +185,8 @@ fn a_fragmented_heap_is_called_that() {
 
 #[test]
 fn what_was_trimmed_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
-    let (run, held) = start(folder.path(), "trimmed");
+    let directory = tempfile::tempdir().unwrap();
+    let (run, held) = start(directory.path(), "trimmed");
     let it = Explained::of("trimmed", run.pid());
     it.holds("trimmed", "live", held);
     // What was counted before the trim may still be among it, but then its error says so.
@@ -201,8 +201,8 @@ fn what_was_trimmed_is_gone() {
 
 #[test]
 fn of_huge_blocks_what_was_touched_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let (run, held) = start(folder.path(), "huge");
+    let directory = tempfile::tempdir().unwrap();
+    let (run, held) = start(directory.path(), "huge");
     let it = Explained::of("huge", run.pid());
     let live = it.part("huge_live");
     // Huge pages may reach a little beyond what was touched.
@@ -216,8 +216,8 @@ fn of_huge_blocks_what_was_touched_counts() {
 
 #[test]
 fn many_threads_and_their_stacks() {
-    let folder = tempfile::tempdir().unwrap();
-    let (run, held) = start(folder.path(), "threads");
+    let directory = tempfile::tempdir().unwrap();
+    let (run, held) = start(directory.path(), "threads");
     let it = Explained::of("threads", run.pid());
     it.holds("threads", "live", held);
     assert!(it.part("stacks") >= 64 * 4096, "{:#}", it.json);
@@ -228,13 +228,13 @@ fn many_threads_and_their_stacks() {
 /// business; that the parts add up is ours.
 #[test]
 fn programs_of_others() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let looked_at = [
         python(),
         sqlite(),
-        redis(folder.path()),
+        redis(directory.path()),
         perl(),
-        git(folder.path()),
+        git(directory.path()),
         gcc(),
         node(),
     ]
@@ -265,8 +265,8 @@ fn observe(name: &str, program: &[&str], input: &str) -> Option<Explained> {
 fn python() -> Option<()> {
     let script = "import sys\nx = [str(i) * 20 for i in range(100000)]\nprint('ready', flush=True)\nsys.stdin.read()";
     let it = observe("python3", &["python3", "-c", script], "")?;
-    // Strings of some hundred bytes come from Python's own arenas, which Freehold has, as mmap is called for them no more
-    // than malloc is: either way most of this process is not its code.
+    // Strings of some hundred bytes come from Python's own arenas, which Freehold has, as mmap is called for them no
+    // more than malloc is: either way most of this process is not its code.
     assert!(it.part("code") < it.resident / 2, "{:#}", it.json);
     Some(())
 }
@@ -283,11 +283,11 @@ fn sqlite() -> Option<()> {
     Some(())
 }
 
-fn redis(folder: &Path) -> Option<()> {
+fn redis(directory: &Path) -> Option<()> {
     if !installed("redis-server") || !installed("redis-cli") {
         return None;
     }
-    let socket = folder.join("socket");
+    let socket = directory.join("socket");
     let socket = socket.to_str().unwrap();
     let run = Observed::start(
         &[],
@@ -329,11 +329,11 @@ fn perl() -> Option<()> {
     Some(())
 }
 
-fn git(folder: &Path) -> Option<()> {
+fn git(directory: &Path) -> Option<()> {
     if !installed("git") {
         return None;
     }
-    let repository = folder.join("repository");
+    let repository = directory.join("repository");
     let path = repository.to_str().unwrap();
     for words in [
         &["init", "-q", path][..],
@@ -410,8 +410,8 @@ int main(int argc, char **argv) {
 "#;
 
 fn grow(what: &str, test: impl FnOnce(u32)) {
-    let folder = tempfile::tempdir().unwrap();
-    let program = compile(folder.path(), what, GROWING, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), what, GROWING, &[]);
     let mut run = Observed::start(&[], &[program.to_str().unwrap(), what]);
     assert_eq!(run.line(), "ready");
     let pid = run.pid();
@@ -478,14 +478,14 @@ fn a_process_without_freehold_is_explained_as_far_as_it_goes() {
 
 #[test]
 fn freehold_without_observing_is_found_by_its_window() {
-    // Where the command finds it too: cargo builds into a folder of the build folder.
+    // Where the command finds it too: cargo builds into a directory of the build directory.
     let library = command().with_file_name("../../libfreehold.so");
     assert!(
         library.is_file(),
         "the library is not built: `make libs` does it"
     );
-    let folder = tempfile::tempdir().unwrap();
-    let program = compile(folder.path(), "plain", PROGRAM, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "plain", PROGRAM, &[]);
     let mut child = Command::new(program)
         .arg("churn")
         .env("LD_PRELOAD", library)
@@ -520,31 +520,31 @@ fn what_cannot_be_explained_is_named() {
         "{said}"
     );
 
-    let folder = tempfile::tempdir().unwrap();
-    let empty = folder.path().join("freehold-1");
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().join("freehold-1");
     std::fs::write(&empty, b"").unwrap();
     let said = complaint(&["explain", empty.to_str().unwrap()], 2);
     assert!(said.contains("freehold-1: "), "{said}");
 
-    let (run, _) = start(folder.path(), "nothing");
-    let mut page = std::fs::read(&run.page_files()[0]).unwrap();
+    let (run, _) = start(directory.path(), "nothing");
+    let mut profile = std::fs::read(&run.profile_files()[0]).unwrap();
     run.end();
     // The number of the layout, behind the magic word.
-    page[8..12].copy_from_slice(&77u32.to_le_bytes());
-    let other = folder.path().join("freehold-2");
-    std::fs::write(&other, &page).unwrap();
+    profile[8..12].copy_from_slice(&77u32.to_le_bytes());
+    let other = directory.path().join("freehold-2");
+    std::fs::write(&other, &profile).unwrap();
     let said = complaint(&["explain", other.to_str().unwrap()], 2);
     assert!(said.contains("77"), "the layout is named: {said}");
 }
 
 #[test]
 fn a_name_means_the_process_even_beside_its_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let (run, _) = start(folder.path(), "nothing");
+    let directory = tempfile::tempdir().unwrap();
+    let (run, _) = start(directory.path(), "nothing");
     let pid = run.pid();
     let output = Command::new(command())
         .args(["explain", "--json", "nothing"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -560,11 +560,11 @@ fn somebody_elses_process_is_refused_with_a_reason() {
         eprintln!("left out: only root can try it as somebody else");
         return;
     }
-    // Where that user may not read our build folder, a copy is what he runs.
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("freehold");
+    // Where that user may not read our build directory, a copy is what he runs.
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("freehold");
     std::fs::copy(command(), &copy).unwrap();
-    for (path, mode) in [(folder.path(), 0o755), (&copy, 0o755)] {
+    for (path, mode) in [(directory.path(), 0o755), (&copy, 0o755)] {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     }
     let output = Command::new(&copy)

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The program with its page; it is ended with its test.
+/// The program with its profile file; it is ended with its test.
 struct Planted {
-    folder: TempDir,
+    directory: TempDir,
     child: Child,
     ended: bool,
 }
@@ -22,9 +22,9 @@ impl Planted {
     /// Starts it and waits until it has run for so many seconds. None: no library was built.
     fn run_for(seconds: u32) -> Option<Planted> {
         let library = library()?;
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/planted.c");
-        let program = folder.path().join("planted");
+        let program = directory.path().join("planted");
         let made = Command::new("cc")
             .args(["-g", "-O2", "-std=gnu11", "-fno-omit-frame-pointer"])
             .arg(source)
@@ -37,14 +37,14 @@ impl Planted {
             "{}",
             String::from_utf8_lossy(&made.stderr)
         );
-        let pages = folder.path().join("pages");
-        fs::create_dir(&pages).unwrap();
+        let profiles = directory.path().join("pages");
+        fs::create_dir(&profiles).unwrap();
         let mut child = Command::new(&program)
             .arg(seconds.to_string())
             .env("LD_PRELOAD", library)
             .env(
                 "FREEHOLD",
-                format!("observe=1,sample=2k,page={}", pages.display()),
+                format!("observe=1,sample=2k,page={}", profiles.display()),
             )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -56,24 +56,24 @@ impl Planted {
             .unwrap();
         assert_eq!(line, "ready\n");
         Some(Planted {
-            folder,
+            directory,
             child,
             ended: false,
         })
     }
 
-    fn page(&self) -> PathBuf {
-        let pages = self.folder.path().join("pages");
-        let mut entries = fs::read_dir(pages).unwrap();
+    fn profile(&self) -> PathBuf {
+        let profiles = self.directory.path().join("pages");
+        let mut entries = fs::read_dir(profiles).unwrap();
         entries
             .next()
-            .expect("the library made a page")
+            .expect("the library made a profile file")
             .unwrap()
             .path()
     }
 
-    /// Waits until it has gone round so many times more: it sleeps once a round, which the kernel counts. On a busy machine
-    /// no time says how far it has come.
+    /// Waits until it has gone round so many times more: it sleeps once a round, which the kernel counts. On a busy
+    /// machine no time says how far it has come.
     fn goes_on_for(&self, rounds: u64) {
         let sleeps = || -> u64 {
             let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
@@ -89,7 +89,7 @@ impl Planted {
         }
     }
 
-    /// The program ends by itself, and leaves its page.
+    /// The program ends by itself, and leaves its profile file.
     fn end(&mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -112,7 +112,7 @@ impl Drop for Planted {
     }
 }
 
-/// The library of the build folder that Cargo's own lies in.
+/// The library of the build directory that Cargo's own lies in.
 fn library() -> Option<PathBuf> {
     let command = assert_cmd::cargo::cargo_bin("freehold");
     let found = command.parent()?.join("../../libfreehold.so");
@@ -184,10 +184,10 @@ fn three_planted_leaks_are_found_with_file_and_line_and_none_is_invented() {
     let Some(mut program) = Planted::run_for(8) else {
         return;
     };
-    let page = program.page();
-    let page = page.to_str().unwrap();
+    let profile = program.profile();
+    let profile = profile.to_str().unwrap();
 
-    let live = freehold(&["leaks", page, "--for", "1s", "--json"]);
+    let live = freehold(&["leaks", profile, "--for", "1s", "--json"]);
     assert_eq!(
         called(&live, "likely_leak"),
         planted_leaks(),
@@ -197,7 +197,7 @@ fn three_planted_leaks_are_found_with_file_and_line_and_none_is_invented() {
 
     // What is left of a program that was killed says the same.
     program.kill();
-    let dead = freehold(&["leaks", page, "--json"]);
+    let dead = freehold(&["leaks", profile, "--json"]);
     assert_eq!(
         called(&dead, "likely_leak"),
         planted_leaks(),
@@ -219,14 +219,14 @@ fn three_planted_leaks_are_found_with_file_and_line_and_none_is_invented() {
     assert!(blocks > 1e6, "among a million blocks: {blocks}");
 
     // The check for CI, with and without the leaks that one knows of.
-    let failing = freehold(&["leaks", page, "--fail-on", "likely"]);
+    let failing = freehold(&["leaks", profile, "--fail-on", "likely"]);
     assert_eq!(failing.status.code(), Some(1), "{}", text(&failing));
-    let known = program.folder.path().join("known.txt");
+    let known = program.directory.path().join("known.txt");
     fs::write(&known, "leak:^leak_\nleak:handle_request\n").unwrap();
     let known = known.to_str().unwrap();
     let passing = freehold(&[
         "leaks",
-        page,
+        profile,
         "--fail-on",
         "likely",
         "--suppressions",
@@ -240,16 +240,16 @@ fn what_is_live_at_the_end_is_counted_there() {
     let Some(mut program) = Planted::run_for(1) else {
         return;
     };
-    let page = program.page();
-    let page = page.to_str().unwrap();
-    let running = freehold(&["leaks", page, "--exit"]);
+    let profile = program.profile();
+    let profile = profile.to_str().unwrap();
+    let running = freehold(&["leaks", profile, "--exit"]);
     assert_eq!(running.status.code(), Some(2));
     assert!(text(&running).contains("still runs"), "{}", text(&running));
     program.end();
-    let ended = freehold(&["leaks", page, "--exit", "--fail-on", "any"]);
+    let ended = freehold(&["leaks", profile, "--exit", "--fail-on", "any"]);
     assert_eq!(ended.status.code(), Some(1), "{}", text(&ended));
     assert!(text(&ended).contains("At its end"), "{}", text(&ended));
-    let generous = freehold(&["leaks", page, "--exit", "--fail-on", "4g"]);
+    let generous = freehold(&["leaks", profile, "--exit", "--fail-on", "4g"]);
     assert_eq!(generous.status.code(), Some(0), "{}", text(&generous));
 }
 
@@ -258,10 +258,10 @@ fn marks_tell_what_outlives_two_of_them() {
     let Some(program) = Planted::run_for(1) else {
         return;
     };
-    let page = program.page();
-    let page = page.to_str().unwrap();
+    let profile = program.profile();
+    let profile = profile.to_str().unwrap();
     for mark in 1..=4 {
-        let said = freehold(&["leaks", page, "--mark"]);
+        let said = freehold(&["leaks", profile, "--mark"]);
         assert!(
             text(&said).contains(&format!("Mark {mark} is set")),
             "{}",
@@ -269,7 +269,7 @@ fn marks_tell_what_outlives_two_of_them() {
         );
         program.goes_on_for(3000);
     }
-    let found = freehold(&["leaks", page, "--for", "0", "--json"]);
+    let found = freehold(&["leaks", profile, "--for", "0", "--json"]);
     let answer: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
     let kept = |function: &str| {
         let sites = answer["sites"].as_array().unwrap();
@@ -285,13 +285,13 @@ fn what_the_program_cannot_find_any_more_is_told_from_what_it_holds() {
     let Some(program) = Planted::run_for(1) else {
         return;
     };
-    let page = program.page();
-    let page = page.to_str().unwrap();
+    let profile = program.profile();
+    let profile = profile.to_str().unwrap();
     // What is younger than a tenth of a second is not judged.
     thread::sleep(Duration::from_millis(200));
     let arguments = [
         "leaks",
-        page,
+        profile,
         "--reachability",
         "--patience",
         "60s",
@@ -332,11 +332,11 @@ fn a_report_of_a_program_that_runs_is_one_page() {
     let Some(program) = Planted::run_for(2) else {
         return;
     };
-    let page = program.page();
-    let html = program.folder.path().join("heap.html");
+    let profile = program.profile();
+    let html = program.directory.path().join("heap.html");
     let said = freehold(&[
         "report",
-        page.to_str().unwrap(),
+        profile.to_str().unwrap(),
         "-o",
         html.to_str().unwrap(),
     ]);
@@ -353,9 +353,9 @@ fn top_prints_plain_screens_and_json() {
     let Some(program) = Planted::run_for(2) else {
         return;
     };
-    let page = program.page();
-    let page = page.to_str().unwrap();
-    let once = freehold(&["top", page, "--once", "--every", "200ms"]);
+    let profile = program.profile();
+    let profile = profile.to_str().unwrap();
+    let once = freehold(&["top", profile, "--once", "--every", "200ms"]);
     let screen = text(&once);
     assert!(
         once.status.success() && !screen.contains('\x1b'),
@@ -370,7 +370,7 @@ fn top_prints_plain_screens_and_json() {
     ] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
-    let json = freehold(&["top", page, "--once", "--json", "--every", "200ms"]);
+    let json = freehold(&["top", profile, "--once", "--json", "--every", "200ms"]);
     let object: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(object["state"], "running");
     assert!(object["allocated_per_second"].as_f64().unwrap() > 0.0);
@@ -436,12 +436,12 @@ fn top_in_a_terminal_obeys_its_keys_and_outlives_the_program() {
     let Some(mut program) = Planted::run_for(1) else {
         return;
     };
-    let page = program.page();
+    let profile = program.profile();
     let command = assert_cmd::cargo::cargo_bin("freehold");
     let line = format!(
         "{} top {} --every 200ms; sleep 60",
         command.display(),
-        page.display()
+        profile.display()
     );
     let Some(terminal) = Terminal::open(&line) else {
         return;

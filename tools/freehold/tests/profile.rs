@@ -1,4 +1,4 @@
-//! `freehold profile` on pages whose every figure is known.
+//! `freehold profile` on profile files whose every number is known.
 
 mod made_up;
 
@@ -9,19 +9,19 @@ use made_up::Program;
 use serde_json::Value;
 
 struct Bench {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     program: Program,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let folder = tempfile::tempdir().unwrap();
-        let program = Program::build(folder.path());
-        Bench { folder, program }
+        let directory = tempfile::tempdir().unwrap();
+        let program = Program::build(directory.path());
+        Bench { directory, program }
     }
 
-    fn page(&self, interval: u64) -> PathBuf {
-        let path = self.folder.path().join("freehold-4242");
+    fn profile(&self, interval: u64) -> PathBuf {
+        let path = self.directory.path().join("freehold-4242");
         std::fs::write(&path, self.program.table(interval).bytes()).unwrap();
         path
     }
@@ -39,13 +39,13 @@ fn freehold(args: &[&str], file: &Path) -> String {
     assert_eq!(error, "");
     String::from_utf8(output.stdout)
         .unwrap()
-        .replace(file.parent().unwrap().to_str().unwrap(), "[folder]")
+        .replace(file.parent().unwrap().to_str().unwrap(), "[directory]")
 }
 
 #[test]
 fn every_block_counted() {
     let bench = Bench::new();
-    insta::assert_snapshot!(freehold(&["profile"], &bench.page(1)));
+    insta::assert_snapshot!(freehold(&["profile"], &bench.profile(1)));
 }
 
 #[test]
@@ -53,19 +53,19 @@ fn sampled_with_error_bars_and_stacks() {
     let bench = Bench::new();
     insta::assert_snapshot!(freehold(
         &["profile", "--allocated", "--stacks"],
-        &bench.page(512 << 10)
+        &bench.profile(512 << 10)
     ));
 }
 
 #[test]
 fn by_other_things() {
     let bench = Bench::new();
-    let page = bench.page(1);
+    let profile = bench.profile(1);
     let mut all = String::new();
     for by in ["function", "file", "module", "stack"] {
         all += &format!(
             "── {by}\n{}",
-            freehold(&["profile", "--by", by, "-n", "2"], &page)
+            freehold(&["profile", "--by", by, "-n", "2"], &profile)
         );
     }
     insta::assert_snapshot!(all);
@@ -74,7 +74,7 @@ fn by_other_things() {
 #[test]
 fn json_is_exact() {
     let bench = Bench::new();
-    let text = freehold(&["profile", "--json", "--short-lived"], &bench.page(1));
+    let text = freehold(&["profile", "--json", "--short-lived"], &bench.profile(1));
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["about"]["exact"], true);
     let group = &json["groups"][0];
@@ -94,7 +94,7 @@ fn json_is_exact() {
 #[test]
 fn collapsed_stacks() {
     let bench = Bench::new();
-    insta::assert_snapshot!(freehold(&["profile", "--collapsed"], &bench.page(1)), @r"
+    insta::assert_snapshot!(freehold(&["profile", "--collapsed"], &bench.profile(1)), @r"
     main;load_table 1310720
     main;cache_insert 40960
     ");
@@ -103,13 +103,13 @@ fn collapsed_stacks() {
 #[test]
 fn a_saved_snapshot_says_the_same_when_program_and_page_are_gone() {
     let bench = Bench::new();
-    let page = bench.page(512 << 10);
-    let saved = bench.folder.path().join("kept.fhs");
+    let profile = bench.profile(512 << 10);
+    let saved = bench.directory.path().join("kept.fhs");
     let before = freehold(
         &["profile", "--json", "--save", saved.to_str().unwrap()],
-        &page,
+        &profile,
     );
-    std::fs::remove_file(&page).unwrap();
+    std::fs::remove_file(&profile).unwrap();
     std::fs::remove_file(&bench.program.path).unwrap();
     let after = freehold(&["profile", "--json"], &saved);
     assert_eq!(before, after);
@@ -118,13 +118,13 @@ fn a_saved_snapshot_says_the_same_when_program_and_page_are_gone() {
 #[test]
 fn a_program_that_was_replaced_lends_no_names() {
     let bench = Bench::new();
-    let path = bench.folder.path().join("freehold-4242");
-    let mut page = bench.program.table(1);
-    page.change(|page| {
-        page.modules[0].build_id_bytes = 20;
-        page.modules[0].build_id[..20].copy_from_slice(&[7; 20]);
+    let path = bench.directory.path().join("freehold-4242");
+    let mut profile = bench.program.table(1);
+    profile.change(|profile| {
+        profile.modules[0].build_id_bytes = 20;
+        profile.modules[0].build_id[..20].copy_from_slice(&[7; 20]);
     });
-    std::fs::write(&path, page.bytes()).unwrap();
+    std::fs::write(&path, profile.bytes()).unwrap();
     let text = freehold(&["profile"], &path);
     assert!(text.contains("table+0x"), "{text}");
     assert!(
@@ -136,8 +136,8 @@ fn a_program_that_was_replaced_lends_no_names() {
 #[test]
 fn nothing_sampled_is_said_with_its_reason() {
     let bench = Bench::new();
-    let path = bench.folder.path().join("freehold-4242");
-    std::fs::write(&path, bench.program.page(512 << 10).bytes()).unwrap();
+    let path = bench.directory.path().join("freehold-4242");
+    std::fs::write(&path, bench.program.profile(512 << 10).bytes()).unwrap();
     insta::assert_snapshot!(freehold(&["profile"], &path));
 }
 
@@ -168,10 +168,10 @@ fn what_is_not_there_is_named() {
 #[test]
 fn pprof_has_what_go_reads() {
     let bench = Bench::new();
-    let out = bench.folder.path().join("heap.pb.gz");
+    let out = bench.directory.path().join("heap.pb.gz");
     freehold(
         &["profile", "--pprof", out.to_str().unwrap()],
-        &bench.page(1),
+        &bench.profile(1),
     );
     let Ok(output) = std::process::Command::new("go")
         .args(["tool", "pprof", "-top"])
@@ -197,16 +197,16 @@ fn pprof_has_what_go_reads() {
 #[test]
 fn the_flame_graph_needs_nothing_from_outside() {
     let bench = Bench::new();
-    let out = bench.folder.path().join("flame.html");
+    let out = bench.directory.path().join("flame.html");
     freehold(
         &["profile", "--html", out.to_str().unwrap()],
-        &bench.page(1),
+        &bench.profile(1),
     );
-    let page = std::fs::read_to_string(&out).unwrap();
+    let profile = std::fs::read_to_string(&out).unwrap();
     for word in ["http://", "https://", "src=", "@import", "url("] {
-        assert!(!page.contains(word), "{word}");
+        assert!(!profile.contains(word), "{word}");
     }
-    let data = page
+    let data = profile
         .split("id=\"data\">")
         .nth(1)
         .unwrap()

@@ -74,8 +74,8 @@ fn no_notes(profile: &Value) {
     assert_eq!(profile["notes"], serde_json::json!([]));
 }
 
-fn known(folder: &Path) -> (Observed, String) {
-    let program = compile(folder, "known", KNOWN, &[]);
+fn known(directory: &Path) -> (Observed, String) {
+    let program = compile(directory, "known", KNOWN, &[]);
     let mut observed = Observed::start(&["--sample", "1"], &[program.to_str().unwrap()]);
     assert_eq!(observed.line(), "ready");
     let pid = observed.pid().to_string();
@@ -84,8 +84,8 @@ fn known(folder: &Path) -> (Observed, String) {
 
 #[test]
 fn each_line_has_its_bytes_and_blocks() {
-    let folder = tempfile::tempdir().unwrap();
-    let (observed, pid) = known(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (observed, pid) = known(directory.path());
     let live = profile(&pid, &[]);
     no_notes(&live);
     assert_eq!(live["about"]["exact"], true);
@@ -118,14 +118,14 @@ fn each_line_has_its_bytes_and_blocks() {
 
 #[test]
 fn what_was_killed_is_told_to_the_byte() {
-    let folder = tempfile::tempdir().unwrap();
-    let (observed, pid) = known(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (observed, pid) = known(directory.path());
     let before = profile(&pid, &[]);
     let killed = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
     assert!(killed.success());
-    let page: PathBuf = observed.page_files().remove(0);
+    let path: PathBuf = observed.profile_files().remove(0);
     let (_, _, _pages) = observed.end();
-    let after = profile(page.to_str().unwrap(), &[]);
+    let after = profile(path.to_str().unwrap(), &[]);
     assert_eq!(after["about"]["alive"], false);
     assert_eq!(after["about"]["ended_by_itself"], false);
     no_notes(&after);
@@ -134,9 +134,9 @@ fn what_was_killed_is_told_to_the_byte() {
 
 #[test]
 fn a_difference_is_exact_and_a_saved_file_stands_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut observed, pid) = known(folder.path());
-    let saved = folder.path().join("before.fhs");
+    let directory = tempfile::tempdir().unwrap();
+    let (mut observed, pid) = known(directory.path());
+    let saved = directory.path().join("before.fhs");
     profile(&pid, &["--save", saved.to_str().unwrap()]);
     observed.say("\n");
     assert_eq!(observed.line(), "later");
@@ -150,7 +150,7 @@ fn a_difference_is_exact_and_a_saved_file_stands_alone() {
     assert_eq!(changes[0]["verdict"], "grew");
     assert_eq!(changes[0]["blocks"], -10.0);
     observed.end();
-    fs::remove_file(folder.path().join("known")).unwrap();
+    fs::remove_file(directory.path().join("known")).unwrap();
     let alone = profile(saved.to_str().unwrap(), &[]);
     assert_eq!(line_of(&alone, "make_table"), ("known.c".to_owned(), 5));
 }
@@ -188,8 +188,8 @@ int main(void) {
 
 #[test]
 fn sums_of_samples_are_the_truth_within_their_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = compile(folder.path(), "threads", THREADS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "threads", THREADS, &[]);
     let mut observed = Observed::start(&["--sample", "8k"], &[program.to_str().unwrap()]);
     let truth: f64 = observed.line().parse().unwrap();
     let it = profile(&observed.pid().to_string(), &["--by", "function"]);
@@ -215,9 +215,9 @@ fn sums_of_samples_are_the_truth_within_their_error() {
 
 #[test]
 fn a_program_that_goes_on_can_be_read_at_any_moment() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let source = THREADS.replace("ROUNDS = 100000", "ROUNDS = 30000000");
-    let program = compile(folder.path(), "busy", &source, &[]);
+    let program = compile(directory.path(), "busy", &source, &[]);
     let observed = Observed::start(&["--sample", "4k"], &[program.to_str().unwrap()]);
     let pid = observed.pid().to_string();
     wait_for("the first samples", || {
@@ -242,9 +242,9 @@ fn containers_of_cpp_are_passed_over() {
     if !installed("c++") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("boxes.cc");
-    let program = folder.path().join("boxes");
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("boxes.cc");
+    let program = directory.path().join("boxes");
     let text_of = "#include <cstdio>\n#include <map>\n#include <string>\n#include <vector>\n\
         namespace shop {\n\
         struct Order { std::vector<int> items; std::string name; };\n\
@@ -278,9 +278,9 @@ fn collections_of_rust_are_passed_over() {
     if !installed("rustc") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("lists.rs");
-    let program = folder.path().join("lists");
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("lists.rs");
+    let program = directory.path().join("lists");
     let text_of = "use std::io::Read;\n\
         #[inline(never)]\n\
         fn lines(n: usize) -> Vec<String> {\n\

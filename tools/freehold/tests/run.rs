@@ -56,15 +56,15 @@ int main(int argc, char **argv) {
 "#;
 
 struct Place {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     program: PathBuf,
 }
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let program = compile(folder.path(), "holder", HOLDER, &[]);
-        Self { folder, program }
+        let directory = tempfile::tempdir().unwrap();
+        let program = compile(directory.path(), "holder", HOLDER, &[]);
+        Self { directory, program }
     }
 
     fn start(&self, options: &[&str], arguments: &[&str]) -> Observed {
@@ -151,13 +151,13 @@ fn what_the_terminal_sends_comes_once() {
                   static void told(int s) { (void)s; count++; }\n\
                   int main(void) { signal(SIGINT, told); (void)!write(1, \"ready\\n\", 6);\n\
                   while (!count) pause();\n sleep(1); sleep(1); return 40 + count; }\n";
-    let program = compile(place.folder.path(), "counter", source, &[]);
-    let pages = place.folder.path().join("pages");
+    let program = compile(place.directory.path(), "counter", source, &[]);
+    let profiles = place.directory.path().join("pages");
     // In the place of the shell: a shell that waits gets the key, too, and some then end with a code of their own.
     let line = format!(
         "exec {} run --keep {} -- {}",
         command().display(),
-        pages.display(),
+        profiles.display(),
         program.display()
     );
     let mut terminal = Command::new("script")
@@ -183,21 +183,18 @@ fn what_the_terminal_sends_comes_once() {
 }
 
 /// What is left of a program is there for every command that reads it.
-fn is_readable(page: &Path) {
-    let page = page.to_str().unwrap();
-    let profile = answer(&["profile", page]);
-    assert!(
-        profile.contains("hold"),
-        "the call site is named: {profile}"
-    );
-    answer(&["leaks", page]);
-    let explained: Value = serde_json::from_str(&answer(&["explain", "--json", page])).unwrap();
+fn is_readable(profile: &Path) {
+    let profile = profile.to_str().unwrap();
+    let said = answer(&["profile", profile]);
+    assert!(said.contains("hold"), "the call site is named: {said}");
+    answer(&["leaks", profile]);
+    let explained: Value = serde_json::from_str(&answer(&["explain", "--json", profile])).unwrap();
     assert_eq!(explained["alive"], false);
     assert!(
         explained["freehold_bytes"].as_u64().unwrap() > 20 << 20,
         "{explained:#}"
     );
-    let metrics = answer(&["metrics", page]);
+    let metrics = answer(&["metrics", profile]);
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
 }
 
@@ -216,7 +213,7 @@ fn after_kill_9_everything_is_still_there() {
             .unwrap()
             .success()
     );
-    let (code, said, pages) = run.end();
+    let (code, said, profiles) = run.end();
     assert_eq!(code, 137, "{said}");
     let it = summary(&said);
     assert_eq!(
@@ -228,18 +225,18 @@ fn after_kill_9_everything_is_still_there() {
     let live = it["heap"]["live_bytes"].as_f64().unwrap();
     let error = it["heap"]["live_error_bytes"].as_f64().unwrap();
     assert!((live - 32e6).abs() < 5.0 * error && error < 8e6, "{it:#}");
-    is_readable(&pages.path().join(format!("freehold-{pid}")));
+    is_readable(&profiles.path().join(format!("freehold-{pid}")));
 }
 
 #[test]
 fn a_crash_is_told_and_leaves_its_page() {
     let place = Place::new();
-    let (code, said, pages) = place.start(&["--json"], &["crash"]).end();
+    let (code, said, profiles) = place.start(&["--json"], &["crash"]).end();
     assert_eq!(code, 128 + 6, "{said}");
     let it = summary(&said);
     assert_eq!(it["signal"], 6, "{it:#}");
     is_readable(Path::new(it["heap"]["page"].as_str().unwrap()));
-    drop(pages);
+    drop(profiles);
 }
 
 /// A control group of our own with a limit, removed in the end. None, with a reason, where there can be none.
@@ -288,7 +285,7 @@ fn the_end_of_memory_in_a_control_group_is_told_and_leaves_the_page() {
         group.0.display(),
         place.program.display()
     );
-    let (code, said, pages) = Observed::start(&["--json"], &["sh", "-c", &script]).end();
+    let (code, said, profiles) = Observed::start(&["--json"], &["sh", "-c", &script]).end();
     assert_eq!(code, 137, "{said}");
     let it = summary(&said);
     assert_eq!(it["how"], "out_of_memory_in_group", "{it:#}");
@@ -300,13 +297,13 @@ fn the_end_of_memory_in_a_control_group_is_told_and_leaves_the_page() {
     let live = it["heap"]["live_bytes"].as_u64().unwrap();
     assert!(live > 50 << 20 && live < 110 << 20, "{it:#}");
     is_readable(Path::new(it["heap"]["page"].as_str().unwrap()));
-    drop(pages);
+    drop(profiles);
 }
 
 #[test]
 fn children_are_observed_too() {
     let place = Place::new();
-    let (code, said, pages) = place.start(&["--json"], &["fork"]).end();
+    let (code, said, profiles) = place.start(&["--json"], &["fork"]).end();
     assert_eq!(code, 0, "{said}");
     let it = summary(&said);
     assert_eq!(it["processes"], 4, "{it:#}");
@@ -315,7 +312,7 @@ fn children_are_observed_too() {
         1,
         "one of them was killed: {it:#}"
     );
-    drop(pages);
+    drop(profiles);
 }
 
 #[test]
@@ -324,13 +321,13 @@ fn a_run_without_keep_is_listed_and_can_be_removed() {
     let program = place.program.to_str().unwrap();
     let output = freehold(&["run", "--json", "--", program, "exit", "0"]);
     let it = summary(&text(&output.stderr));
-    let folder = PathBuf::from(it["folder"].as_str().unwrap());
-    let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+    let directory = PathBuf::from(it["folder"].as_str().unwrap());
+    let name = directory.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(name.starts_with("holder."), "{name}");
-    assert!(folder.is_dir());
+    assert!(directory.is_dir());
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(
-        fs::metadata(&folder).unwrap().permissions().mode() & 0o077,
+        fs::metadata(&directory).unwrap().permissions().mode() & 0o077,
         0
     );
     let list = answer(&["run", "--list"]);
@@ -346,7 +343,7 @@ fn a_run_without_keep_is_listed_and_can_be_removed() {
     answer(&["profile", &it["pid"].to_string()]);
 
     assert!(answer(&["run", "--clean", &name]).starts_with("1 run removed"));
-    assert!(!folder.exists());
+    assert!(!directory.exists());
     let said = complaint(&["run", "--clean", &name], 2);
     assert!(said.contains("no data of a run called"), "{said}");
 }
@@ -354,8 +351,8 @@ fn a_run_without_keep_is_listed_and_can_be_removed() {
 #[test]
 fn what_was_saved_stands_alone() {
     let place = Place::new();
-    let file = place.folder.path().join("holder.freehold");
-    let (code, said, pages) = place
+    let file = place.directory.path().join("holder.freehold");
+    let (code, said, profiles) = place
         .start(&["--save", file.to_str().unwrap()], &["exit", "0"])
         .end();
     assert_eq!(code, 0, "{said}");
@@ -363,7 +360,7 @@ fn what_was_saved_stands_alone() {
         said.contains(&format!("freehold profile {}", file.display())),
         "{said}"
     );
-    drop(pages);
+    drop(profiles);
     is_readable(&file);
 }
 
@@ -371,12 +368,12 @@ fn what_was_saved_stands_alone() {
 fn a_static_program_runs_and_is_not_observed() {
     let place = Place::new();
     let program = compile(
-        place.folder.path(),
+        place.directory.path(),
         "static",
         "int main(void) { return 7; }",
         &["-static"],
     );
-    let (code, said, pages) = Observed::start(&[], &[program.to_str().unwrap()]).end();
+    let (code, said, profiles) = Observed::start(&[], &[program.to_str().unwrap()]).end();
     assert_eq!(code, 7, "{said}");
     let first = said.lines().next().unwrap();
     assert!(
@@ -394,19 +391,19 @@ fn a_static_program_runs_and_is_not_observed() {
         )),
         "{said}"
     );
-    drop(pages);
+    drop(profiles);
 }
 
 #[test]
 fn what_cannot_be_started_is_named_with_the_code_of_shells() {
-    let folder = tempfile::tempdir().unwrap();
-    let keep = folder.path().to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let keep = directory.path().to_str().unwrap();
     let said = complaint(&["run", "--keep", keep, "no-such-command-at-all"], 127);
     assert_eq!(
         said,
         "freehold: cannot start no-such-command-at-all: there is no such command\n"
     );
-    let plain = folder.path().join("plain");
+    let plain = directory.path().join("plain");
     fs::write(&plain, "text").unwrap();
     let said = complaint(&["run", "--keep", keep, plain.to_str().unwrap()], 126);
     assert!(said.contains("it may not be executed"), "{said}");
@@ -414,7 +411,7 @@ fn what_cannot_be_started_is_named_with_the_code_of_shells() {
     assert!(said.contains("required"), "{said}");
     let said = complaint(&["run", "--sample", "lots", "true"], 2);
     assert!(said.contains("a size looks like"), "{said}");
-    let comma = folder.path().join("a,b");
+    let comma = directory.path().join("a,b");
     let said = complaint(&["run", "--keep", comma.to_str().unwrap(), "true"], 2);
     assert!(said.contains("comma"), "{said}");
 }
@@ -424,7 +421,7 @@ fn a_program_that_goes_into_the_background_is_named() {
     let place = Place::new();
     let program = place.program.display();
     // The shell ends at once; what it started goes on until its input does.
-    let fifo = place.folder.path().join("fifo");
+    let fifo = place.directory.path().join("fifo");
     assert!(
         Command::new("mkfifo")
             .arg(&fifo)
@@ -457,9 +454,9 @@ fn a_program_that_goes_into_the_background_is_named() {
 
 #[test]
 fn a_daemon_that_goes_on_keeps_its_page() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let program = compile(
-        folder.path(),
+        directory.path(),
         "made-daemon",
         "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
          int main(void) {\n\
@@ -474,11 +471,11 @@ fn a_daemon_that_goes_on_keeps_its_page() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("still run"), "{said}");
-    let page = wait_for("a sample of the daemon", || {
+    let profile = wait_for("a sample of the daemon", || {
         let output = freehold(&["profile", "made-daemon", "--json"]);
         output.status.success().then(|| text(&output.stdout))
     });
-    assert!(page.contains("made-daemon"), "{page}");
+    assert!(profile.contains("made-daemon"), "{profile}");
     let left = wait_for("the daemon's end", || {
         let said = text(&freehold(&["profile", "made-daemon"]).stdout);
         said.contains("ended after").then_some(said)

@@ -47,9 +47,9 @@ fn the_help_of_every_command_shows_an_example() {
 
 #[test]
 fn there_is_a_manual_page_for_every_command() {
-    let folder = tempfile::tempdir().unwrap();
-    freehold(&["manual", "--into", folder.path().to_str().unwrap()]);
-    let pages: BTreeSet<String> = fs::read_dir(folder.path())
+    let directory = tempfile::tempdir().unwrap();
+    freehold(&["manual", "--into", directory.path().to_str().unwrap()]);
+    let pages: BTreeSet<String> = fs::read_dir(directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -57,7 +57,7 @@ fn there_is_a_manual_page_for_every_command() {
     for command in commands() {
         let page = format!("freehold-{command}.1");
         assert!(pages.contains(&page), "{page} is not in {pages:?}");
-        let text = fs::read_to_string(folder.path().join(&page)).unwrap();
+        let text = fs::read_to_string(directory.path().join(&page)).unwrap();
         assert!(
             text.contains(".SH NAME") && text.contains(".SH OPTIONS"),
             "{text}"
@@ -70,8 +70,8 @@ fn shells_can_read_their_completion_scripts() {
     for (shell, check) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
         let script = freehold(&["completions", shell]);
         assert!(script.contains("doctor"), "{shell}: {script}");
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("script");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("script");
         fs::write(&file, &script).unwrap();
         // A shell that this machine does not have cannot be asked.
         let Ok(output) = Command::new(shell)
@@ -108,7 +108,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.starts_with("freehold: cannot make the folder /proc/no/such"),
+        said.starts_with("freehold: cannot make the directory /proc/no/such"),
         "{said}"
     );
 }

@@ -71,11 +71,11 @@ struct Record {
     text: Vec<u8>,
 }
 
-/// Reads up to `limit` files below `folder` and turns them into commands.
-pub fn from_folder(folder: &Path, limit: usize) -> Result<Script> {
-    let records = read_records(folder, limit)?;
+/// Reads up to `limit` files below `directory` and turns them into commands.
+pub fn from_folder(directory: &Path, limit: usize) -> Result<Script> {
+    let records = read_records(directory, limit)?;
     if records.is_empty() {
-        bail!("{} holds no files that can be read", folder.display());
+        bail!("{} holds no files that can be read", directory.display());
     }
     let mut fill: Vec<Stream> = (0..CONNECTIONS).map(|_| Stream::default()).collect();
     for (i, record) in records.iter().enumerate() {
@@ -96,11 +96,11 @@ pub fn from_folder(folder: &Path, limit: usize) -> Result<Script> {
 }
 
 /// Walks in the order of names, so that the same machine gives the same input each time.
-fn read_records(folder: &Path, limit: usize) -> Result<Vec<Record>> {
+fn read_records(directory: &Path, limit: usize) -> Result<Vec<Record>> {
     let mut records = Vec::new();
-    let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        // A folder that may not be read is simply not a part of the input.
+    let mut directories: Vec<PathBuf> = vec![directory.to_owned()];
+    while let Some(next) = directories.pop() {
+        // A directory that may not be read is simply not a part of the input.
         let Ok(entries) = fs::read_dir(&next) else {
             continue;
         };
@@ -111,7 +111,7 @@ fn read_records(folder: &Path, limit: usize) -> Result<Vec<Record>> {
                 continue;
             };
             if metadata.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if metadata.is_file() {
                 records.extend(read_record(&path, &metadata));
             }
@@ -120,7 +120,7 @@ fn read_records(folder: &Path, limit: usize) -> Result<Vec<Record>> {
             }
         }
     }
-    fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     Ok(records)
 }
 
@@ -139,9 +139,9 @@ fn read_record(path: &Path, metadata: &Metadata) -> Option<Record> {
     })
 }
 
-/// A file becomes a hash, a member of its folder's set, and an entry in the ranking of its kind.
+/// A file becomes a hash, a member of its directory's set, and an entry in the ranking of its kind.
 fn add_record(stream: &mut Stream, record: &Record) {
-    let (folder, name) = record.path.rsplit_once('/').unwrap_or(("", &record.path));
+    let (directory, name) = record.path.rsplit_once('/').unwrap_or(("", &record.path));
     let kind = name.rsplit_once('.').map_or("none", |(_, kind)| kind);
     let key = format!("file:{}", record.path);
     let (size, modified) = (record.size.to_string(), record.modified.to_string());
@@ -159,7 +159,7 @@ fn add_record(stream: &mut Stream, record: &Record) {
     ]);
     stream.push(&[
         b"SADD",
-        format!("folder:{folder}").as_bytes(),
+        format!("folder:{directory}").as_bytes(),
         name.as_bytes(),
     ]);
     stream.push(&[

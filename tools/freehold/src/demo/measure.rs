@@ -1,4 +1,4 @@
-//! The figures of a process, as the kernel keeps them, and the state of the machine before the first one.
+//! The statistics of a process, as the kernel keeps them, and the state of the machine before the first one.
 
 use std::fs;
 use std::ptr;
@@ -20,7 +20,7 @@ pub struct Sample {
 }
 
 /// A field of `/proc/PID/status`, in bytes. The peak (VmHWM) belongs to the program's own address space and
-/// begins anew with its exec, so nothing of this command is in it.
+/// begins again with its exec, so nothing of this command is in it.
 pub fn status_bytes(pid: u32, field: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the server is gone")?;
     parse_status(&status, field)
@@ -55,7 +55,7 @@ fn parse_stat(stat: &str) -> Option<u64> {
 }
 
 /// Touches `bytes` of memory and gives them back. In a virtual machine the first use of memory that the host
-/// has never backed costs ten times as much as any later one, and would be charged to whoever comes first.
+/// has never backed costs ten times as much as any later one, and would be charged to the program that runs first.
 pub fn warm_up(bytes: usize) {
     const PAGE: usize = 4096;
     // SAFETY: a fresh anonymous mapping at a place that the kernel chooses overlaps nothing.
@@ -70,7 +70,7 @@ pub fn warm_up(bytes: usize) {
     // Without the memory to warm there is nothing to warm; the runs themselves will say what is wrong.
     let Ok(start) = mapping else { return };
     for offset in (0..bytes).step_by(PAGE) {
-        // SAFETY: the offset is below the length of the mapping, which nobody else knows of. The write is
+        // SAFETY: the offset is below the length of the mapping, which no other code knows of. The write is
         // volatile because its only purpose is the page fault.
         unsafe { start.cast::<u8>().add(offset).write_volatile(1) };
     }

@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..))]
     files: u32,
 
-    /// The folder whose files are the input.
+    /// The directory whose files are the input.
     #[arg(long, default_value = "/usr")]
     input: PathBuf,
 
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a server, sends everything, drops everything, rests, and reads the figures of that one process.
+/// Starts a server, sends everything, drops everything, rests, and reads the statistics of that one process.
 fn one_run(allocator: &Allocator, script: &Script) -> Result<Sample> {
     let server = Server::start(allocator, &[])?;
     if allocator.freehold {

@@ -88,26 +88,26 @@ fn mapped_file(name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// A running server with its folder. Dropping it ends the process and removes the folder.
+/// A running server with its directory. Dropping it ends the process and removes the directory.
 pub struct Server {
     child: Child,
-    folder: TempDir,
+    directory: TempDir,
     socket: PathBuf,
 }
 
 impl Server {
-    /// Starts a server that listens on a socket in a folder of its own, keeps nothing on disk, frees what was
+    /// Starts a server that listens on a socket in a directory of its own, keeps nothing on disk, frees what was
     /// deleted in its background threads, and waits until it answers.
     ///
     /// Redis can also read its connections in threads of their own (io-threads), but those wait for each other
     /// by spinning: on two cores, with clients on the same machine, the same run then took 2.3 or 6.0 seconds
     /// under any allocator, as chance had it.
     pub fn start(allocator: &Allocator, variables: &[(&str, &str)]) -> Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the server")?;
-        let socket = folder.path().join("redis.sock");
+        let directory = tempfile::tempdir().context("cannot make a directory for the server")?;
+        let socket = directory.path().join("redis.sock");
         let mut command = Command::new(PROGRAM);
         command
-            .current_dir(folder.path())
+            .current_dir(directory.path())
             .args([
                 "--port",
                 "0",
@@ -140,7 +140,7 @@ impl Server {
             .with_context(|| format!("cannot start {PROGRAM}"))?;
         let mut server = Self {
             child,
-            folder,
+            directory,
             socket,
         };
         server.wait_until_it_listens()?;
@@ -188,7 +188,7 @@ impl Server {
             if let Some(status) = self.child.try_wait().context("cannot watch the server")? {
                 bail!(
                     "{PROGRAM} ended at once with {status}, in {}",
-                    self.folder.path().display()
+                    self.directory.path().display()
                 );
             }
             if Instant::now() > deadline {

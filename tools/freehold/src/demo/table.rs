@@ -34,24 +34,26 @@ pub fn render(allocators: &[Allocator], samples: &[Vec<Sample>]) -> String {
         .iter()
         .map(|allocator| allocator.name.as_str())
         .collect();
-    let figures: Vec<[f64; 4]> = samples.iter().map(|samples| medians(samples)).collect();
-    render_figures(&names, &figures)
+    let statistics: Vec<[f64; 4]> = samples.iter().map(|samples| medians(samples)).collect();
+    render_figures(&names, &statistics)
 }
 
-fn render_figures(names: &[&str], figures: &[[f64; 4]]) -> String {
+fn render_figures(names: &[&str], statistics: &[[f64; 4]]) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
         "{:<34} {:>9} {:>9} {:>11} {:>11}",
         "allocator", "wall", "CPU", "peak", "after"
     );
-    for (name, [wall, cpu, peak, after]) in names.iter().zip(figures) {
+    for (name, [wall, cpu, peak, after]) in names.iter().zip(statistics) {
         let _ = writeln!(
             out,
             "{name:<34} {wall:>7.2} s {cpu:>7.2} s {peak:>7.1} MiB {after:>7.1} MiB"
         );
     }
-    if let (Some((last, rest)), Some((ours, others))) = (names.split_last(), figures.split_last()) {
+    if let (Some((last, rest)), Some((ours, others))) =
+        (names.split_last(), statistics.split_last())
+    {
         for (name, theirs) in rest.iter().zip(others) {
             let ratio: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
             let label = format!("{last} / {}", name.split(" (").next().unwrap_or(name));
@@ -84,14 +86,14 @@ mod tests {
 
     #[test]
     fn the_table_reads_well() {
-        let figures = [
+        let statistics = [
             [5.0, 4.0, 400.0, 200.0],
             [4.5, 3.5, 390.0, 50.0],
             [4.0, 3.0, 300.0, 10.0],
         ];
         let text = render_figures(
             &["system (glibc)", "jemalloc (as packaged)", "Freehold"],
-            &figures,
+            &statistics,
         );
         insta::assert_snapshot!(text, @r"
         allocator                               wall       CPU        peak       after

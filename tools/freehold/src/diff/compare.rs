@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use freehold_page::{Amount, Snapshot, View};
+use profile_file::{Amount, Snapshot, View};
 use serde::Serialize;
 
 use crate::profile::group::{self, By, Group, Key};
@@ -94,7 +94,7 @@ pub struct Side<'a> {
 
 /// The two are of one process, so that they have blocks in common.
 pub fn same_process(one: &Snapshot, two: &Snapshot) -> bool {
-    let (a, b) = (&one.page.header, &two.page.header);
+    let (a, b) = (&one.profile.header, &two.profile.header);
     (a.pid, a.process_start, a.begun_ns, a.begun_unix_ns)
         == (b.pid, b.process_start, b.begun_ns, b.begun_unix_ns)
 }
@@ -132,7 +132,7 @@ pub fn compare(before: &Side, after: &Side, by: By, view: View) -> (Change, Vec<
                         .map(|&entry| side.snapshot.sites[entry].number)
                         .collect()
                 };
-                // A site's number is the same in both pages of one process.
+                // A site's number is the same in both profile files of one process.
                 let mut numbers: HashSet<u32> = sites(before, &old).into_iter().collect();
                 numbers.extend(sites(after, &new));
                 numbers.iter().map(|number| shared.variance(*number)).sum()

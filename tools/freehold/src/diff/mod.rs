@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
-use freehold_page::{Snapshot, Target, View, human};
+use profile_file::{Snapshot, Target, View, human};
 use serde::Serialize;
 
 use crate::output::print;
 use crate::profile::ViewArgs;
 use crate::profile::group::{By, Key};
-use crate::profile::json::{About, Figures, Note, notes};
+use crate::profile::json::{About, Note, Statistics, notes};
 use crate::profile::stacks::Stacks;
 use crate::profile::text::{Table, describe, heading};
 use compare::{Change, Side, Verdict, compare, same_process, sigmas};
@@ -24,7 +24,7 @@ use compare::{Change, Side, Verdict, compare, same_process, sigmas};
     freehold diff before.fhs my-server              and see what has grown since\n  \
     freehold diff before.fhs after.fhs --by module --json")]
 pub struct Args {
-    /// The earlier: a saved snapshot, a page, a PID or a program's name
+    /// The earlier: a saved snapshot, a profile file, a PID or a program's name
     #[arg(value_name = "BEFORE")]
     before: String,
     /// The later one
@@ -135,8 +135,8 @@ fn text(
     text.push('\n');
     let resident = |side: &Side| {
         side.snapshot
-            .page
-            .figures
+            .profile
+            .statistics
             .as_ref()
             .map_or(0, |f| f.resident_bytes)
     };
@@ -231,8 +231,8 @@ struct ChangeOut<'a> {
     /// None if the change is exact.
     sigmas: Option<f64>,
     blocks: f64,
-    before: Figures,
-    after: Figures,
+    before: Statistics,
+    after: Statistics,
 }
 
 impl<'a> From<&'a Change> for ChangeOut<'a> {

@@ -36,7 +36,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Word size and processor: what a library must have in common with the program.
+    /// Word size and CPU: what a library must have in common with the program.
     pub fn architecture(&self) -> String {
         let machine = match self.machine {
             elf::EM_X86_64 => "x86-64".to_owned(),
@@ -180,7 +180,7 @@ fn linkage(kind: u16, segments: Segments) -> Linkage {
             Linkage::Glibc(path)
         }
         (_, Some(path)) => Linkage::Other(path),
-        // A static program that may lie anywhere in memory looks like a library but for one flag.
+        // A static program that may lie anywhere in memory looks like a library except for one flag.
         (elf::ET_DYN, None) if segments.dynamic && !segments.pie => Linkage::Library,
         (_, None) => Linkage::Static,
     }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use freehold_page::{FindError, Target};
+use profile_file::{FindError, Target};
 
 use crate::output::print;
 use elf::Linkage;
@@ -36,7 +36,7 @@ use report::{Finding, Report};
     freehold doctor redis-server          and this one?\n\n\
     Exit code: 0 yes, 1 no, 2 the question could not be answered.")]
 pub struct Args {
-    /// The process to look at, by number or name; or what one left: a page or a saved snapshot.
+    /// The process to look at, by number or name; or what one left: a profile file or a saved snapshot.
     #[arg(
         value_name = "PID|NAME|FILE",
         conflicts_with = "command",

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::Result;
-use freehold_page::{FindError, Snapshot, Target, target};
+use profile_file::{FindError, Snapshot, Target, layout};
 
 use super::report::{Finding, Report};
 use crate::amounts;
 
-/// A page begins with less than this, and grows by extents; with less room there is soon none for samples.
+/// A profile file begins with less than this, and grows by extents; with less room there is soon none for samples.
 const ROOM: u64 = 4 << 20;
 
 /// What can be said of a process that Freehold is in.
@@ -16,7 +16,10 @@ pub fn of_process(pid: u32) -> Finding {
     match Target::find(&pid.to_string()) {
         Ok(target) => match target.read() {
             Ok(snapshot) => of_snapshot(&target, &snapshot),
-            Err(error) => Finding::note("observe", format!("its page cannot be read: {error}")),
+            Err(error) => Finding::note(
+                "observe",
+                format!("its profile file cannot be read: {error}"),
+            ),
         },
         Err(FindError::NotObserved { .. }) => Finding::note("observe", "it is not observed")
             .advise("start it with `freehold run`, or with FREEHOLD=observe=1"),
@@ -24,7 +27,7 @@ pub fn of_process(pid: u32) -> Finding {
     }
 }
 
-/// What can be said of a process that is gone: only one that ran under Freehold leaves a page.
+/// What can be said of a process that is gone: only one that ran under Freehold leaves a profile file.
 pub fn of_what_is_left(target: &Target) -> Result<Report> {
     let snapshot = target.read()?;
     let mut report = Report::for_page(snapshot.pid(), snapshot.program());
@@ -37,12 +40,12 @@ pub fn of_what_is_left(target: &Target) -> Result<Report> {
 }
 
 fn of_snapshot(target: &Target, snapshot: &Snapshot) -> Finding {
-    let control = &snapshot.page.control;
+    let control = &snapshot.profile.control;
     let place = target.path().display();
     let text = match control.interval {
-        0 => format!("its page is {place}; it takes no samples"),
+        0 => format!("its profile file is {place}; it takes no samples"),
         every => format!(
-            "observed: one sample in {}, {} taken; its page is {place}",
+            "observed: one sample in {}, {} taken; its profile file is {place}",
             amounts::bytes(every),
             control.taken
         ),
@@ -61,32 +64,32 @@ fn folder_of(path: &Path) -> String {
     path.parent().unwrap_or(path).display().to_string()
 }
 
-/// Whether the folder for pages is there and has room. None: all is well, which needs no line.
+/// Whether the directory for profile files is there and has room. None: all is well, which needs no line.
 pub fn of_place() -> Option<Finding> {
-    look_at(Path::new(target::PAGE_FOLDER))
+    look_at(Path::new(layout::DIRECTORY))
 }
 
-fn look_at(folder: &Path) -> Option<Finding> {
-    if !folder.is_dir() {
+fn look_at(directory: &Path) -> Option<Finding> {
+    if !directory.is_dir() {
         let text = format!(
-            "there is no {}: pages of observed programs live in memory and end with them",
-            folder.display()
+            "there is no {}: profile files of observed programs live in memory and end with them",
+            directory.display()
         );
         return Some(
-            Finding::note("observe", text).advise("give `freehold run` a folder with --keep"),
+            Finding::note("observe", text).advise("give `freehold run` a directory with --keep"),
         );
     }
-    let room =
-        rustix::fs::statvfs(folder).map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize));
+    let room = rustix::fs::statvfs(directory)
+        .map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize));
     if room < ROOM {
         let text = format!(
             "{} has {} left, too little to be observed well",
-            folder.display(),
+            directory.display(),
             amounts::bytes(room)
         );
         return Some(
             Finding::note("observe", text)
-                .advise("make room there, or give `freehold run` a folder with --keep"),
+                .advise("make room there, or give `freehold run` a directory with --keep"),
         );
     }
     None
@@ -98,9 +101,9 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named_and_one_with_room_is_not() {
-        let found = look_at(Path::new("/no/such/folder")).unwrap();
+        let found = look_at(Path::new("/no/such/directory")).unwrap();
         assert!(
-            found.text.contains("there is no /no/such/folder"),
+            found.text.contains("there is no /no/such/directory"),
             "{found:?}"
         );
         let dir = tempfile::tempdir().unwrap();

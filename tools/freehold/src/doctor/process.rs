@@ -11,20 +11,20 @@ use super::{allocators, elf};
 
 /// Reports whether process `pid` runs under Freehold.
 pub fn examine(pid: u32) -> Result<Report> {
-    let folder = PathBuf::from(format!("/proc/{pid}"));
-    if !folder.exists() {
+    let directory = PathBuf::from(format!("/proc/{pid}"));
+    if !directory.exists() {
         bail!("there is no process {pid}");
     }
     let read = |name: &str| {
-        fs::read(folder.join(name))
+        fs::read(directory.join(name))
             .with_context(|| format!("cannot look into process {pid} ({name})"))
     };
     let maps = read("maps")?;
     let environment = read("environ")?;
     let mut report = Report::for_process(pid);
-    report.program = fs::read_link(folder.join("exe")).ok();
+    report.program = fs::read_link(directory.join("exe")).ok();
     // The file may have been replaced since; the link in /proc still opens what is running.
-    let facts = fs::read(folder.join("exe"))
+    let facts = fs::read(directory.join("exe"))
         .ok()
         .and_then(|data| elf::read(&data).ok());
     judge(

@@ -47,12 +47,12 @@ fn resolve_with(name: &OsStr, path: Option<&OsStr>) -> Result<Resolved> {
     Ok(Resolved { program, scripts })
 }
 
-/// A name with a slash is a path, any other is looked for in the folders of PATH, as execvp does.
+/// A name with a slash is a path, any other is looked for in the directories of PATH, as execvp does.
 fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         let file = PathBuf::from(name);
         if file.is_dir() {
-            bail!("{} is a folder", file.display());
+            bail!("{} is a directory", file.display());
         }
         if !file.exists() {
             bail!("{} does not exist", file.display());
@@ -63,7 +63,7 @@ fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
         return Ok(file);
     }
     env::split_paths(path.unwrap_or_default())
-        .map(|folder| folder.join(name))
+        .map(|directory| directory.join(name))
         .find(|file| file.is_file() && executable(file))
         .with_context(|| format!("{} was not found in PATH", Path::new(name).display()))
 }
@@ -116,15 +116,15 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
-        let file = folder.join(name);
+    fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
+        let file = directory.join(name);
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         file
     }
 
-    fn resolve_in(folder: &Path, name: &str) -> Result<Resolved> {
-        resolve_with(OsStr::new(name), Some(folder.as_os_str()))
+    fn resolve_in(directory: &Path, name: &str) -> Result<Resolved> {
+        resolve_with(OsStr::new(name), Some(directory.as_os_str()))
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         );
         assert_eq!(
             say(&format!("{}/", dir.path().display())),
-            format!("{}/ is a folder", dir.path().display())
+            format!("{}/ is a directory", dir.path().display())
         );
     }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub enum Level {
     /// Looked at and right.
     Ok,
-    /// Good to know, in nobody's way.
+    /// Good to know; nothing has to be done.
     Note,
     /// The program would not run under Freehold, or its own memory would not come from it.
     Blocks,
@@ -65,7 +65,7 @@ pub enum Subject {
     Command(Vec<String>),
     Process(u32),
     /// What a process left behind.
-    Page {
+    Profile {
         pid: u64,
         program: String,
     },
@@ -116,7 +116,7 @@ impl Report {
     }
 
     pub fn for_page(pid: u64, program: String) -> Self {
-        Self::new(Subject::Page { pid, program })
+        Self::new(Subject::Profile { pid, program })
     }
 
     pub fn add(&mut self, finding: Finding) {
@@ -186,8 +186,8 @@ impl Report {
             (Subject::Process(pid), false) => {
                 format!("No: process {pid} does not run under Freehold.\n")
             }
-            // Only a program under Freehold has a page, so there is no other answer.
-            (Subject::Page { pid, program }, _) => {
+            // Only a program under Freehold has a profile file, so there is no other answer.
+            (Subject::Profile { pid, program }, _) => {
                 format!("Yes: {program} ({pid}) ran under Freehold.\n")
             }
             (Subject::Command(words), false) => {

@@ -1,4 +1,4 @@
-//! Rights that a program file gives to whoever starts it. The loader of such a program ignores LD_PRELOAD
+//! Rights that a program file gives to the user who starts it. The loader of such a program ignores LD_PRELOAD
 //! (the kernel tells it so by AT_SECURE), and Freehold itself ignores its options there.
 
 use std::fs::Metadata;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use super::report::Finding;
 
-/// The greeting comes before `main`; whoever has not greeted by then will not.
+/// The greeting comes before `main`; a program that has not greeted by then will not.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts `command` with `library` preloaded, in a process group of its own so that it can be ended with

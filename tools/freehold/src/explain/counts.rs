@@ -1,12 +1,10 @@
 //! What the library has counted of its heap, as the split and the trend want it.
 
-use freehold_page::{Snapshot, layout};
+use profile_file::Snapshot;
+use profile_file::layout::{self, ClassUse};
 
 use super::heap::{Class, Counted};
 use super::trend;
-
-/// Rows of the figures that are the allocator's own blocks: magazines and thread caches.
-const OWN_ROWS: std::ops::Range<usize> = 128..136;
 
 /// All that the counted parts would be, were all of it resident.
 pub fn everything(counted: &Counted) -> u64 {
@@ -18,31 +16,26 @@ pub fn everything(counted: &Counted) -> u64 {
 }
 
 pub fn counted(snapshot: &Snapshot) -> Counted {
-    let Some(figures) = &snapshot.page.figures else {
+    let Some(statistics) = &snapshot.profile.statistics else {
         return Counted::default();
     };
     let rows = snapshot.rows();
-    let own = rows
-        .get(OWN_ROWS.start..OWN_ROWS.end.min(rows.len()))
-        .unwrap_or(&[]);
+    let used = |class_use: ClassUse| {
+        let rows = rows.iter().skip(1);
+        rows.filter(move |row| row.class_use() == Some(class_use))
+    };
     Counted {
-        live: figures.live_bytes,
+        live: statistics.live_bytes,
         live_error: 0,
-        cached: figures.cached_bytes,
-        free: figures.free_bytes,
-        free_given_back: figures.purged_in_slabs_bytes,
-        fresh: figures.fresh_bytes,
-        dirty: figures.dirty_bytes,
-        own: own
-            .iter()
+        cached: statistics.cached_bytes,
+        free: statistics.free_bytes,
+        free_given_back: statistics.purged_in_slabs_bytes,
+        fresh: statistics.fresh_bytes,
+        dirty: statistics.dirty_bytes,
+        own: used(ClassUse::Own)
             .map(|row| row.made.saturating_mul(row.size))
             .sum(),
-        classes: rows
-            .iter()
-            .take(OWN_ROWS.start)
-            .skip(1)
-            .map(class)
-            .collect(),
+        classes: used(ClassUse::Program).map(class).collect(),
     }
 }
 
@@ -56,15 +49,15 @@ fn class(row: &layout::Row) -> Class {
     }
 }
 
-pub fn moments(snapshot: &Snapshot) -> Vec<trend::Moment> {
+pub fn points(snapshot: &Snapshot) -> Vec<trend::Point> {
     snapshot
-        .page
+        .profile
         .timeline
         .iter()
-        .map(|moment| trend::Moment {
-            ns: moment.ns,
-            live: moment.live_bytes + moment.huge_bytes,
-            resident: moment.resident_bytes,
+        .map(|point| trend::Point {
+            ns: point.ns,
+            live: point.live_bytes + point.huge_bytes,
+            resident: point.resident_bytes,
         })
         .collect()
 }

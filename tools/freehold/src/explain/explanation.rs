@@ -1,9 +1,10 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
-use freehold_page::{LiveSample, Snapshot, Symbols};
+use profile_file::layout::RUN_MAX_BYTES;
+use profile_file::{LiveSample, Snapshot, Symbols};
 use serde::Serialize;
 
-use super::counts::{counted, everything, moments};
+use super::counts::{counted, everything, points};
 use super::heap::{self, Certainty, Counted, Sample};
 use super::kinds::{self, Kind};
 use super::mappings::{Mapping, Name};
@@ -23,7 +24,7 @@ pub struct Line {
     pub exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_bytes: Option<u64>,
-    /// What it is mostly made of.
+    /// What it is usually made of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub detail: Vec<String>,
 }
@@ -93,9 +94,6 @@ pub struct Explanation {
     pub notes: Vec<String>,
     pub verdict: Verdict,
 }
-
-/// A block above this has a mapping of its own.
-const HUGE: u64 = 2 << 20;
 
 /// Puts the sources together.
 pub fn explain(sources: &Sources) -> Explanation {
@@ -194,9 +192,9 @@ impl<'a> Work<'a> {
     /// just before it went to sleep, after the last count.
     fn catch_up(&mut self, snapshot: &Snapshot) {
         const FRESH_NS: u64 = 50_000_000;
-        // Of a program that is gone nobody knows how long it went on after the count.
-        let fresh = snapshot.is_alive() && snapshot.figures_age_ns().unwrap_or(0) < FRESH_NS;
-        if snapshot.page.figures.is_none() || fresh {
+        // Of a program that is gone it is unknown how long it went on after the count.
+        let fresh = snapshot.is_alive() && snapshot.statistics_age_ns().unwrap_or(0) < FRESH_NS;
+        if snapshot.profile.statistics.is_none() || fresh {
             return;
         }
         let change = self.counted.catch_up(&self.samples, snapshot.interval());
@@ -222,7 +220,7 @@ impl<'a> Work<'a> {
             self.freehold
                 .push(Line::exact("metadata", "records about them", records));
             self.notes.push(
-                "blocks above 2 MiB and some records are among the anonymous memory: without the page they cannot be told"
+                "blocks above 2 MiB and some records are among the anonymous memory: without the profile file they cannot be told"
                     .to_owned(),
             );
         }
@@ -233,7 +231,7 @@ impl<'a> Work<'a> {
         let window = &self.sources.ours.window;
         let mut huge = Vec::new();
         for sample in &snapshot.samples {
-            if sample.size > HUGE && !window.contains(&sample.address) {
+            if sample.size > RUN_MAX_BYTES && !window.contains(&sample.address) {
                 huge.push(sample);
                 continue;
             }
@@ -254,10 +252,11 @@ impl<'a> Work<'a> {
 
     /// Huge blocks: nearly each of them is sampled, and the sample says where it is.
     fn huge(&mut self, snapshot: &Snapshot, samples: Vec<&LiveSample>, known: bool) {
-        let Some(figures) = &snapshot.page.figures else {
+        let Some(statistics) = &snapshot.profile.statistics else {
             return;
         };
-        // A block of this size is sampled all but always, so that the samples are of this moment and miss nearly nothing.
+        // A block of this size is sampled all but always, so that the samples are of this moment and miss nearly
+        // nothing.
         let (mut resident, mut error) = (0.0, 0.0);
         for sample in &samples {
             let range = sample.address..sample.address.saturating_add(sample.size);
@@ -273,12 +272,12 @@ impl<'a> Work<'a> {
         }
         let unsampled = snapshot.interval() == 0;
         let wanted = if unsampled {
-            figures.huge_bytes
+            statistics.huge_bytes
         } else {
             resident.round() as u64
         };
         let error = if unsampled {
-            figures.huge_bytes / 2
+            statistics.huge_bytes / 2
         } else {
             error.round() as u64
         };
@@ -292,7 +291,7 @@ impl<'a> Work<'a> {
                     Line::about("huge_live", label, live, error)
                 });
         }
-        let cached = figures.huge_cached_bytes;
+        let cached = statistics.huge_cached_bytes;
         let cached = if known { self.take(cached) } else { cached };
         if cached > 0 {
             let label = "freed blocks above 2 MiB, kept for the next";
@@ -303,8 +302,8 @@ impl<'a> Work<'a> {
 
     /// Metadata and the profiler's own.
     fn records(&mut self, snapshot: &Snapshot, known: bool) {
-        let header = &snapshot.page.header;
-        let Some(figures) = &snapshot.page.figures else {
+        let header = &snapshot.profile.header;
+        let Some(statistics) = &snapshot.profile.statistics else {
             let rest = self.of_kind(Kind::Records);
             if rest > 0 {
                 self.freehold
@@ -312,7 +311,7 @@ impl<'a> Work<'a> {
             }
             return self.profiler(header.metadata_bytes, 0, known);
         };
-        let outside = figures.metadata_bytes.saturating_sub(self.counted.own);
+        let outside = statistics.metadata_bytes.saturating_sub(self.counted.own);
         let outside = if known { self.take(outside) } else { outside };
         let own = self.counted.own;
         let sum = self.of_kind(Kind::Records) + outside + self.shrunk(own);
@@ -322,10 +321,11 @@ impl<'a> Work<'a> {
             sum,
             sum / 10,
         ));
-        self.profiler(header.metadata_bytes, figures.observer_bytes, known);
+        self.profiler(header.metadata_bytes, statistics.observer_bytes, known);
     }
 
-    /// The allocator's own blocks were split with the others; what the split made of them is what is left of the window.
+    /// The allocator's own blocks were split with the others; what the split made of them is what is left of the
+    /// window.
     fn shrunk(&self, own: u64) -> u64 {
         if self.sources.memory.is_none() {
             return own;
@@ -341,39 +341,39 @@ impl<'a> Work<'a> {
 
     fn profiler(&mut self, page_bytes: u64, private: u64, known: bool) {
         let private = if known { self.take(private) } else { private };
-        let page = if known {
-            self.of_kind(Kind::Page)
+        let profile = if known {
+            self.of_kind(Kind::Profile)
         } else {
             page_bytes
         };
-        if page + private > 0 {
-            let label = "the profiler's own: its page and records";
+        if profile + private > 0 {
+            let label = "the profiler's own: its profile file and records";
             self.freehold.push(if private == 0 && known {
-                Line::exact("profiler", label, page)
+                Line::exact("profiler", label, profile)
             } else {
-                Line::about("profiler", label, page + private, private / 10)
+                Line::about("profiler", label, profile + private, private / 10)
             });
         }
     }
 
     fn note_quality(&mut self, snapshot: &Snapshot, split: &heap::Split) {
-        if let Some(figures) = &snapshot.page.figures {
-            let age = snapshot.figures_age_ns().unwrap_or(0) as f64 / 1e9;
+        if let Some(statistics) = &snapshot.profile.statistics {
+            let age = snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9;
             if snapshot.is_alive() && age >= 1.0 {
                 self.notes.push(format!(
-                    "the allocator's figures are {} old: the program has not been in its slow paths since",
+                    "the allocator's statistics are {} old: the program has not been in its slow paths since",
                     duration(age)
                 ));
             }
-            let known = figures.live_bytes > 0 && self.sources.memory.is_some();
+            let known = statistics.live_bytes > 0 && self.sources.memory.is_some();
             if known && (split.scale - 1.0).abs() > 0.02 {
                 self.notes.push(format!(
-                    "the allocator's figures were scaled by {:.2} to add up to what is resident now",
+                    "the allocator's statistics were scaled by {:.2} to add up to what is resident now",
                     split.scale
                 ));
             } else if known && (split.scale_of_free - 1.0).abs() > 0.02 {
                 self.notes.push(format!(
-                    "what the allocator counted as free was scaled by {:.2}: the rest has been given back since, or was \
+                    "what the allocator counted as free was scaled by {:.2}: the rest has been returned to the OS since, or was \
                      never touched",
                     split.scale_of_free
                 ));
@@ -394,12 +394,12 @@ impl<'a> Work<'a> {
 
     fn others(&mut self) {
         let Some(memory) = &self.sources.memory else {
-            let figures = self
+            let statistics = self
                 .sources
                 .snapshot
                 .as_ref()
-                .and_then(|s| s.page.figures.as_ref());
-            let whole = figures.map_or(0, |figures| figures.resident_bytes);
+                .and_then(|s| s.profile.statistics.as_ref());
+            let whole = statistics.map_or(0, |statistics| statistics.resident_bytes);
             let rest = whole.saturating_sub(self.freehold.iter().map(|line| line.bytes).sum());
             if rest > 0 {
                 self.other.push(Line::about(
@@ -510,8 +510,8 @@ impl<'a> Work<'a> {
                 .sum::<u64>()
         };
         let snapshot = self.sources.snapshot.as_ref();
-        let figures = snapshot.and_then(|snapshot| snapshot.page.figures.as_ref());
-        let limit = figures.and_then(|f| {
+        let statistics = snapshot.and_then(|snapshot| snapshot.profile.statistics.as_ref());
+        let limit = statistics.and_then(|f| {
             [
                 (f.limit_hard, f.limit_in_use),
                 (f.group_limit, f.group_used),
@@ -538,14 +538,14 @@ impl<'a> Work<'a> {
                 })
                 .collect(),
             presence: self.sources.presence,
-            trend: snapshot.and_then(|snapshot| trend::of(&moments(snapshot))),
+            trend: snapshot.and_then(|snapshot| trend::of(&points(snapshot))),
             limit,
             pinning: classes
                 .first()
                 .and_then(|class| class.sites.first())
                 .map(|site| site.name.clone()),
             allocator: self.sources.allocator.clone(),
-            eager: figures.is_some_and(|figures| figures.purge_mode == 1),
+            eager: statistics.is_some_and(|statistics| statistics.purge_mode == 1),
             alive: snapshot.is_none_or(Snapshot::is_alive)
                 && self.sources.presence != Presence::Absent,
         }

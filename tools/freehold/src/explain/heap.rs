@@ -1,13 +1,15 @@
 //! Splits what Freehold has in memory into what it is good for.
 //!
-//! Three sources, of different age and certainty: the kernel says, now and exactly, how much of Freehold's address range
-//! is resident; the allocator counted, some time ago, its blocks by state; samples say, with an error, what the program
-//! had asked for and which call sites hold on to what. The parts are made to add up to what the kernel says, and how far
-//! they had to be bent for it is told.
+//! Three sources, of different age and certainty: the kernel says, now and exactly, how much of Freehold's address
+//! range is resident; the allocator counted, some time ago, its blocks by state; samples say, with an error, what the
+//! program had asked for and which call sites hold on to what. The parts are made to add up to what the kernel says,
+//! and how far they had to be bent for it is told.
 
 use std::collections::BTreeMap;
 
-/// How a figure is known.
+use profile_file::layout::SLOT_BYTES;
+
+/// How a number is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Certainty {
     /// The kernel said it.
@@ -25,7 +27,7 @@ pub struct Part {
     pub certainty: Certainty,
 }
 
-/// What the allocator counted, in bytes, of memory that it has from the system.
+/// What the allocator counted, in bytes, of memory that it has from the OS.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Blocks of up to 2 MiB that the program holds, at the size of their class.
@@ -33,7 +35,7 @@ pub struct Counted {
     /// How far that may be off: nothing where it was counted.
     pub live_error: u64,
     pub cached: u64,
-    /// Free blocks in slabs in use, and how much of them has been given back.
+    /// Free blocks in slabs in use, and how much of them has been returned to the OS.
     pub free: u64,
     pub free_given_back: u64,
     /// Parts of slabs that were never handed out.
@@ -45,9 +47,9 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Brings figures that were counted some time ago up to date with the samples, which are of this moment: what the
-    /// program frees or takes in between is free space or not any more. Within four standard deviations the samples may
-    /// differ by chance, and then nothing is changed. Returns what the live bytes changed by.
+    /// Brings statistics that were counted some time ago up to date with the samples, which are of this moment: what
+    /// the program frees or takes in between is free space or not any more. Within four standard deviations the
+    /// samples may differ by chance, and then nothing is changed. Returns what the live bytes changed by.
     pub fn catch_up(&mut self, samples: &[Sample], interval: u64) -> i64 {
         let mut now = 0.0;
         let mut variance = 0.0;
@@ -121,20 +123,19 @@ pub struct Split {
 }
 
 const PAGE: u64 = 4096;
-/// Blocks above all classes are rounded up to this.
-const SLOT: u64 = 64 << 10;
 
 /// The size that a request is rounded up to: the smallest class that fits, or whole slots.
 fn class_size(size: u64, classes: &[Class]) -> u64 {
     let fitting = classes.partition_point(|class| class.size < size.max(1));
     match classes.get(fitting) {
         Some(class) => class.size,
-        None => size.max(1).next_multiple_of(SLOT),
+        // Blocks above all classes take whole slots.
+        None => size.max(1).next_multiple_of(SLOT_BYTES),
     }
 }
 
-/// Of the bytes between a request and its class, those that are likely to be in memory: where whole pages lie behind the
-/// last byte asked for, nobody touches them.
+/// Of the bytes between a request and its class, those that are likely to be in memory: where whole pages lie behind
+/// the last byte asked for, they are not touched.
 fn rounding(size: u64, class: u64) -> u64 {
     let all = class.saturating_sub(size);
     if all >= PAGE {
@@ -186,10 +187,11 @@ fn shares(samples: &[Sample], classes: &[Class]) -> Option<Shares> {
     })
 }
 
-/// What live blocks (`firm`), and what is free or cached (`loose`), are multiplied with to be `whole` together. If less is
-/// there than was counted, memory was given back since, and that was free; the live blocks are what the samples say now.
-/// If more is there, and samples of now say how much lives, within an `error`, the live blocks are no more than that: what
-/// is beyond was counted before threads filled their caches and slabs. Without samples nobody knows of what it is.
+/// What live blocks (`firm`), and what is free or cached (`loose`), are multiplied with to be `whole` together. If
+/// less is there than was counted, memory was returned to the OS since, and that was free; the live blocks are what
+/// the samples say now. If more is there, and samples of now say how much lives, within an `error`, the live blocks
+/// are no more than that: what is beyond was counted before threads filled their caches and slabs. Without samples
+/// it is unknown what it is.
 fn scales(whole: f64, firm: f64, loose: f64, error: f64) -> (f64, f64) {
     if whole >= firm && whole < firm + loose {
         (1.0, (whole - firm) / loose)
@@ -220,12 +222,12 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     let free = counted.free.saturating_sub(counted.free_given_back) as f64;
     let firm = requested + slack;
     let loose = counted.cached as f64 + free + counted.dirty as f64 + counted.own as f64;
-    // What is there beyond the blocks that were ever used are mostly pages that used and unused blocks share.
+    // What is there beyond the blocks that were ever used are usually pages that used and unused blocks share.
     let fresh = (resident as f64 - firm - loose).clamp(0.0, counted.fresh as f64);
     let whole = resident as f64 - fresh;
     let (scale, scale_of_free) = scales(whole, firm, loose, live_error);
-    // Figures from before most of the memory was taken say nothing of what it is used for; stretched, they would call all of
-    // it caches or records.
+    // Statistics from before most of the memory was taken say nothing of what it is used for; stretched, they would
+    // call all of it caches or records.
     let beyond = whole - firm * scale - loose;
     let (scale_of_free, uncounted) = if loose > 0.0 && beyond > whole / 2.0 {
         (1.0, beyond)
@@ -282,7 +284,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     ));
     parts.push(part(
         "dirty",
-        "free, waiting to be given back",
+        "free, waiting to be returned to the OS",
         counted.dirty as f64,
         0.0,
     ));
@@ -301,7 +303,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     if uncounted > 0.0 {
         parts.push(Part {
             key: "uncounted",
-            label: "not counted yet: the figures are older",
+            label: "not counted yet: the statistics are older",
             bytes: uncounted.round() as u64,
             certainty: Certainty::About(live_error.round() as u64),
         });
@@ -423,7 +425,7 @@ mod tests {
         assert_eq!(class_size(0, &classes), 16);
         assert_eq!(class_size(16, &classes), 16);
         assert_eq!(class_size(17, &classes), 32);
-        assert_eq!(class_size(131_073, &classes), 3 * SLOT);
+        assert_eq!(class_size(131_073, &classes), 3 * SLOT_BYTES);
     }
 
     #[test]
@@ -465,7 +467,7 @@ mod tests {
             classes: classes(),
             ..Counted::default()
         };
-        // Less than was counted: what was free has been given back.
+        // Less than was counted: what was free has been returned to the OS.
         let less = split(1500, &counted, &[sample(16, 3.0)]);
         assert_eq!(sum(&less), 1500);
         assert_eq!((bytes(&less, "live"), bytes(&less, "cached")), (1000, 500));

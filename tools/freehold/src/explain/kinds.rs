@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use profile_file::layout::{CHUNK_BYTES, MEMFD, SLOT_BYTES};
+
 use super::mappings::{Mapping, Name};
 
 /// What a mapping is for. The order is that in which they are shown.
@@ -13,14 +15,14 @@ pub enum Kind {
     Window,
     /// Freehold: the map of classes below the window.
     Records,
-    /// Freehold: the shared page, through which the program is observed.
-    Page,
+    /// Freehold: the profile file, through which the program is observed.
+    Profile,
     /// Instructions and constants of the program and of libraries.
     Code,
     /// Variables of the program and of libraries.
     Data,
     Stacks,
-    /// The `brk` segment: glibc's malloc, or whoever calls `sbrk`.
+    /// The `brk` segment: glibc's malloc, or a caller of `sbrk`.
     Brk,
     /// 64 MiB heaps of glibc's malloc for threads.
     Arena,
@@ -57,7 +59,7 @@ impl Kind {
         match self {
             Kind::Window => "window",
             Kind::Records => "records",
-            Kind::Page => "page",
+            Kind::Profile => "page",
             Kind::Code => "code",
             Kind::Data => "data",
             Kind::Stacks => "stacks",
@@ -76,7 +78,7 @@ impl Kind {
         match self {
             Kind::Window => "blocks",
             Kind::Records => "records about blocks",
-            Kind::Page => "the shared page",
+            Kind::Profile => "the profile file",
             Kind::Code => "code of the program and its libraries",
             Kind::Data => "variables of the program and its libraries",
             Kind::Stacks => "stacks of threads",
@@ -97,33 +99,29 @@ impl Kind {
 pub struct Ours {
     pub window: Range<u64>,
     /// The file through which the process is observed.
-    pub page: Option<PathBuf>,
+    pub profile: Option<PathBuf>,
 }
 
-/// Bytes of the window that one byte of the class map, just below it, describes.
-const SLOT: u64 = 64 << 10;
-
 impl Ours {
-    pub fn new(begin: u64, bytes: u64, page: Option<PathBuf>) -> Self {
+    pub fn new(begin: u64, bytes: u64, profile: Option<PathBuf>) -> Self {
         Self {
             window: begin..begin.saturating_add(bytes),
-            page,
+            profile,
         }
     }
 
     fn records(&self) -> Range<u64> {
-        let bytes = (self.window.end - self.window.start) / SLOT;
+        // The class map lies just below the window, and has a byte for each slot.
+        let bytes = (self.window.end - self.window.start) / SLOT_BYTES;
         self.window.start.saturating_sub(bytes)..self.window.start
     }
 }
 
-/// A window is found without a page by what nobody else has: half a TiB and more of private address space in one
-/// piece, without a name, and directly below it the map of classes, which is readable only but for what is in use. Where
-/// the kernel put other mappings right beside it, only that edge tells where it begins.
+/// A window is found without a profile file by what no other mapping has: half a TiB and more of private address space in
+/// one piece, without a name, and directly below it the map of classes, which is readable, and writable only where it
+/// is in use. Where the kernel put other mappings right beside it, only that edge tells where it begins.
 pub fn find_window(mappings: &[Mapping]) -> Option<Range<u64>> {
     const LEAST: u64 = 1 << 39;
-    /// A window begins at a multiple of this.
-    const CHUNK: u64 = 4 << 20;
     let plain = |mapping: &Mapping| {
         mapping.name == Name::Anonymous && !mapping.shared && !mapping.executable
     };
@@ -131,7 +129,7 @@ pub fn find_window(mappings: &[Mapping]) -> Option<Range<u64>> {
         let (map, first) = (&pair[0], &pair[1]);
         let begin = first.range.start;
         let edge = plain(map) && map.readable && !map.writable && map.range.end == begin;
-        if !edge || !plain(first) || begin % CHUNK != 0 {
+        if !edge || !plain(first) || begin % CHUNK_BYTES != 0 {
             continue;
         }
         let mut end = begin;
@@ -192,8 +190,8 @@ fn inside(part: &Range<u64>, whole: &Range<u64>) -> bool {
 fn file(mapping: &Mapping, path: &Path, ours: &Ours, programs: &BTreeSet<&Path>) -> Kind {
     let text = path.to_string_lossy();
     let bare = text.trim_end_matches(" (deleted)");
-    if mapping.shared && is_page(bare, ours) {
-        return Kind::Page;
+    if mapping.shared && is_profile(bare, ours) {
+        return Kind::Profile;
     }
     if bare.starts_with("/memfd:") || bare.starts_with("/dev/shm/") || bare == "/dev/zero" {
         // An executable memfd is how some programs make code at run time.
@@ -216,13 +214,14 @@ fn file(mapping: &Mapping, path: &Path, ours: &Ours, programs: &BTreeSet<&Path>)
     }
 }
 
-fn is_page(path: &str, ours: &Ours) -> bool {
-    path.starts_with("/memfd:freehold-page")
-        || ours.page.as_deref().is_some_and(|page| {
-            page == Path::new(path)
-                || page
+fn is_profile(path: &str, ours: &Ours) -> bool {
+    path.strip_prefix("/memfd:")
+        .is_some_and(|name| name.starts_with(MEMFD))
+        || ours.profile.as_deref().is_some_and(|profile| {
+            profile == Path::new(path)
+                || profile
                     .canonicalize()
-                    .is_ok_and(|page| page == Path::new(path))
+                    .is_ok_and(|profile| profile == Path::new(path))
         })
 }
 
@@ -409,7 +408,7 @@ mod tests {
                 Kind::Device,
                 Kind::Device,
                 Kind::Named,
-                Kind::Page
+                Kind::Profile
             ]
         );
     }
@@ -443,7 +442,7 @@ mod tests {
                 Kind::Window,
                 Kind::Window,
                 Kind::Code,
-                Kind::Page
+                Kind::Profile
             ]
         );
     }

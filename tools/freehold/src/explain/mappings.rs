@@ -1,5 +1,5 @@
 //! What the kernel says about a process's memory: its mappings (`smaps`), their sum (`smaps_rollup`), and which pages
-//! of a range are there (`pagemap`). No ptrace: these files are open to whoever owns the process.
+//! of a range are there (`pagemap`). No ptrace: these files are open to the owner of the process.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -66,11 +66,11 @@ pub struct Memory {
 
 /// Reads the mappings of a process.
 pub fn read(pid: u32) -> Result<Memory> {
-    let folder = PathBuf::from(format!("/proc/{pid}"));
-    if !folder.exists() {
+    let directory = PathBuf::from(format!("/proc/{pid}"));
+    if !directory.exists() {
         bail!("there is no process {pid}");
     }
-    let bytes = fs::read(folder.join("smaps")).with_context(|| refusal(pid))?;
+    let bytes = fs::read(directory.join("smaps")).with_context(|| refusal(pid))?;
     let mappings =
         parse(&bytes).with_context(|| format!("cannot make sense of /proc/{pid}/smaps"))?;
     if mappings.is_empty() {
@@ -79,7 +79,7 @@ pub fn read(pid: u32) -> Result<Memory> {
         );
     }
     // Older kernels and some sandboxes have no rollup; the sum over the mappings says the same.
-    let (resident, swapped) = match fs::read(folder.join("smaps_rollup"))
+    let (resident, swapped) = match fs::read(directory.join("smaps_rollup"))
         .ok()
         .as_deref()
         .map(parse)

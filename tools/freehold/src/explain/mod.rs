@@ -1,7 +1,7 @@
 //! `freehold explain`: where a program's memory is, in parts that add up, and why.
 //!
-//! Works on any process that one may look at: of one without Freehold it says what the kernel knows. Needs no ptrace and
-//! stops nobody: it reads `/proc` and the page through which a program is observed.
+//! Works on any process that one may look at: of one without Freehold it says what the kernel knows. Needs no ptrace
+//! and stops no program: it reads `/proc` and the profile file through which a program is observed.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -39,7 +39,7 @@ use crate::output::print;
     freehold explain --json 4711     for programs\n\n\
     The parts add up to what is resident. Without a name: the one observed program.")]
 pub struct Args {
-    /// A process, a program's name, a page or a saved snapshot.
+    /// A process, a program's name, a profile file or a saved snapshot.
     #[arg(value_name = "PID|NAME|FILE")]
     subject: Option<String>,
 

@@ -166,7 +166,7 @@ mod tests {
                     live_bytes: 1 << 19,
                 }],
             }],
-            notes: vec!["the allocator's figures are 2.8 s old".to_owned()],
+            notes: vec!["the allocator's statistics are 2.8 s old".to_owned()],
             verdict: Verdict {
                 finding: Finding::Fine,
                 sentence: "Fine.".to_owned(),
@@ -191,7 +191,7 @@ mod tests {
           blocks of    304: 8.0 MiB free in 132 slabs that are 6 % live
               kept by cache_insert (index.c:8) (512.0 KiB live)
 
-        Note: the allocator's figures are 2.8 s old.
+        Note: the allocator's statistics are 2.8 s old.
 
         Fine.
         What would change it:

@@ -1,6 +1,6 @@
 //! A call site in a few words: the function that one would name, and where it is.
 
-use freehold_page::{Frame, Snapshot, Symbols, blame};
+use profile_file::{Frame, Snapshot, Symbols, blame};
 
 /// `function (file:line)`, or the module if there is no line; none for a site without a stack.
 pub fn name(snapshot: &Snapshot, symbols: &mut Symbols, number: u32) -> Option<String> {

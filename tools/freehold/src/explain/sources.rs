@@ -1,4 +1,5 @@
-//! Fetches everything that an explanation is made of: the page, the kernel's figures, and who else allocates.
+//! Fetches everything that an explanation is made of: the profile file, the kernel's statistics, and who else
+//! allocates.
 
 use std::fs;
 use std::ops::Range;
@@ -6,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use freehold_page::{Control, FindError, Snapshot, Target};
+use profile_file::{Control, FindError, Snapshot, Target};
 
 use super::kinds::{self, Ours};
 use super::mappings::{self, Memory, PageMap};
 use super::verdict::Presence;
 use crate::doctor;
 
-/// How long a program may take to answer with fresh figures. One that does not allocate does not answer.
+/// How long a program may take to answer with fresh statistics. One that does not allocate does not answer.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 pub struct Sources {
@@ -23,22 +24,22 @@ pub struct Sources {
     pub program: String,
     pub presence: Presence,
     pub snapshot: Option<Snapshot>,
-    /// What the kernel says; none of a program that is gone and left nothing but its page.
+    /// What the kernel says; none of a program that is gone and left nothing but its profile file.
     pub memory: Option<Memory>,
     pub pages: Option<PageMap>,
     pub ours: Ours,
     /// Who else allocates in the process, in words.
     pub allocator: Option<String>,
-    /// What the reader should know about where the figures are from.
+    /// What the reader should know about where the statistics are from.
     pub notes: Vec<String>,
 }
 
 /// Finds what a person means and reads it.
 pub fn fetch(word: Option<&str>) -> Result<Sources> {
     match Target::find_or_only(word) {
-        Ok(Target::Live { pid, page }) => of_live(u32::try_from(pid)?, &page),
+        Ok(Target::Live { pid, profile }) => of_live(u32::try_from(pid)?, &profile),
         Ok(target) => of_left(&target),
-        // A process without a page can be explained too, only not as far.
+        // A process without a profile file can be explained too, only not as far.
         Err(FindError::NotObserved { pid, .. }) => {
             of_process(u32::try_from(pid)?, Presence::Unobserved)
         }
@@ -47,19 +48,19 @@ pub fn fetch(word: Option<&str>) -> Result<Sources> {
     }
 }
 
-fn of_live(pid: u32, page: &Path) -> Result<Sources> {
+fn of_live(pid: u32, profile: &Path) -> Result<Sources> {
     let mut notes = Vec::new();
-    // Asking is a favour of the program; the figures of before are right too, only older.
-    match Control::open(page) {
+    // Asking is a favour of the program; the statistics of before are right too, only older.
+    match Control::open(profile) {
         Ok(control) => {
             control.refresh(PATIENCE);
         }
-        Err(error) => notes.push(format!("no fresh figures could be asked for: {error}")),
+        Err(error) => notes.push(format!("no fresh statistics could be asked for: {error}")),
     }
     let memory = mappings::read(pid)?;
     let target = Target::Live {
         pid: u64::from(pid),
-        page: page.to_owned(),
+        profile: profile.to_owned(),
     };
     let snapshot = target.read()?;
     let pages = PageMap::open(pid).ok();
@@ -74,7 +75,7 @@ fn of_live(pid: u32, page: &Path) -> Result<Sources> {
         pid: Some(pid),
         program: program_of(pid),
         presence: Presence::Observed,
-        ours: ours(&snapshot, &memory, Some(page.to_owned())),
+        ours: ours(&snapshot, &memory, Some(profile.to_owned())),
         snapshot: Some(snapshot),
         pages,
         allocator: other_allocator(pid),
@@ -100,7 +101,7 @@ fn of_process(pid: u32, presence: Presence) -> Result<Sources> {
         snapshot: None,
         ours: Ours {
             window: window.unwrap_or_default(),
-            page: None,
+            profile: None,
         },
         pages: None,
         allocator: other_allocator(pid),
@@ -109,7 +110,7 @@ fn of_process(pid: u32, presence: Presence) -> Result<Sources> {
     })
 }
 
-/// A page that a program left, or a saved snapshot, which may carry what the kernel said at that time.
+/// A profile file that a program left, or a saved snapshot, which may carry what the kernel said at that time.
 fn of_left(target: &Target) -> Result<Sources> {
     let snapshot = target.read()?;
     let mut notes = Vec::new();
@@ -130,7 +131,7 @@ fn of_left(target: &Target) -> Result<Sources> {
     });
     if memory.is_none() {
         notes.push(
-            "the program is gone, and what the kernel would say of it too: these are the allocator's last figures"
+            "the program is gone, and what the kernel would say of it too: these are the allocator's last statistics"
                 .to_owned(),
         );
     }
@@ -151,13 +152,13 @@ fn of_left(target: &Target) -> Result<Sources> {
     })
 }
 
-fn ours(snapshot: &Snapshot, memory: &Memory, page: Option<PathBuf>) -> Ours {
-    let header = &snapshot.page.header;
+fn ours(snapshot: &Snapshot, memory: &Memory, profile: Option<PathBuf>) -> Ours {
+    let header = &snapshot.profile.header;
     if header.window_bytes > 0 {
-        return Ours::new(header.window_begin, header.window_bytes, page);
+        return Ours::new(header.window_begin, header.window_bytes, profile);
     }
     let window: Range<u64> = kinds::find_window(&memory.mappings).unwrap_or_default();
-    Ours { window, page }
+    Ours { window, profile }
 }
 
 fn program_of(pid: u32) -> String {

@@ -1,8 +1,8 @@
-//! Does the heap grow? A line through the moments of the timeline says how fast, and how sure that is.
+//! Does the heap grow? A line through the points of the timeline says how fast, and how sure that is.
 
 /// One look at the heap.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moment {
+pub struct Point {
     pub ns: u64,
     pub live: u64,
     pub resident: u64,
@@ -19,16 +19,16 @@ pub struct Trend {
     pub seconds: f64,
     /// Bytes that the line rose by in this time, as a share of what is live at its end.
     pub share: f64,
-    pub moments: usize,
+    pub points: usize,
 }
 
-const LEAST_MOMENTS: usize = 8;
+const LEAST_POINTS: usize = 8;
 const LEAST_SECONDS: f64 = 2.0;
 
 impl Trend {
     /// Growth beyond doubt: more than four standard deviations, and more than a tenth of what is there.
     pub fn grows(&self) -> bool {
-        self.moments >= LEAST_MOMENTS
+        self.points >= LEAST_POINTS
             && self.seconds >= LEAST_SECONDS
             && self.rate > 4.0 * self.error
             && self.share > 0.1
@@ -36,13 +36,10 @@ impl Trend {
 }
 
 /// The trend of the later half of the time: that a program filled its memory at the beginning says nothing of now.
-pub fn of(moments: &[Moment]) -> Option<Trend> {
-    let (first, last) = (moments.first()?, moments.last()?);
+pub fn of(points: &[Point]) -> Option<Trend> {
+    let (first, last) = (points.first()?, points.last()?);
     let middle = first.ns + last.ns.saturating_sub(first.ns) / 2;
-    let late: Vec<&Moment> = moments
-        .iter()
-        .filter(|moment| moment.ns >= middle)
-        .collect();
+    let late: Vec<&Point> = points.iter().filter(|point| point.ns >= middle).collect();
     if late.len() < 3 {
         return None;
     }
@@ -67,7 +64,7 @@ pub fn of(moments: &[Moment]) -> Option<Trend> {
         .iter()
         .map(|(x, y)| (y - y_mean - rate * (x - x_mean)).powi(2))
         .sum();
-    // Neighbouring moments are alike, so there are fewer independent ones than moments: half of them is a modest guess.
+    // Neighbouring points are alike, so there are fewer independent ones than points: half of them is a modest guess.
     let error = (rest / (count / 2.0 - 1.0).max(1.0) / xx).sqrt();
     let seconds = points.last().map_or(0.0, |p| p.0);
     let end = (y_mean + rate * (seconds - x_mean)).max(1.0);
@@ -76,7 +73,7 @@ pub fn of(moments: &[Moment]) -> Option<Trend> {
         error,
         seconds,
         share: rate * seconds / end,
-        moments: late.len(),
+        points: late.len(),
     })
 }
 
@@ -84,9 +81,9 @@ pub fn of(moments: &[Moment]) -> Option<Trend> {
 mod tests {
     use super::*;
 
-    fn series(live: impl Fn(f64) -> f64) -> Vec<Moment> {
+    fn series(live: impl Fn(f64) -> f64) -> Vec<Point> {
         (0..100)
-            .map(|i| Moment {
+            .map(|i| Point {
                 ns: (1 << 40) + i * 250_000_000,
                 live: live(i as f64 / 4.0) as u64,
                 resident: 0,
@@ -94,7 +91,7 @@ mod tests {
             .collect()
     }
 
-    /// Noise without a generator: a sine that is sampled far too seldom.
+    /// Noise without a generator: a sine that is sampled far too rarely.
     fn noise(seconds: f64) -> f64 {
         (seconds * 12_345.678).sin()
     }
@@ -137,7 +134,7 @@ mod tests {
         let short = of(&series(|t| 1e6 * t)[..8]).unwrap();
         assert!(
             !short.grows(),
-            "two seconds and some moments say nothing: {short:?}"
+            "two seconds and some points say nothing: {short:?}"
         );
     }
 }

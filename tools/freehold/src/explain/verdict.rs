@@ -18,7 +18,7 @@ pub struct Facts {
     pub live: u64,
     /// Free blocks in slabs that are in use.
     pub fragmented: u64,
-    /// Caches, what waits to be given back, and freed huge blocks.
+    /// Caches, what waits to be returned to the OS, and freed huge blocks.
     pub retained: u64,
     pub others: Vec<(Kind, u64)>,
     pub presence: Presence,
@@ -39,7 +39,7 @@ pub struct Facts {
 pub enum Presence {
     #[default]
     Observed,
-    /// There, but nobody asked it to show itself.
+    /// There, but not asked to show itself.
     Unobserved,
     Absent,
 }
@@ -65,7 +65,7 @@ pub struct Verdict {
     pub change: Vec<String>,
 }
 
-/// Less than this is nobody's trouble, whatever its share.
+/// Less than this is no trouble, whatever its share.
 const LEAST: u64 = 8 << 20;
 
 fn percent(part: u64, whole: u64) -> u64 {
@@ -149,7 +149,7 @@ impl Facts {
                 "freehold profile {}    the call sites of the blocks that stayed",
                 self.word
             ),
-            "malloc_trim(0)               gives back whole free pages inside these slabs"
+            "malloc_trim(0)               returns whole free pages inside these slabs to the OS"
                 .to_owned(),
         ];
         change.push(
@@ -166,7 +166,10 @@ impl Facts {
     fn retention(&self) -> Verdict {
         let mut change = vec!["malloc_trim(0)               gives it back at once".to_owned()];
         if !self.eager {
-            change.push("FREEHOLD=purge=eager         gives it back always at once, for some processor time".to_owned());
+            change.push(
+                "FREEHOLD=purge=eager         gives it back always at once, for some CPU time"
+                    .to_owned(),
+            );
         }
         change.push(
             "wait: it is used again first, and goes back within a budget as more is freed"
@@ -281,7 +284,7 @@ impl Facts {
 fn about(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Code => Some(
-            "code is shared with other processes and can be read again from its file: it is seldom a trouble",
+            "code is shared with other processes and can be read again from its file: it is rarely a trouble",
         ),
         Kind::Data => {
             Some("size BINARY                  the variables of a program or library, by section")
@@ -298,9 +301,9 @@ fn about(kind: Kind) -> Option<&'static str> {
         Kind::Shared => Some("ls -l /dev/shm; ipcs -m      what is shared, and with whom"),
         Kind::Device => Some("memory of a graphics card's driver: ask its own tools"),
         Kind::Named | Kind::Anonymous => Some(
-            "whoever calls mmap directly: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers",
+            "callers of mmap: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers",
         ),
-        Kind::Window | Kind::Records | Kind::Page | Kind::Kernel => None,
+        Kind::Window | Kind::Records | Kind::Profile | Kind::Kernel => None,
     }
 }
 
@@ -330,7 +333,7 @@ mod tests {
             error: 1e4,
             seconds: 60.0,
             share: 0.6,
-            moments: 100,
+            points: 100,
         }
     }
 
@@ -381,7 +384,7 @@ mod tests {
         Fragmentation
         Fragmentation: 75.0 MiB (75 % of Freehold's memory) is free space between live blocks, in slabs that some of them keep; most of what keeps them is allocated by cache_insert.
         freehold profile 4711    the call sites of the blocks that stayed
-        malloc_trim(0)               gives back whole free pages inside these slabs
+        malloc_trim(0)               returns whole free pages inside these slabs to the OS
         allocate what lives long before, or apart from, what lives for a moment: they share slabs by size
         ");
     }
@@ -397,7 +400,7 @@ mod tests {
         Retention
         Retention: 76.0 MiB (76 % of Freehold's memory) is free and kept for the next allocations.
         malloc_trim(0)               gives it back at once
-        FREEHOLD=purge=eager         gives it back always at once, for some processor time
+        FREEHOLD=purge=eager         gives it back always at once, for some CPU time
         wait: it is used again first, and goes back within a budget as more is freed
         ");
         let eager = Facts {
@@ -424,7 +427,7 @@ mod tests {
         insta::assert_snapshot!(show(&facts), @r"
         NotOurs
         Not ours: 300.0 MiB of 400.0 MiB (75 %) did not come from Freehold; the largest part is anonymous memory that somebody mapped, 280.0 MiB; mimalloc is loaded too (/lib/libmimalloc.so.2).
-        whoever calls mmap directly: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers
+        callers of mmap: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers
         ");
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use freehold_page::{Snapshot, Symbols, View};
+use profile_file::{Snapshot, Symbols, View};
 use serde::Serialize;
 
 use super::reachability::{Reach, Scan};
@@ -102,17 +102,17 @@ pub struct Limit {
 impl Limit {
     /// The limit that will be met first.
     pub fn tightest(snapshot: &Snapshot) -> Option<Limit> {
-        let figures = snapshot.page.figures.as_ref()?;
+        let statistics = snapshot.profile.statistics.as_ref()?;
         [
             (
                 "the container's limit",
-                figures.group_limit,
-                figures.group_used,
+                statistics.group_limit,
+                statistics.group_used,
             ),
             (
                 "the limit that was set",
-                figures.limit_hard,
-                figures.limit_in_use,
+                statistics.limit_hard,
+                statistics.limit_in_use,
             ),
         ]
         .into_iter()
@@ -138,7 +138,7 @@ pub fn examine(
     rules: &Rules,
 ) -> Vec<Finding> {
     let mut symbols = Symbols::new(snapshot);
-    let mut samples: HashMap<u32, Vec<&freehold_page::LiveSample>> = HashMap::new();
+    let mut samples: HashMap<u32, Vec<&profile_file::LiveSample>> = HashMap::new();
     for sample in &snapshot.samples {
         samples.entry(sample.site).or_default().push(sample);
     }
@@ -170,7 +170,7 @@ pub fn examine(
                 oldest_age: age(ages.last()),
                 growth: judgement.growth.map(|g| growth_data(&g, limit)),
                 watched: watch.and_then(|watch| watch.of_site(site.number)),
-                kept: kept(snapshot.page.control.mark, &samples),
+                kept: kept(snapshot.profile.control.mark, &samples),
                 reach: scan.and_then(|scan| scan.of_samples(&samples)),
                 suppressed_by: suppressions.matching(&call_site.frames).map(str::to_owned),
                 stack: call_site.data(),
@@ -196,7 +196,7 @@ fn weight(finding: &Finding) -> f64 {
     }
 }
 
-pub fn history(site: &freehold_page::Site, samples: &[&freehold_page::LiveSample]) -> History {
+pub fn history(site: &profile_file::Site, samples: &[&profile_file::LiveSample]) -> History {
     History {
         live: samples
             .iter()
@@ -227,8 +227,8 @@ fn growth_data(growth: &Growth, limit: Option<Limit>) -> GrowthData {
     }
 }
 
-/// Marks: epoch 0 is before the first mark, when programs set themselves up, and is nobody's fault.
-fn kept(mark: u64, samples: &[&freehold_page::LiveSample]) -> Option<Kept> {
+/// Marks: epoch 0 is before the first mark, when programs set themselves up, and is no leak.
+fn kept(mark: u64, samples: &[&profile_file::LiveSample]) -> Option<Kept> {
     let old_enough = 1..mark.checked_sub(1)?;
     if old_enough.is_empty() {
         return None;
@@ -255,13 +255,13 @@ fn kept(mark: u64, samples: &[&freehold_page::LiveSample]) -> Option<Kept> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::ProfileBuilder;
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn examine_plain(page: &PageBuilder) -> Vec<Finding> {
+    fn examine_plain(profile: &ProfileBuilder) -> Vec<Finding> {
         examine(
-            &page.snapshot(),
+            &profile.snapshot(),
             None,
             None,
             &Suppressions::default(),
@@ -271,20 +271,20 @@ mod tests {
 
     #[test]
     fn a_leak_comes_first_with_its_rate_and_the_time_that_is_left() {
-        let mut page = PageBuilder::new(512 << 10);
-        let (leak, steady) = (page.site(&[1, 9]), page.site(&[2, 9]));
+        let mut profile = ProfileBuilder::new(512 << 10);
+        let (leak, steady) = (profile.site(&[1, 9]), profile.site(&[2, 9]));
         for second in 0..100 {
-            page.allocate(leak, 1000, second * SECOND);
-            let block = page.allocate(steady, 4 << 20, second * SECOND);
-            page.free(block, 1000);
+            profile.allocate(leak, 1000, second * SECOND);
+            let block = profile.allocate(steady, 4 << 20, second * SECOND);
+            profile.free(block, 1000);
         }
-        page.figures(|figures| {
-            figures.group_limit = 1 << 30;
-            figures.group_used = 512 << 20;
+        profile.statistics(|statistics| {
+            statistics.group_limit = 1 << 30;
+            statistics.group_used = 512 << 20;
         });
         // The last word of a program that was killed.
-        page.moment(100 * SECOND, 1, 1);
-        let found = examine_plain(&page);
+        profile.point(100 * SECOND, 1, 1);
+        let found = examine_plain(&profile);
         assert_eq!(
             (found[0].site, found[0].verdict),
             (leak, Verdict::LikelyLeak)
@@ -299,18 +299,18 @@ mod tests {
 
     #[test]
     fn what_outlives_two_marks_in_every_epoch_is_kept() {
-        let mut page = PageBuilder::new(512 << 10);
-        let site = page.site(&[1]);
-        let other = page.site(&[2]);
-        page.allocate(site, 100, 0);
+        let mut profile = ProfileBuilder::new(512 << 10);
+        let site = profile.site(&[1]);
+        let other = profile.site(&[2]);
+        profile.allocate(site, 100, 0);
         for mark in 1..=5 {
-            page.change(|page| page.control.mark = mark);
-            page.allocate(site, 100, mark * SECOND);
+            profile.change(|profile| profile.control.mark = mark);
+            profile.allocate(site, 100, mark * SECOND);
             if mark == 4 {
-                page.allocate(other, 100, mark * SECOND);
+                profile.allocate(other, 100, mark * SECOND);
             }
         }
-        let found = examine_plain(&page);
+        let found = examine_plain(&profile);
         let of = |number| found.iter().find(|f| f.site == number).unwrap();
         let kept = of(site).kept.unwrap();
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use freehold_page::Snapshot;
+use profile_file::Snapshot;
 use serde::Serialize;
 
 use super::finding::Finding;
@@ -74,7 +74,7 @@ pub const SHORTEST_SECONDS: f64 = 1.0;
 /// Why a check that finds nothing must not pass: a pipeline would be green for ever without anybody having looked.
 pub fn unanswered(snapshot: &Snapshot, at_exit: bool, reachability: bool) -> Option<String> {
     // With every byte counted, no samples are an answer: nothing was allocated.
-    let counted_all = snapshot.interval() == 1 && snapshot.page.control.lost_samples == 0;
+    let counted_all = snapshot.interval() == 1 && snapshot.profile.control.lost_samples == 0;
     if let Some(reason) = snapshot.why_empty().filter(|_| !counted_all) {
         return Some(format!(
             "{reason}; run it with --sample 1 to count every block"
@@ -128,7 +128,7 @@ pub fn check(findings: &[Finding], fail_on: Option<FailOn>, at_exit: bool) -> Ou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::ProfileBuilder;
 
     #[test]
     fn nothing_found_where_nothing_was_seen_is_no_answer() {
@@ -137,14 +137,14 @@ mod tests {
             outcome.unanswered = unanswered(snapshot, at_exit, false);
             outcome.code()
         };
-        let empty = PageBuilder::new(4096).snapshot();
+        let empty = ProfileBuilder::new(4096).snapshot();
         assert_eq!(code(&empty, true), 2);
-        assert_eq!(code(&PageBuilder::new(1).snapshot(), true), 0);
-        let mut page = PageBuilder::new(4096);
-        let site = page.site(&[0x100]);
-        let block = page.allocate(site, 4096, 0);
-        page.free(block, 10);
-        assert_eq!(code(&page.snapshot(), true), 0);
+        assert_eq!(code(&ProfileBuilder::new(1).snapshot(), true), 0);
+        let mut profile = ProfileBuilder::new(4096);
+        let site = profile.site(&[0x100]);
+        let block = profile.allocate(site, 4096, 0);
+        profile.free(block, 10);
+        assert_eq!(code(&profile.snapshot(), true), 0);
         let mut failed = check(&[], Some(FailOn::Any), true);
         failed.unanswered = unanswered(&empty, true, false);
         failed.failed = true;

@@ -1,7 +1,7 @@
 //! `freehold leaks`: does it leak, where, how fast, and when is the memory at its end?
 //!
-//! [`verdict`] has the statistics, [`finding`] applies them to a page, [`watch`] looks at a live program over a time,
-//! [`reachability`] asks the program itself, [`gate`] is the check for continuous integration.
+//! [`verdict`] has the statistics, [`finding`] applies them to a profile file, [`watch`] looks at a live program over
+//! a time, [`reachability`] asks the program itself, [`gate`] is the check for continuous integration.
 
 pub mod finding;
 mod gate;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use freehold_page::{Control, Snapshot, Target};
+use profile_file::{Control, Snapshot, Target};
 use serde::Serialize;
 
 use crate::output::print;
@@ -37,13 +37,13 @@ use watch::Watch;
     freehold leaks page.freehold            what a program left, or a saved snapshot\n  \
     freehold leaks 4711 --mark              set a mark; what outlives two marks is shown by the next look\n  \
     freehold leaks 4711 --reachability      ask the program which blocks it cannot find any more\n  \
-    freehold leaks page --exit --fail-on any --suppressions known.txt    a check for CI\n\n\
+    freehold leaks profile file --exit --fail-on any --suppressions known.txt    a check for CI\n\n\
     A likely leak grows by more than 4 sigma, goes on growing, and what is old is nearly all alive. A cache that\n\
     grows and stops is none.\n\n\
     Exit code: 0, 1 if --fail-on found what it looks for, 2 the question could not be answered; with --fail-on also if too\n\
     little was sampled or seen to say that there is none.")]
 pub struct Args {
-    /// The process, by number or name; or a page or snapshot file. Without it: the one observed program.
+    /// The process, by number or name; or a profile file or snapshot file. Without it: the one observed program.
     #[arg(value_name = "PID|NAME|FILE")]
     target: Option<String>,
 
@@ -164,7 +164,7 @@ fn look(args: &Args, target: &Target, running: bool) -> Result<(Snapshot, Option
 
 fn set_mark(target: &Target) -> Result<ExitCode> {
     let path = target
-        .page_path()
+        .profile_path()
         .context("a mark can only be set in a program that runs")?;
     let mark = Control::open(path)?.set_mark();
     let next = match mark {
@@ -217,7 +217,7 @@ fn answer(
         watched_seconds: watch.map(Watch::seconds),
         interval: snapshot.interval(),
         live_samples: snapshot.samples.len(),
-        marks: snapshot.page.control.mark,
+        marks: snapshot.profile.control.mark,
         at_exit: args.exit,
         limit: Limit::tightest(snapshot),
         scan,
@@ -267,27 +267,27 @@ pub fn parse_time(word: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use freehold_page::SymbolTable;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::SymbolTable;
+    use profile_file::testing::ProfileBuilder;
 
     use super::*;
     use crate::call_site::tests::frame;
 
     #[test]
     fn an_answer_reads_well() {
-        let text = |words: &[&str], suppressions: &str, page: &Snapshot| {
+        let text = |words: &[&str], suppressions: &str, profile: &Snapshot| {
             let args = Line::parse_from([&["leaks"], words].concat()).args;
             let list = Suppressions::parse(suppressions).unwrap();
             let target = Target::Saved {
                 file: "server.freehold".into(),
             };
-            text::render(&answer(&args, &target, page, None, &list))
+            text::render(&answer(&args, &target, profile, None, &list))
         };
-        let page = example();
-        insta::assert_snapshot!("leaks", text(&[], "leak:interned\nleak:nobody\n", &page));
-        insta::assert_snapshot!("all", text(&["--all"], "", &page));
-        insta::assert_snapshot!("exit", text(&["--exit", "--fail-on", "1m"], "", &page));
-        let empty = PageBuilder::default().snapshot();
+        let profile = example();
+        insta::assert_snapshot!("leaks", text(&[], "leak:interned\nleak:nobody\n", &profile));
+        insta::assert_snapshot!("all", text(&["--all"], "", &profile));
+        insta::assert_snapshot!("exit", text(&["--exit", "--fail-on", "1m"], "", &profile));
+        let empty = ProfileBuilder::default().snapshot();
         insta::assert_snapshot!("nothing", text(&["--fail-on", "any"], "", &empty));
     }
 
@@ -318,31 +318,31 @@ mod tests {
         args: Args,
     }
 
-    /// A server that leaks sessions, has a full cache, and some names that nobody will free.
+    /// A server that leaks sessions, has a full cache, and some names that are never freed.
     fn example() -> Snapshot {
         const SECOND: u64 = 1_000_000_000;
-        let mut page = PageBuilder::default();
+        let mut profile = ProfileBuilder::default();
         let main = 0x900;
-        let leak = page.site(&[0x100, 0x101, main]);
-        let cache = page.site(&[0x200, main]);
-        let names = page.site(&[0x300, main]);
-        let noise = page.site(&[0x400, 0x101, main]);
+        let leak = profile.site(&[0x100, 0x101, main]);
+        let cache = profile.site(&[0x200, main]);
+        let names = profile.site(&[0x300, main]);
+        let noise = profile.site(&[0x400, 0x101, main]);
         for second in 0..100 {
-            page.allocate(leak, 4096, second * SECOND);
+            profile.allocate(leak, 4096, second * SECOND);
             if second < 30 {
-                page.allocate(cache, 1 << 20, second * SECOND);
+                profile.allocate(cache, 1 << 20, second * SECOND);
             }
             if second < 3 {
-                page.allocate(names, 30, second * SECOND);
+                profile.allocate(names, 30, second * SECOND);
             }
-            let block = page.allocate(noise, 100, second * SECOND);
-            page.free(block, 5_000);
+            let block = profile.allocate(noise, 100, second * SECOND);
+            profile.free(block, 5_000);
         }
-        page.figures(|figures| {
-            figures.group_limit = 1 << 30;
-            figures.group_used = 700 << 20;
+        profile.statistics(|statistics| {
+            statistics.group_limit = 1 << 30;
+            statistics.group_used = 700 << 20;
         });
-        let mut snapshot = page.snapshot();
+        let mut snapshot = profile.snapshot();
         let functions = [
             (0x100, "session_new", 120),
             (0x101, "accept_connection", 80),

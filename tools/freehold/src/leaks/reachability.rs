@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use freehold_page::{Control, LiveSample, Snapshot, Target, layout};
+use profile_file::{Control, LiveSample, Snapshot, Target, layout};
 use serde::Serialize;
 
 /// The answer, as far as it is about the whole program. Times are in seconds.
@@ -34,9 +34,9 @@ pub struct Reach {
 const LEAST_AGE_NS: u64 = 100_000_000;
 
 impl Scan {
-    /// The last scan that a page tells of.
+    /// The last scan that a profile file tells of.
     pub fn of(snapshot: &Snapshot) -> Option<Scan> {
-        let scan = &snapshot.page.scan;
+        let scan = &snapshot.profile.scan;
         (scan.state == layout::SCAN_DONE && scan.number != 0).then(|| Scan {
             reachable_blocks: scan.reachable_blocks,
             reachable_bytes: scan.reachable_bytes,
@@ -72,7 +72,7 @@ impl Scan {
 
 /// Asks the program for a scan and waits for the answer.
 pub fn ask(target: &Target, patience: Duration) -> Result<()> {
-    let path = target.page_path().context(
+    let path = target.profile_path().context(
         "reachability needs a program that runs: a fork of it has to look through its memory",
     )?;
     let control = Control::open(path)?;
@@ -85,7 +85,7 @@ pub fn ask(target: &Target, patience: Duration) -> Result<()> {
             return Ok(());
         }
         if taken_up && state == layout::SCAN_FAILED {
-            let error = target.read()?.page.scan.error as i32;
+            let error = target.read()?.profile.scan.error as i32;
             bail!(
                 "the scan failed in the program: {}",
                 std::io::Error::from_raw_os_error(error)

@@ -55,7 +55,7 @@ enum Manner {
     Generations { period: f64 },
     /// Set up in the first seconds, kept.
     Start { length: f64 },
-    /// Mostly short lives, some a hundred times longer.
+    /// Usually short lives, some a hundred times longer.
     Mixed { life: f64 },
 }
 

@@ -1,13 +1,13 @@
 //! Leaks that one knows of and does not want to hear of again.
 //!
-//! The file is LeakSanitizer's: a line `leak:PATTERN`, where PATTERN matches within the function, the file or the module
-//! of any frame of the stack; `*` stands for any text, `^` and `$` for beginning and end. `#` begins a comment.
+//! The file is LeakSanitizer's: a line `leak:PATTERN`, where PATTERN matches within the function, the file or the
+//! module of any frame of the stack; `*` stands for any text, `^` and `$` for beginning and end. `#` begins a comment.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use freehold_page::Frame;
+use profile_file::Frame;
 
 #[derive(Debug, Default)]
 pub struct Suppressions {

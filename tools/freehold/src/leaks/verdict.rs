@@ -1,7 +1,7 @@
 //! Is a call site a leak? Statistics over what was sampled of it, without any access to a process.
 //!
 //! What is known of a site at one moment: each live sample (weight and birth), and how many bytes were freed at
-//! which age. That is enough to ask three questions of a single page, also of a program that is dead:
+//! which age. That is enough to ask three questions of a single profile file, also of a program that is dead:
 //!
 //! 1. **Age.** Is there an age A from which on nearly nothing is freed any more? The blocks that ever reached A are
 //!    those alive and older than A, and those freed at an age of A or more. The share that is alive is the

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use freehold_page::{Control, Snapshot, Target};
+use profile_file::{Control, Snapshot, Target};
 use serde::Serialize;
 
 /// Looks a watch takes, apart from the first.
@@ -117,7 +117,9 @@ fn weights(snapshot: &Snapshot) -> HashMap<(u32, u64, u64), f64> {
 
 /// Watches a live program for so long, and gives the last snapshot. If it ends meanwhile, what was seen of it counts.
 pub fn watch(target: &Target, length: Duration) -> Result<(Snapshot, Watch)> {
-    let control = target.page_path().and_then(|path| Control::open(path).ok());
+    let control = target
+        .profile_path()
+        .and_then(|path| Control::open(path).ok());
     let mut watch = Watch::default();
     let mut last = target.read()?;
     watch.add(&last);
@@ -129,7 +131,7 @@ pub fn watch(target: &Target, length: Duration) -> Result<(Snapshot, Watch)> {
         if let Some(control) = &control {
             control.ask();
         }
-        // A page that has vanished is that of a program that ended by itself.
+        // A profile file that has vanished is that of a program that ended by itself.
         let Ok(next) = target.read() else { break };
         watch.add(&next);
         last = next;
@@ -179,22 +181,22 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::ProfileBuilder;
 
     #[test]
     fn what_was_there_all_the_time_adds_no_error_to_the_change() {
-        let mut page = PageBuilder::new(512 << 10);
-        let site = page.site(&[1]);
+        let mut profile = ProfileBuilder::new(512 << 10);
+        let site = profile.site(&[1]);
         for _ in 0..1000 {
-            page.allocate(site, 64, 0);
+            profile.allocate(site, 64, 0);
         }
-        page.moment(1_000_000_000, 1, 1);
+        profile.point(1_000_000_000, 1, 1);
         let mut watch = Watch::default();
-        watch.add(&page.snapshot());
+        watch.add(&profile.snapshot());
         assert_eq!(watch.of_site(site), None, "one look is no watch");
-        page.allocate(site, 64, 2_000_000_000);
-        page.moment(3_000_000_000, 1, 1);
-        let last = page.snapshot();
+        profile.allocate(site, 64, 2_000_000_000);
+        profile.point(3_000_000_000, 1, 1);
+        let last = profile.snapshot();
         watch.add(&last);
         watch.finish(&last);
         let series = watch.of_site(site).unwrap();

@@ -1,9 +1,10 @@
-//! `freehold metrics`: the figures of an observed program as OpenMetrics text, without a word to the program.
+//! `freehold metrics`: the statistics of an observed program as OpenMetrics text, without a word to the program.
 //!
-//! The names are those that the library itself writes with `FREEHOLD=metrics=FILE` (`src/observe/fields.c`; a test compares
-//! the two), so that a board made for one shows the other. On top come the samples, which only the page has.
+//! Names and help texts are those that the library itself writes with `FREEHOLD=metrics=FILE`: both come from
+//! `src/observe/contract.def`. So a board made for one shows the other. The samples, which only the profile file has,
+//! are added.
 
-mod fields;
+mod samples;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,11 +13,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fields::{FIELDS, Field, ROWS, SAMPLES};
-use freehold_page::layout::{Figures, Row};
-use freehold_page::{Concern, Control, Snapshot, Target, output_file};
+use profile_file::layout::{ClassUse, Row, Statistics};
+use profile_file::statistics::{
+    CLASS_STATISTICS, FAMILY_BUILD, FAMILY_OCCUPANCY, OCCUPANCY_SHARES, PURGE_MODES, STATISTICS,
+    Statistic, THP_MODES, name_of,
+};
+use profile_file::{Concern, Control, Snapshot, Target, output_file};
+use samples::SAMPLES;
 
-/// Prints the figures of an observed program as OpenMetrics text.
+/// Prints the statistics of an observed program as OpenMetrics text.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     freehold metrics 4711                                             once, to the standard output\n  \
@@ -24,7 +29,7 @@ use freehold_page::{Concern, Control, Snapshot, Target, output_file};
     The file is replaced as a whole, so that no reader sees half of it. A program can also write it itself, without this\n\
     command: FREEHOLD=metrics=FILE.")]
 pub struct Args {
-    /// A process, a program's name, a page or a saved snapshot.
+    /// A process, a program's name, a profile file or a saved snapshot.
     #[arg(value_name = "PID|NAME|FILE")]
     subject: Option<String>,
 
@@ -37,14 +42,14 @@ pub struct Args {
     json: bool,
 }
 
-/// How long a program may take to answer with fresh figures.
+/// How long a program may take to answer with fresh statistics.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = Target::find_or_only(args.subject.as_deref())?;
-    if let Some(page) = target.page_path() {
-        // Who may only read gets the figures as they are.
-        if let Ok(control) = Control::open(page) {
+    if let Some(profile) = target.profile_path() {
+        // Who may only read gets the statistics as they are.
+        if let Ok(control) = Control::open(profile) {
             control.refresh(PATIENCE);
         }
     }
@@ -67,24 +72,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The allocator's own classes: of no concern to whoever draws curves.
-const OWN: std::ops::Range<usize> = 128..136;
-
 fn render(snapshot: &Snapshot) -> Result<String> {
-    let Some(figures) = &snapshot.page.figures else {
-        bail!("the program has not counted its memory yet: there are no figures on its page");
+    let Some(statistics) = &snapshot.profile.statistics else {
+        bail!(
+            "the program has not counted its memory yet: there are no statistics in its profile file"
+        );
     };
     let mut out = String::new();
-    describe(&mut out, snapshot, figures);
-    for field in FIELDS {
+    describe(&mut out, snapshot, statistics);
+    for field in STATISTICS {
         head(&mut out, field);
-        sample(&mut out, field, "", (field.value)(figures));
+        sample(&mut out, field, "", (field.value)(statistics));
     }
     for field in SAMPLES {
         head(&mut out, field);
         sample(&mut out, field, "", (field.value)(snapshot));
     }
-    for field in ROWS {
+    for field in CLASS_STATISTICS {
         head(&mut out, field);
         for (labels, row) in shown(snapshot) {
             sample(
@@ -100,22 +104,19 @@ fn render(snapshot: &Snapshot) -> Result<String> {
     Ok(out)
 }
 
-fn describe(out: &mut String, snapshot: &Snapshot, figures: &Figures) {
-    let purge = ["budget", "eager", "lazy", "background"]
-        .get(figures.purge_mode as usize)
-        .unwrap_or(&"unknown");
-    let thp = ["auto", "never", "always"]
-        .get(figures.thp_mode as usize)
-        .unwrap_or(&"unknown");
+fn describe(out: &mut String, snapshot: &Snapshot, statistics: &Statistics) {
+    let purge = name_of(&PURGE_MODES, statistics.purge_mode);
+    let thp = name_of(&THP_MODES, statistics.thp_mode);
+    head(out, &FAMILY_BUILD);
     let _ = write!(
         out,
-        "# HELP freehold_build What is at work, and how it is set.\n# TYPE freehold_build gauge\n\
-         freehold_build{{version=\"{}\",purge=\"{purge}\",thp=\"{thp}\"}} 1\n\
-         # HELP freehold_process Whose figures these are.\n# TYPE freehold_process gauge\n\
+        "freehold_{build}{{version=\"{}\",purge=\"{purge}\",thp=\"{thp}\"}} 1\n\
+         # HELP freehold_process Whose statistics these are.\n# TYPE freehold_process gauge\n\
          freehold_process{{pid=\"{}\",program=\"{}\"}} 1\n",
         escape(&snapshot.version()),
         snapshot.pid(),
         escape(&snapshot.program()),
+        build = FAMILY_BUILD.name,
     );
 }
 
@@ -126,7 +127,7 @@ fn escape(text: &str) -> String {
         .replace('\n', "\\n")
 }
 
-fn head<T>(out: &mut String, field: &Field<T>) {
+fn head<T>(out: &mut String, field: &Statistic<T>) {
     let kind = if field.counter { "counter" } else { "gauge" };
     let _ = write!(
         out,
@@ -138,40 +139,34 @@ fn head<T>(out: &mut String, field: &Field<T>) {
     }
 }
 
-fn sample<T>(out: &mut String, field: &Field<T>, labels: &str, value: u64) {
+fn sample<T>(out: &mut String, field: &Statistic<T>, labels: &str, value: u64) {
     let total = if field.counter { "_total" } else { "" };
     let _ = writeln!(out, "freehold_{}{total}{labels} {value}", field.name);
 }
 
-/// The classes that hold something of the program's, each with its labels.
+/// The classes that hold something of the program's, each with its labels. The allocator's own are left out.
 fn shown(snapshot: &Snapshot) -> impl Iterator<Item = (String, &Row)> {
-    let rows = snapshot.rows().iter().enumerate();
-    rows.filter(|(class, row)| row.slabs > 0 && !OWN.contains(class))
-        .map(|(class, row)| {
-            let size = if row.size == 0 {
-                "large".to_owned()
-            } else {
-                row.size.to_string()
-            };
-            let user = if class < OWN.start {
-                "program"
-            } else {
-                "samples"
-            };
-            (format!("size=\"{size}\",use=\"{user}\""), row)
-        })
+    let rows = snapshot.rows().iter().filter(|row| row.slabs > 0);
+    rows.filter_map(|row| {
+        let class_use = row.class_use().filter(|known| *known != ClassUse::Own)?;
+        let size = if row.size == 0 {
+            "large".to_owned()
+        } else {
+            row.size.to_string()
+        };
+        let labels = format!("size=\"{size}\",use=\"{}\"", class_use.name());
+        Some((labels, row))
+    })
 }
 
 fn occupancy(out: &mut String, snapshot: &Snapshot) {
-    out.push_str(
-        "# HELP freehold_class_occupancy_slabs Slabs by the share of their blocks that are out: up to this much of them.\n\
-         # TYPE freehold_class_occupancy_slabs gauge\n# UNIT freehold_class_occupancy_slabs slabs\n",
-    );
+    head(out, &FAMILY_OCCUPANCY);
     for (labels, row) in shown(snapshot) {
-        for (below, slabs) in ["0.25", "0.5", "0.75", "1"].iter().zip(row.occupancy) {
+        for (below, slabs) in OCCUPANCY_SHARES.iter().zip(row.occupancy) {
             let _ = writeln!(
                 out,
-                "freehold_class_occupancy_slabs{{{labels},below=\"{below}\"}} {slabs}"
+                "freehold_{}{{{labels},below=\"{below}\"}} {slabs}",
+                FAMILY_OCCUPANCY.name
             );
         }
     }
@@ -180,30 +175,30 @@ fn occupancy(out: &mut String, snapshot: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::ProfileBuilder;
     use std::collections::BTreeMap;
 
     fn text() -> String {
-        let mut page = PageBuilder::new(4096);
-        let site = page.site(&[0x1000]);
-        page.allocate(site, 100, 10);
-        page.figures(|f| {
+        let mut profile = ProfileBuilder::new(4096);
+        let site = profile.site(&[0x1000]);
+        profile.allocate(site, 100, 10);
+        profile.statistics(|f| {
             f.live_bytes = 4096;
             f.refills = 7;
             f.purge_mode = 1;
-            f.rows = 147;
+            f.rows = 5;
             f.row[3].size = 48;
             f.row[3].slabs = 2;
             f.row[3].live = 5;
             f.row[3].occupancy = [1, 0, 0, 1];
-            (f.row[130].size, f.row[130].slabs) = (256, 9);
-            (f.row[140].size, f.row[140].slabs) = (64, 1);
+            (f.row[4].size, f.row[4].slabs, f.row[4].class_use) = (64, 1, ClassUse::Samples as u64);
+            (f.row[2].size, f.row[2].slabs, f.row[2].class_use) = (256, 9, ClassUse::Own as u64);
         });
-        render(&page.snapshot()).unwrap()
+        render(&profile.snapshot()).unwrap()
     }
 
-    /// What OpenMetrics asks of a text, checked strictly: families in one piece, each with its type, names and units that
-    /// fit, samples that are numbers, no sample twice, the end marked. Gives the samples.
+    /// What OpenMetrics asks of a text, checked strictly: families in one piece, each with its type, names and units
+    /// that fit, samples that are numbers, no sample twice, the end marked. Gives the samples.
     fn check(text: &str) -> BTreeMap<String, u64> {
         assert!(
             text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1,
@@ -289,52 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sentences_are_those_of_the_library() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/observe/fields.c");
-        let table = std::fs::read_to_string(path).unwrap();
-        let mut expected = 0;
-        for (begin, end) in [
-            ("fh_field fh_fields[]", "fh_fields_count"),
-            ("fh_field fh_row_fields[]", "fh_row_fields_count"),
-        ] {
-            let part = table
-                .split(begin)
-                .nth(1)
-                .unwrap()
-                .split(end)
-                .next()
-                .unwrap();
-            expected += ["BYTES(", "NUMBER(", "COUNTER(", "ROW("]
-                .iter()
-                .map(|macro_name| part.matches(macro_name).count())
-                .sum::<usize>();
-        }
-        assert_eq!(expected, FIELDS.len() + ROWS.len(), "as many in C as here");
-        let plain = table.split_whitespace().collect::<Vec<_>>().join(" ");
-        let fields = FIELDS
-            .iter()
-            .map(|f| (f.name, f.help))
-            .chain(ROWS.iter().map(|f| (f.name, f.help)));
-        for (name, help) in fields {
-            assert!(plain.contains(&format!("\"{help}\"")), "{name}: {help}");
-            let key = name.strip_prefix("class_").unwrap_or(name);
-            assert!(
-                plain.contains(&format!("\"{name}\""))
-                    || plain.contains(&format!("{key}, \"{help}\"")),
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
     fn without_figures_there_is_an_error_and_no_text() {
-        let page = PageBuilder::new(4096);
+        let profile = ProfileBuilder::new(4096);
         let snapshot = Snapshot {
-            page: freehold_page::Page {
-                figures: None,
-                ..page.snapshot().page
+            profile: profile_file::Profile {
+                statistics: None,
+                ..profile.snapshot().profile
             },
-            ..page.snapshot()
+            ..profile.snapshot()
         };
         assert!(
             render(&snapshot)

@@ -1,6 +1,6 @@
 //! Stacks one a line, as flame graph tools read them: `main;load;parse 12345`, the number being bytes.
 
-use freehold_page::View;
+use profile_file::View;
 
 use super::stacks::Stacks;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use clap::ValueEnum;
-use freehold_page::{Amount, Frame, View};
+use profile_file::{Amount, Frame, View};
 use serde::{Deserialize, Serialize};
 
 use super::stacks::{Entry, Stacks};

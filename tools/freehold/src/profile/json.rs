@@ -1,6 +1,6 @@
 //! The profile for programs.
 
-use freehold_page::{Amount, Concern, Snapshot, View};
+use profile_file::{Amount, Concern, Snapshot, View};
 use serde::Serialize;
 
 use super::group::{By, Group, Key};
@@ -8,16 +8,16 @@ use super::stacks::Stacks;
 
 /// An amount; `error` is one standard deviation of `bytes`.
 #[derive(Serialize)]
-pub struct Figures {
+pub struct Statistics {
     pub bytes: f64,
     pub error: f64,
     pub blocks: f64,
     pub samples: u64,
 }
 
-impl From<Amount> for Figures {
+impl From<Amount> for Statistics {
     fn from(amount: Amount) -> Self {
-        Figures {
+        Statistics {
             bytes: amount.bytes,
             error: amount.error(),
             blocks: amount.blocks,
@@ -30,11 +30,11 @@ impl From<Amount> for Figures {
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Views {
-    live: Figures,
-    allocated: Figures,
-    freed: Figures,
-    peak: Figures,
-    short_lived: Figures,
+    live: Statistics,
+    allocated: Statistics,
+    freed: Statistics,
+    peak: Statistics,
+    short_lived: Statistics,
 }
 
 impl Views {
@@ -49,7 +49,7 @@ impl Views {
     }
 }
 
-/// Which program, and how its page was read.
+/// Which program, and how its profile file was read.
 #[derive(Serialize)]
 pub struct About {
     program: String,
@@ -76,7 +76,7 @@ impl About {
             read_unix_ns: snapshot.reading.unix_ns,
             interval: snapshot.interval(),
             exact: snapshot.is_exact(),
-            samples: snapshot.page.control.taken,
+            samples: snapshot.profile.control.taken,
         }
     }
 }
@@ -89,7 +89,7 @@ pub struct Note {
 
 /// What was odd.
 pub fn notes(snapshot: &Snapshot, names: &[String]) -> Vec<Note> {
-    let page = snapshot.warnings.iter().map(|w| Note {
+    let profile = snapshot.warnings.iter().map(|w| Note {
         concern: w.concern,
         text: w.text.clone(),
     });
@@ -97,7 +97,7 @@ pub fn notes(snapshot: &Snapshot, names: &[String]) -> Vec<Note> {
         concern: Concern::Incomplete,
         text: text.clone(),
     });
-    page.chain(names).collect()
+    profile.chain(names).collect()
 }
 
 #[derive(Serialize)]

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use freehold_page::{Snapshot, Target, View};
+use profile_file::{Snapshot, Target, View};
 
 use crate::output::print;
 use group::By;
@@ -28,7 +28,7 @@ use stacks::Stacks;
     freehold profile 4242 --allocated --by module   all since the beginning, by library\n  \
     freehold profile 4242 --html flame.html         a flame graph with all views, in one file")]
 pub struct Args {
-    /// A PID, a program's name, a page, or a saved snapshot; without it the one observed program
+    /// A PID, a program's name, a profile file, or a saved snapshot; without it the one observed program
     #[arg(value_name = "PID|NAME|FILE")]
     target: Option<String>,
     /// Put call sites together by this

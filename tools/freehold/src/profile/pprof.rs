@@ -1,14 +1,14 @@
 //! A profile in pprof's form (`profile.proto`, gzipped), which `go tool pprof` and many web pages read.
 //!
-//! Names are in it already, so it can be looked at anywhere; mappings have their build-ids, so that a server which keeps
-//! symbols can check what it has.
+//! Names are in it already, so it can be looked at anywhere; mappings have their build-ids, so that a server which
+//! keeps symbols can check what it has.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use freehold_page::{Snapshot, Symbols, View, blame};
+use profile_file::{Snapshot, Symbols, View, blame};
 use prost::Message;
 
 /// The values of each sample, in pprof's own names for a heap's.
@@ -238,7 +238,7 @@ impl Builder<'_> {
             let stack = snapshot.stack(site.node);
             let mut location_id = Vec::with_capacity(stack.addresses.len());
             for &address in &stack.addresses {
-                // The allocator's own functions are at the inner end; nobody asks about them.
+                // The allocator's own functions are at the inner end; no reader asks about them.
                 let inner = location_id.is_empty();
                 if !(inner && self.symbols.frames(address).iter().all(blame::is_allocator)) {
                     location_id.push(self.location(address));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use freehold_page::{Amount, Frame, Snapshot, Symbols, View, blame};
+use profile_file::{Amount, Frame, Snapshot, Symbols, View, blame};
 
 /// A call site: its stack, and what it allocated.
 pub struct Entry {

@@ -1,6 +1,6 @@
 //! The top list as a person reads it.
 
-use freehold_page::{Amount, Snapshot, View, human};
+use profile_file::{Amount, Snapshot, View, human};
 
 use super::group::Group;
 use super::stacks::Stacks;
@@ -70,7 +70,7 @@ pub fn about(snapshot: &Snapshot) -> String {
     } else {
         "killed (or crashed) after"
     };
-    let control = &snapshot.page.control;
+    let control = &snapshot.profile.control;
     let exactness = match control.interval {
         0 => "sampling is off".to_owned(),
         1 => "every block counted".to_owned(),

@@ -1,8 +1,8 @@
-//! What the page is made of. Amounts are bytes, times are seconds.
+//! What the profile file is made of. Amounts are bytes, times are seconds.
 
 use std::collections::{BTreeMap, HashMap};
 
-use freehold_page::{Snapshot, layout};
+use profile_file::{Snapshot, layout};
 use serde::Serialize;
 
 use crate::leaks::finding::{self, Finding, Limit};
@@ -10,7 +10,7 @@ use crate::leaks::text::reason;
 use crate::leaks::verdict::Rules;
 use crate::leaks::{self, Suppressions};
 
-/// Sites beyond these are summed up: a page of a hundred thousand rows serves nobody.
+/// Sites beyond these are summed up: a page of a hundred thousand rows helps no reader.
 const MOST_SITES: usize = 1000;
 
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ pub struct Page {
     limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heap: Option<Heap>,
-    timeline: Vec<Moment>,
+    timeline: Vec<Point>,
     classes: Vec<Class>,
     pub sites: Vec<Site>,
     more_sites: usize,
@@ -57,7 +57,7 @@ struct Heap {
 }
 
 #[derive(Serialize)]
-struct Moment {
+struct Point {
     at: f64,
     resident: u64,
     live: u64,
@@ -95,7 +95,7 @@ const PARTS: usize = 40;
 
 impl Page {
     pub fn of(snapshot: &Snapshot) -> Page {
-        let header = &snapshot.page.header;
+        let header = &snapshot.profile.header;
         let program = snapshot.program();
         let process = snapshot.process.as_ref();
         let mut sites = sites(snapshot);
@@ -113,13 +113,13 @@ impl Page {
             options: snapshot.options(),
             system: process.map_or(String::new(), |p| p.system.clone()),
             page_size: header.page_size,
-            processors: header.processors,
+            processors: header.cpus,
             begun_unix: header.begun_unix_ns as f64 / 1e9,
             taken_unix: (header.begun_unix_ns + snapshot.running_ns()) as f64 / 1e9,
             seconds: snapshot.running_ns() as f64 / 1e9,
             interval: snapshot.interval(),
             samples: snapshot.samples.len(),
-            marks: snapshot.page.control.mark,
+            marks: snapshot.profile.control.mark,
             nothing_because: snapshot.why_empty(),
             warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
             limit: Limit::tightest(snapshot),
@@ -137,7 +137,7 @@ impl Page {
 fn sites(snapshot: &Snapshot) -> Vec<Site> {
     let suppressions = Suppressions::default();
     let found = finding::examine(snapshot, None, None, &suppressions, &Rules::default());
-    let begun = snapshot.page.header.begun_ns;
+    let begun = snapshot.profile.header.begun_ns;
     let life = snapshot.running_ns().max(1) as f64;
     let mut births: HashMap<u32, Vec<f64>> = HashMap::new();
     let mut threads: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -171,12 +171,12 @@ fn sites(snapshot: &Snapshot) -> Vec<Site> {
 }
 
 fn heap(snapshot: &Snapshot) -> Option<Heap> {
-    let f = snapshot.page.figures.as_deref()?;
+    let f = snapshot.profile.statistics.as_deref()?;
     Some(Heap {
         resident: f.resident_bytes,
         mapped: f.mapped_bytes,
         threads: f.threads,
-        age: snapshot.figures_age_ns().unwrap_or(0) as f64 / 1e9,
+        age: snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9,
         parts: vec![
             ("live", f.live_bytes, "blocks that the program holds"),
             (
@@ -192,12 +192,12 @@ fn heap(snapshot: &Snapshot) -> Option<Heap> {
             (
                 "cached",
                 f.cached_bytes + f.huge_cached_bytes,
-                "freed blocks at hand for the next who asks",
+                "freed blocks cached for the next request",
             ),
             (
                 "dirty",
                 f.dirty_bytes,
-                "free slots that wait to be given back",
+                "free slots that wait to be returned to the OS",
             ),
             (
                 "records",
@@ -208,19 +208,19 @@ fn heap(snapshot: &Snapshot) -> Option<Heap> {
     })
 }
 
-fn timeline(snapshot: &Snapshot) -> Vec<Moment> {
-    let begun = snapshot.page.header.begun_ns;
+fn timeline(snapshot: &Snapshot) -> Vec<Point> {
+    let begun = snapshot.profile.header.begun_ns;
     snapshot
-        .page
+        .profile
         .timeline
         .iter()
-        .map(|moment| Moment {
-            at: moment.ns.saturating_sub(begun) as f64 / 1e9,
-            resident: moment.resident_bytes,
-            live: moment.live_bytes + moment.huge_bytes,
-            cached: moment.cached_bytes,
-            dirty: moment.dirty_bytes,
-            free: moment.free_bytes,
+        .map(|point| Point {
+            at: point.ns.saturating_sub(begun) as f64 / 1e9,
+            resident: point.resident_bytes,
+            live: point.live_bytes + point.huge_bytes,
+            cached: point.cached_bytes,
+            dirty: point.dirty_bytes,
+            free: point.free_bytes,
         })
         .collect()
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use freehold_page::{Control, ProcessFacts, Target};
+use profile_file::{Control, ProcessFacts, Target};
 
 use crate::output::print;
 
@@ -47,8 +47,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = Target::find_or_only(args.target.as_deref())?;
-    if let Some(control) = target.page_path().and_then(|path| Control::open(path).ok()) {
-        // Figures of a moment ago serve as well, if the program does not answer.
+    if let Some(control) = target
+        .profile_path()
+        .and_then(|path| Control::open(path).ok())
+    {
+        // Statistics of a moment ago serve as well, if the program does not answer.
         control.refresh(Duration::from_millis(200));
     }
     let mut snapshot = target.read()?;
@@ -93,26 +96,26 @@ fn escape(text: &str) -> String {
 
 /// The page of a snapshot, for tests.
 #[cfg(test)]
-fn page_of(snapshot: &freehold_page::Snapshot) -> String {
+fn page_of(snapshot: &profile_file::Snapshot) -> String {
     render(&data::Page::of(snapshot)).unwrap()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
-    use freehold_page::{Snapshot, SymbolTable};
+    use profile_file::testing::ProfileBuilder;
+    use profile_file::{Snapshot, SymbolTable};
 
     use crate::call_site::tests::frame;
 
     fn example(function: &str) -> Snapshot {
-        let mut page = PageBuilder::default();
+        let mut page = ProfileBuilder::default();
         let site = page.site(&[0x100, 0x900]);
         for second in 0..100 {
             page.allocate(site, 4096, second * 1_000_000_000);
-            page.moment(second * 1_000_000_000, second << 20, second << 19);
+            page.point(second * 1_000_000_000, second << 20, second << 19);
         }
-        page.figures(|f| {
+        page.statistics(|f| {
             f.resident_bytes = 100 << 20;
             f.rows = 2;
             f.row[1].size = 4096;
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_page_without_figures_or_samples_is_still_a_page() {
-        let html = page_of(&PageBuilder::default().snapshot());
+        let html = page_of(&ProfileBuilder::default().snapshot());
         assert!(html.contains("allocated little so far"));
     }
 }

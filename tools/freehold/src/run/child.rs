@@ -22,8 +22,8 @@ use super::ending::{Ending, Kills};
 /// How the program is to be observed.
 pub struct Observation<'a> {
     pub library: &'a Path,
-    /// Where the library puts its page.
-    pub folder: &'a Path,
+    /// Where the library puts its profile file.
+    pub directory: &'a Path,
     /// Mean bytes between samples.
     pub interval: u64,
 }
@@ -31,7 +31,7 @@ pub struct Observation<'a> {
 /// What is known of a program that has ended.
 pub struct Outcome {
     pub ending: Ending,
-    /// Resident bytes at the highest, of the program or a child of its that it waited for; none if the kernel's figure
+    /// Resident bytes at the highest, of the program or a child of its that it waited for; none if the kernel's count
     /// may be that of this command itself, which it was forked from.
     pub peak_resident: Option<u64>,
 }
@@ -100,18 +100,22 @@ fn not_started(name: &OsStr, error: &io::Error) -> NotStarted {
     }
 }
 
-/// The variables that make a program, and all that it starts, run under Freehold and show itself in `folder`. What was
-/// set before stays: other preloaded libraries behind ours, other options in front of ours.
+/// The variables that make a program, and all that it starts, run under Freehold and show itself in `directory`. What
+/// was set before stays: other preloaded libraries behind ours, other options in front of ours.
 fn environment(
     how: &Observation,
     preload: Option<&OsStr>,
     options: Option<&OsStr>,
 ) -> Result<[(&'static str, OsString); 2]> {
-    let folder = how.folder.as_os_str();
-    if folder.as_bytes().iter().any(|byte| b",\n".contains(byte)) {
+    let directory = how.directory.as_os_str();
+    if directory
+        .as_bytes()
+        .iter()
+        .any(|byte| b",\n".contains(byte))
+    {
         bail!(
-            "the folder {} has a comma in its name, which separates options; choose another one with --keep",
-            how.folder.display()
+            "the directory {} has a comma in its name, which separates options; choose another one with --keep",
+            how.directory.display()
         );
     }
     let mut libraries = how.library.as_os_str().to_owned();
@@ -124,7 +128,7 @@ fn environment(
         list.push(",");
     }
     list.push("observe=1,page=");
-    list.push(folder);
+    list.push(directory);
     list.push(format!(",sample={}", how.interval));
     Ok([("LD_PRELOAD", libraries), ("FREEHOLD", list)])
 }
@@ -139,14 +143,14 @@ fn pass_on(mut signals: SignalsInfo<WithOrigin>, pid: Pid) {
     for origin in signals.forever() {
         let signal = Signal::from_named_raw(origin.signal).filter(|_| is_for_us_alone(&origin));
         if let Some(signal) = signal {
-            // It may have ended by now: nobody is left to be told.
+            // It may have ended by now: no process is left to be told.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 }
 
-/// Follows the control group that a program is in, as it may be moved, or move itself: once it has ended, the kernel does
-/// not always tell any more.
+/// Follows the control group that a program is in, as it may be moved, or move itself: once it has ended, the kernel
+/// does not always tell any more.
 pub struct GroupWatch {
     stop: mpsc::Sender<()>,
     thread: thread::JoinHandle<Kills>,
@@ -233,10 +237,10 @@ fn peak_of_children() -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn observation(folder: &'static str) -> Observation<'static> {
+    fn observation(directory: &'static str) -> Observation<'static> {
         Observation {
             library: Path::new("/opt/libfreehold.so"),
-            folder: Path::new(folder),
+            directory: Path::new(directory),
             interval: 4096,
         }
     }

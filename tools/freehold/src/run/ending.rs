@@ -92,12 +92,12 @@ pub struct Kills {
 pub struct Group {
     /// As the kernel calls it.
     pub name: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     version: u8,
 }
 
 impl Kills {
-    /// As it stands for process `pid`, which may have ended, as long as nobody has waited for it.
+    /// As it stands for process `pid`, which may have ended, until it is waited for.
     pub fn of(pid: u32) -> Self {
         Self::read(Path::new("/proc"), &pid.to_string())
     }
@@ -115,8 +115,8 @@ impl Kills {
         }
     }
 
-    /// These counters as they stood when the process came into its group, which was after `start`: a program may be killed
-    /// in the few milliseconds between two looks, so what the machine has counted since is taken off.
+    /// These counters as they stood when the process came into its group, which was after `start`: a program may be
+    /// killed in the few milliseconds between two looks, so what the machine has counted since is taken off.
     pub fn joined_since(self, start: &Self) -> Self {
         let meanwhile = self.in_machine.saturating_sub(start.in_machine);
         Self {
@@ -144,7 +144,7 @@ impl Kills {
     }
 
     /// Whether a SIGKILL between `before` and now was the kernel's. A group that the process only joined later has no
-    /// earlier figure, and any kill in it counts.
+    /// earlier count, and any kill in it counts.
     pub fn explain(&self, before: &Kills) -> Option<Ending> {
         let earlier = if self.group == before.group {
             before.in_group
@@ -170,7 +170,7 @@ impl Group {
             "memory.oom_control"
         };
         counter(
-            &fs::read_to_string(self.folder.join(file)).ok()?,
+            &fs::read_to_string(self.directory.join(file)).ok()?,
             "oom_kill",
         )
     }
@@ -182,17 +182,19 @@ impl Group {
         } else {
             "memory.limit_in_bytes"
         };
-        let mut folder = self.folder.as_path();
+        let mut directory = self.directory.as_path();
         let mut least = None;
-        while let Ok(text) = fs::read_to_string(folder.join(file)) {
+        while let Ok(text) = fs::read_to_string(directory.join(file)) {
             // Version 1 says "no limit" by a number near the largest; version 2 by the word max.
             let limit = text.trim().parse().ok().filter(|&limit| limit < 1 << 62);
             least = match (least, limit) {
                 (Some(a), Some(b)) => Some(u64::min(a, b)),
                 (a, b) => a.or(b),
             };
-            let Some(parent) = folder.parent() else { break };
-            folder = parent;
+            let Some(parent) = directory.parent() else {
+                break;
+            };
+            directory = parent;
         }
         least
     }
@@ -232,7 +234,7 @@ fn find_group(cgroup: &str, mounts: &str) -> Option<Group> {
         Some((2, path, mount(&|kind, _| kind == "cgroup2")?))
     })?;
     Some(Group {
-        folder: root.join(path.trim_start_matches('/')),
+        directory: root.join(path.trim_start_matches('/')),
         name: path.into(),
         version,
     })

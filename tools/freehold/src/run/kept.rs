@@ -1,5 +1,5 @@
-//! Where the pages of observed programs are kept, so that they outlive the programs: a folder of the user's own, and in
-//! it one for each run. What is kept is bounded; the oldest goes first.
+//! Where the profile files of observed programs are kept, so that they outlive the programs: a directory of the user's
+//! own, and in it one for each run. What is kept is bounded; the oldest goes first.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use freehold_page::target::PAGE_PREFIX;
-use freehold_page::{Target, process};
+use profile_file::layout::PREFIX;
+use profile_file::{Target, process};
 use serde::{Deserialize, Serialize};
 
 use super::ending::Ending;
@@ -16,12 +16,12 @@ use super::ending::Ending;
 /// What is kept at most of runs that have ended.
 const MOST_RUNS: usize = 16;
 const MOST_BYTES: u64 = 256 << 20;
-/// Pages of ended processes that one run keeps at most: those that had the most memory.
-const MOST_PAGES: usize = 32;
+/// Profile files of ended processes that one run keeps at most: those that had the most memory.
+const MOST_PROFILES: usize = 32;
 
 const RECORD: &str = "run.json";
 
-/// What is written down about a run, beside its pages.
+/// What is written down about a run, beside its profile files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub command: Vec<String>,
@@ -48,33 +48,33 @@ impl Record {
         }
     }
 
-    pub fn write(&self, folder: &Path) -> Result<()> {
-        let file = folder.join(RECORD);
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        let file = directory.join(RECORD);
         fs::write(&file, serde_json::to_vec_pretty(self)?)
             .with_context(|| format!("cannot write {}", file.display()))
     }
 
-    fn read(folder: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()
+    fn read(directory: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(directory.join(RECORD)).ok()?).ok()
     }
 }
 
 /// A run whose data is kept.
 #[derive(Debug)]
 pub struct Kept {
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// None: it was damaged, or never written.
     pub record: Option<Record>,
     /// Memory or disk that it takes.
     pub bytes: u64,
-    pub pages: usize,
+    pub profiles: usize,
     /// A process of it still runs.
     pub running: bool,
 }
 
 impl Kept {
     pub fn name(&self) -> String {
-        self.folder
+        self.directory
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
@@ -82,7 +82,7 @@ impl Kept {
     }
 }
 
-/// A folder that only this user can enter, made if it is not there.
+/// A directory that only this user can enter, made if it is not there.
 pub fn private_folder(path: &Path) -> Result<()> {
     match DirBuilder::new().recursive(false).mode(0o700).create(path) {
         Ok(()) => return Ok(()),
@@ -90,7 +90,7 @@ pub fn private_folder(path: &Path) -> Result<()> {
         Err(error) => {
             return Err(error).with_context(|| {
                 format!(
-                    "cannot make the folder {} (choose another one with --keep)",
+                    "cannot make the directory {} (choose another one with --keep)",
                     path.display()
                 )
             });
@@ -100,13 +100,13 @@ pub fn private_folder(path: &Path) -> Result<()> {
     let meta = fs::symlink_metadata(path)?;
     if !meta.is_dir() {
         bail!(
-            "{} is in the way: it is no folder; take it away, or choose another one with --keep",
+            "{} is in the way: it is no directory; take it away, or choose another one with --keep",
             path.display()
         );
     }
     if meta.uid() != rustix::process::geteuid().as_raw() {
         bail!(
-            "{} belongs to somebody else; choose another folder with --keep",
+            "{} belongs to somebody else; choose another directory with --keep",
             path.display()
         );
     }
@@ -116,7 +116,7 @@ pub fn private_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder for a run of `program` below `base`.
+/// Makes a directory for a run of `program` below `base`.
 pub fn new_run(base: &Path, program: &str) -> Result<PathBuf> {
     private_folder(base)?;
     // The name becomes a part of an option, and is typed by people.
@@ -137,36 +137,31 @@ pub fn new_run(base: &Path, program: &str) -> Result<PathBuf> {
         } else {
             format!("{plain}.{runner}.{attempt}")
         };
-        let folder = base.join(name);
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
+        let directory = base.join(name);
+        match DirBuilder::new().mode(0o700).create(&directory) {
+            Ok(()) => return Ok(directory),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot make {}", folder.display()));
+                return Err(error).with_context(|| format!("cannot make {}", directory.display()));
             }
         }
     }
     bail!(
-        "{} is full of folders of this name; `freehold run --clean` removes them",
+        "{} is full of directories of this name; `freehold run --clean` removes them",
         base.display()
     )
 }
 
-/// The page files in a folder.
-pub fn pages(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else {
+/// The profile files in a directory.
+pub fn profiles(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
     let mut found: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             path.file_name()
-                .and_then(|name| {
-                    name.to_str()?
-                        .strip_prefix(PAGE_PREFIX)?
-                        .parse::<u64>()
-                        .ok()
-                })
+                .and_then(|name| name.to_str()?.strip_prefix(PREFIX)?.parse::<u64>().ok())
                 .is_some()
         })
         .collect();
@@ -174,12 +169,12 @@ pub fn pages(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn target(page: &Path) -> Option<Target> {
-    Target::find(page.to_str()?).ok()
+fn target(profile: &Path) -> Option<Target> {
+    Target::find(profile.to_str()?).ok()
 }
 
-pub fn runs(page: &Path) -> bool {
-    matches!(target(page), Some(Target::Live { .. }))
+pub fn runs(profile: &Path) -> bool {
+    matches!(target(profile), Some(Target::Live { .. }))
 }
 
 /// Everything that is kept below `base`, the latest first.
@@ -190,7 +185,7 @@ pub fn list(base: &Path) -> Vec<Kept> {
     let mut found: Vec<Kept> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()))
-        .map(|folder| look(&folder))
+        .map(|directory| look(&directory))
         .collect();
     found.sort_by_key(|kept| {
         std::cmp::Reverse(
@@ -202,10 +197,10 @@ pub fn list(base: &Path) -> Vec<Kept> {
     found
 }
 
-fn look(folder: &Path) -> Kept {
-    let record = Record::read(folder);
-    let pages = pages(folder);
-    let bytes = fs::read_dir(folder)
+fn look(directory: &Path) -> Kept {
+    let record = Record::read(directory);
+    let profiles = profiles(directory);
+    let bytes = fs::read_dir(directory)
         .into_iter()
         .flatten()
         .filter_map(|entry| entry.ok()?.metadata().ok())
@@ -216,9 +211,9 @@ fn look(folder: &Path) -> Kept {
             && process::start_ticks(record.runner).is_some_and(|start| start == record.runner_start)
     });
     Kept {
-        folder: folder.to_owned(),
-        running: looked_after || pages.iter().any(|page| runs(page)),
-        pages: pages.len(),
+        directory: directory.to_owned(),
+        running: looked_after || profiles.iter().any(|profile| runs(profile)),
+        profiles: profiles.len(),
         record,
         bytes,
     }
@@ -239,8 +234,8 @@ pub fn clean(base: &Path, wanted: &[String]) -> Result<Vec<Kept>> {
     }
     for kept in kept {
         if !kept.running && (wanted.is_empty() || wanted.contains(&kept.name())) {
-            fs::remove_dir_all(&kept.folder)
-                .with_context(|| format!("cannot remove {}", kept.folder.display()))?;
+            fs::remove_dir_all(&kept.directory)
+                .with_context(|| format!("cannot remove {}", kept.directory.display()))?;
             gone.push(kept);
         }
     }
@@ -259,7 +254,7 @@ fn prune_to(base: &Path, most_runs: usize, most_bytes: u64) -> usize {
         bytes += kept.bytes;
         if !kept.running
             && (runs > most_runs || bytes > most_bytes)
-            && fs::remove_dir_all(&kept.folder).is_ok()
+            && fs::remove_dir_all(&kept.directory).is_ok()
         {
             gone += 1;
             bytes -= kept.bytes;
@@ -268,49 +263,52 @@ fn prune_to(base: &Path, most_runs: usize, most_bytes: u64) -> usize {
     gone
 }
 
-/// A run that starts thousands of processes must not fill the memory with their pages: those of ended processes go, but
-/// for the largest and `main`. Returns how many went.
-pub fn thin(folder: &Path, main: Option<u32>) -> usize {
-    thin_to(folder, main, MOST_PAGES)
+/// A run that starts thousands of processes must not fill the memory with their profile files: those of ended
+/// processes go, but for the largest and `main`. Returns how many went.
+pub fn thin(directory: &Path, main: Option<u32>) -> usize {
+    thin_to(directory, main, MOST_PROFILES)
 }
 
 /// `thin` with a bound of the caller's.
-pub fn thin_to(folder: &Path, main: Option<u32>, most: usize) -> usize {
-    let pages = pages(folder);
-    if pages.len() <= most {
+pub fn thin_to(directory: &Path, main: Option<u32>, most: usize) -> usize {
+    let profiles = profiles(directory);
+    if profiles.len() <= most {
         return 0;
     }
-    let main = main.map(|pid| format!("{PAGE_PREFIX}{pid}"));
-    let mut ended: Vec<(u64, PathBuf)> = pages
+    let main = main.map(|pid| format!("{PREFIX}{pid}"));
+    let mut ended: Vec<(u64, PathBuf)> = profiles
         .iter()
-        .filter(|page| !runs(page) && page.file_name().and_then(|n| n.to_str()) != main.as_deref())
-        .map(|page| (weight(page), page.clone()))
+        .filter(|profile| {
+            !runs(profile) && profile.file_name().and_then(|n| n.to_str()) != main.as_deref()
+        })
+        .map(|profile| (weight(profile), profile.clone()))
         .collect();
     ended.sort();
-    let surplus = pages.len() - most;
+    let surplus = profiles.len() - most;
     ended
         .iter()
         .take(surplus)
-        .filter(|(_, page)| fs::remove_file(page).is_ok())
+        .filter(|(_, profile)| fs::remove_file(profile).is_ok())
         .count()
 }
 
-/// What a page is worth keeping for: the memory its program had at most. One that did not end by itself is worth all.
-fn weight(page: &Path) -> u64 {
-    let Some(snapshot) = target(page).and_then(|target| target.read().ok()) else {
+/// What a profile file is worth keeping for: the memory its program had at most. One that did not end by itself is
+/// worth all.
+fn weight(profile: &Path) -> u64 {
+    let Some(snapshot) = target(profile).and_then(|target| target.read().ok()) else {
         return 0;
     };
     if !snapshot.ended_by_itself() {
         return u64::MAX;
     }
     let resident = snapshot
-        .page
+        .profile
         .timeline
         .iter()
-        .map(|moment| moment.resident_bytes)
+        .map(|point| point.resident_bytes)
         .max()
         .unwrap_or(0);
-    resident.max(snapshot.page.control.peak_bytes)
+    resident.max(snapshot.profile.control.peak_bytes)
 }
 
 #[cfg(test)]
@@ -318,7 +316,7 @@ mod tests {
     use super::*;
 
     fn run(base: &Path, name: &str, begun: u64, bytes: usize) -> PathBuf {
-        let folder = new_run(base, name).unwrap();
+        let directory = new_run(base, name).unwrap();
         let record = Record {
             runner: u64::MAX,
             runner_start: 1,
@@ -327,25 +325,25 @@ mod tests {
             ending: Some(Ending::Exited { code: 0 }),
             ..Record::new(vec![name.to_owned()])
         };
-        record.write(&folder).unwrap();
-        fs::write(folder.join("data"), vec![1; bytes]).unwrap();
-        folder
+        record.write(&directory).unwrap();
+        fs::write(directory.join("data"), vec![1; bytes]).unwrap();
+        directory
     }
 
     #[test]
     fn folders_are_private_and_named_after_the_program() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().join("kept");
-        let folder = new_run(&base, "my prog,x=1").unwrap();
-        let name = folder.file_name().unwrap().to_str().unwrap();
+        let directory = new_run(&base, "my prog,x=1").unwrap();
+        let name = directory.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with("my_prog_x_1."), "{name}");
-        for path in [&base, &folder] {
+        for path in [&base, &directory] {
             assert_eq!(
                 fs::metadata(path).unwrap().permissions().mode() & 0o777,
                 0o700
             );
         }
-        assert_ne!(new_run(&base, "my prog,x=1").unwrap(), folder);
+        assert_ne!(new_run(&base, "my prog,x=1").unwrap(), directory);
     }
 
     #[test]
@@ -369,24 +367,24 @@ mod tests {
     #[test]
     fn the_oldest_goes_first() {
         let dir = tempfile::tempdir().unwrap();
-        let folders: Vec<PathBuf> = (0..4)
+        let directories: Vec<PathBuf> = (0..4)
             .map(|i| run(dir.path(), &format!("p{i}"), 1000 + i, 10_000))
             .collect();
-        assert_eq!(list(dir.path())[0].folder, folders[3]);
+        assert_eq!(list(dir.path())[0].directory, directories[3]);
         assert_eq!(prune_to(dir.path(), 3, u64::MAX), 1);
-        assert!(!folders[0].exists());
+        assert!(!directories[0].exists());
         assert_eq!(prune_to(dir.path(), 16, 40_000), 1);
-        assert!(!folders[1].exists() && folders[2].exists() && folders[3].exists());
+        assert!(!directories[1].exists() && directories[2].exists() && directories[3].exists());
         assert_eq!(prune_to(dir.path(), 16, u64::MAX), 0);
     }
 
     #[test]
     fn what_runs_is_never_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = new_run(dir.path(), "alive").unwrap();
+        let directory = new_run(dir.path(), "alive").unwrap();
         // Looked after by this very process.
         Record::new(vec!["alive".to_owned()])
-            .write(&folder)
+            .write(&directory)
             .unwrap();
         assert!(list(dir.path())[0].running);
         assert_eq!(prune_to(dir.path(), 0, 0), 0);
@@ -398,7 +396,7 @@ mod tests {
                 .to_string()
                 .contains("still runs")
         );
-        assert!(folder.exists());
+        assert!(directory.exists());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `child` | starts it, passes signals on, waits |
 //! | `ending` | how it ended, and who sent a SIGKILL |
-//! | `kept` | where its pages are, bounded, listed, removed |
+//! | `kept` | where its profile files are, bounded, listed, removed |
 //! | `summary` | three lines at the end |
 
 mod child;
@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use freehold_page::{Target, output_file, process, target};
+use profile_file::{Target, output_file, process, target};
 
 use crate::amounts;
 use crate::output::print;
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "512k", value_parser = amounts::parse_bytes)]
     sample: u64,
 
-    /// Keep the pages in this folder instead of the user's own.
+    /// Keep the profile files in this directory instead of the user's own.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
@@ -76,7 +76,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let base = target::kept_folder();
+    let base = target::kept_directory();
     if args.list {
         return list(&base, args.json);
     }
@@ -105,8 +105,8 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
             command[0]
         );
     }
-    let folder = match &args.keep {
-        Some(folder) => given_folder(folder)?,
+    let directory = match &args.keep {
+        Some(directory) => given_folder(directory)?,
         None => {
             kept::private_folder(base)?;
             kept::prune(base);
@@ -114,11 +114,11 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
         }
     };
     let mut record = Record::new(command.clone());
-    record.write(&folder)?;
+    record.write(&directory)?;
 
     let how = Observation {
         library: &library,
-        folder: &folder,
+        directory: &directory,
         interval: args.sample,
     };
     let before = Kills::of(std::process::id());
@@ -128,28 +128,28 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
         Err(failed) => {
             if args.keep.is_none() {
                 // Nothing is in it yet but our own record.
-                let _ = std::fs::remove_dir_all(&folder);
+                let _ = std::fs::remove_dir_all(&directory);
             }
             eprintln!("freehold: {}", failed.message);
             return Ok(ExitCode::from(failed.code));
         }
     };
     let pid = child.id();
-    let janitor = Janitor::start(folder.clone(), pid);
+    let janitor = Janitor::start(directory.clone(), pid);
     let outcome = child::wait(&mut child, GroupWatch::start(pid, before))?;
     let seconds = begun.elapsed().as_secs_f64();
-    wait_for_pages(&folder);
+    wait_for_profiles(&directory);
     let thinned = janitor.end();
 
     record.ended_unix_ns = Some(process::unix_ns());
     record.ending = Some(outcome.ending.clone());
-    record.write(&folder)?;
+    record.write(&directory)?;
     let run = Run {
         command: &command,
         pid,
         outcome: &outcome,
         seconds,
-        folder: &folder,
+        directory: &directory,
         thinned,
         obstacle,
     };
@@ -166,16 +166,16 @@ fn finish(args: &Args, run: &Run, mut summary: Summary) -> Result<ExitCode> {
                     &summary
                         .heap
                         .as_ref()
-                        .map_or(String::new(), |heap| heap.page.display().to_string()),
+                        .map_or(String::new(), |heap| heap.profile.display().to_string()),
                     &file.display().to_string(),
                 );
             }
             Err(error) => eprintln!("freehold: nothing was saved: {error:#}"),
         }
     }
-    if summary.processes == 0 && args.keep.is_none() && observed_by(run.folder).is_empty() {
+    if summary.processes == 0 && args.keep.is_none() && observed_by(run.directory).is_empty() {
         // Nothing is in it but our own record.
-        let _ = std::fs::remove_dir_all(run.folder);
+        let _ = std::fs::remove_dir_all(run.directory);
     }
     if args.json {
         eprintln!("{}", serde_json::to_string(&summary)?);
@@ -190,60 +190,61 @@ fn save(summary: &Summary, file: &Path) -> Result<()> {
         .heap
         .as_ref()
         .context("no process of it was observed")?;
-    let target = Target::find(&heap.page.display().to_string())?;
+    let target = Target::find(&heap.profile.display().to_string())?;
     target.read()?.save(file)?;
     Ok(())
 }
 
-/// Processes that were told to make their pages in this folder: what a daemon leaves running when its first process ends.
-fn observed_by(folder: &Path) -> Vec<u64> {
-    let told = [b"page=", folder.as_os_str().as_bytes()].concat();
+/// Processes that were told to make their profile files in this directory: what a daemon leaves running when its first
+/// process ends.
+fn observed_by(directory: &Path) -> Vec<u64> {
+    let told = [b"page=", directory.as_os_str().as_bytes()].concat();
     let all = process::all().unwrap_or_default();
     all.into_iter()
         .filter(|pid| {
-            std::fs::read(process::folder(*pid).join("environ"))
+            std::fs::read(process::directory(*pid).join("environ"))
                 .is_ok_and(|text| text.windows(told.len()).any(|part| part == told))
         })
         .collect()
 }
 
-/// A program that goes on in the background may not have allocated yet, and so have no page to be found by: it is given a
-/// moment, unless there are pages, or nobody to make them.
-fn wait_for_pages(folder: &Path) {
+/// A program that goes on in the background may not have allocated yet, and so have no profile file to be found by: it
+/// is given a moment, unless there are profile files, or no process to make them.
+fn wait_for_profiles(directory: &Path) {
     for _ in 0..20 {
-        if target::has_pages(folder) || observed_by(folder).is_empty() {
+        if target::has_profiles(directory) || observed_by(directory).is_empty() {
             return;
         }
         thread::sleep(Duration::from_millis(25));
     }
 }
 
-/// A folder that the user chose; it is theirs, so its rights are left as they are.
-fn given_folder(folder: &Path) -> Result<PathBuf> {
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    folder
+/// A directory that the user chose; it is theirs, so its rights are left as they are.
+fn given_folder(directory: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    directory
         .canonicalize()
-        .with_context(|| format!("cannot resolve {}", folder.display()))
+        .with_context(|| format!("cannot resolve {}", directory.display()))
 }
 
-/// Looks after the folder while the program runs.
+/// Looks after the directory while the program runs.
 struct Janitor {
     stop: mpsc::Sender<()>,
     thread: thread::JoinHandle<()>,
     thinned: Arc<AtomicUsize>,
-    folder: PathBuf,
+    directory: PathBuf,
     main: u32,
 }
 
 impl Janitor {
     const PERIOD: Duration = Duration::from_secs(2);
 
-    fn start(folder: PathBuf, main: u32) -> Self {
+    fn start(directory: PathBuf, main: u32) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thinned = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&thinned);
-        let watched = folder.clone();
+        let watched = directory.clone();
         let thread = thread::spawn(move || {
             while stopped.recv_timeout(Self::PERIOD) == Err(mpsc::RecvTimeoutError::Timeout) {
                 count.fetch_add(kept::thin(&watched, Some(main)), Ordering::Relaxed);
@@ -253,17 +254,17 @@ impl Janitor {
             stop,
             thread,
             thinned,
-            folder,
+            directory,
             main,
         }
     }
 
-    /// Stops, and says how many pages went in all.
+    /// Stops, and says how many profile files went in all.
     fn end(self) -> usize {
         drop(self.stop);
         // A panic there has been printed, and costs only tidiness.
         let _ = self.thread.join();
-        self.thinned.load(Ordering::Relaxed) + kept::thin(&self.folder, Some(self.main))
+        self.thinned.load(Ordering::Relaxed) + kept::thin(&self.directory, Some(self.main))
     }
 }
 
@@ -275,10 +276,10 @@ fn list(base: &Path, json: bool) -> Result<ExitCode> {
             .map(|kept| {
                 serde_json::json!({
                     "name": kept.name(),
-                    "folder": kept.folder,
+                    "folder": kept.directory,
                     "running": kept.running,
                     "bytes": kept.bytes,
-                    "pages": kept.pages,
+                    "pages": kept.profiles,
                     "record": kept.record,
                 })
             })
@@ -308,13 +309,13 @@ fn list(base: &Path, json: bool) -> Result<ExitCode> {
             }
             None => (String::new(), "has no record".to_owned()),
         };
-        let pages = if kept.pages == 1 {
+        let profiles = if kept.profiles == 1 {
             "1 process".to_owned()
         } else {
-            format!("{} processes", kept.pages)
+            format!("{} processes", kept.profiles)
         };
         text += &format!(
-            "{:<28} {:>10}  {pages}, {age}, {how}\n",
+            "{:<28} {:>10}  {profiles}, {age}, {how}\n",
             kept.name(),
             amounts::bytes(kept.bytes)
         );

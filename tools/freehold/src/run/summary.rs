@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use freehold_page::{Snapshot, Symbols, Target, View};
+use profile_file::{Snapshot, Symbols, Target, View};
 use serde::Serialize;
 
 use super::child::Outcome;
@@ -12,8 +12,8 @@ use crate::amounts::{bytes, duration};
 use crate::explain::sites;
 
 /// What is said when nothing is known to be in the way. A program that ends by itself may never have called malloc.
-const NO_PAGE: &str = "it left no page: it allocated nothing, or there was no room for one (then it said so; give --keep \
-                       another folder), or Freehold was not active, which `freehold doctor` tells";
+const NO_PROFILE: &str = "it left no profile file: it allocated nothing, or there was no room for one (then it said so; give --keep \
+                       another directory), or Freehold was not active, which `freehold doctor` tells";
 
 #[derive(Debug, Serialize)]
 pub struct Summary {
@@ -38,13 +38,14 @@ pub struct Summary {
     pub still_running: Vec<u64>,
     /// Other processes of the run that neither run nor ended by themselves.
     pub died: Vec<Died>,
-    pub folder: PathBuf,
+    #[serde(rename = "folder")]
+    pub directory: PathBuf,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saved: Option<PathBuf>,
     pub next: String,
 }
 
-/// The heap of one process, from its page.
+/// The heap of one process, from its profile file.
 #[derive(Debug, Serialize)]
 pub struct Heap {
     pub pid: u64,
@@ -54,7 +55,8 @@ pub struct Heap {
     pub live_error_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub biggest_site: Option<BiggestSite>,
-    pub page: PathBuf,
+    #[serde(rename = "page")]
+    pub profile: PathBuf,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,14 +71,14 @@ pub struct Died {
     pub program: String,
 }
 
-/// What is known when it has ended, beside its pages.
+/// What is known when it has ended, beside its profile files.
 pub struct Run<'a> {
     pub command: &'a [String],
     pub pid: u32,
     pub outcome: &'a Outcome,
     pub seconds: f64,
-    pub folder: &'a Path,
-    /// Pages that were removed, as there were too many.
+    pub directory: &'a Path,
+    /// Profile files that were removed, as there were too many.
     pub thinned: usize,
     /// What `doctor` said was in the way.
     pub obstacle: Option<String>,
@@ -84,20 +86,20 @@ pub struct Run<'a> {
 
 impl Summary {
     pub fn of(run: &Run) -> Self {
-        let mut pages: Vec<(PathBuf, Snapshot)> = kept::pages(run.folder)
+        let mut profiles: Vec<(PathBuf, Snapshot)> = kept::profiles(run.directory)
             .into_iter()
-            .filter_map(|page| {
-                let snapshot = Target::find(page.to_str()?).ok()?.read().ok()?;
-                Some((page, snapshot))
+            .filter_map(|profile| {
+                let snapshot = Target::find(profile.to_str()?).ok()?.read().ok()?;
+                Some((profile, snapshot))
             })
             .collect();
-        let still_running = pages
+        let still_running = profiles
             .iter()
             .filter(|(_, s)| s.is_alive())
             .map(|(_, s)| s.pid())
             .collect();
         let main = u64::from(run.pid);
-        let died = pages
+        let died = profiles
             .iter()
             .filter(|(_, s)| s.pid() != main && !s.is_alive() && !s.ended_by_itself())
             .map(|(_, s)| Died {
@@ -106,11 +108,11 @@ impl Summary {
             })
             .collect();
         // A wrapper (a shell, env) is not what one wants to know about: the process with the most memory is.
-        pages.sort_by_key(|(_, s)| std::cmp::Reverse(s.page.control.peak_bytes));
-        let heap = pages
+        profiles.sort_by_key(|(_, s)| std::cmp::Reverse(s.profile.control.peak_bytes));
+        let heap = profiles
             .first()
-            .map(|(page, snapshot)| Heap::of(page, snapshot));
-        let active = !pages.is_empty() || run.thinned > 0;
+            .map(|(profile, snapshot)| Heap::of(profile, snapshot));
+        let active = !profiles.is_empty() || run.thinned > 0;
         let next = next_command(run, heap.as_ref());
         Self {
             command: run.command.to_vec(),
@@ -119,13 +121,17 @@ impl Summary {
             exit_code: run.outcome.ending.code(),
             seconds: run.seconds,
             active,
-            reason: (!active).then(|| run.obstacle.clone().unwrap_or_else(|| NO_PAGE.to_owned())),
-            peak_resident_bytes: run.outcome.peak_resident.or_else(|| peak_seen(&pages)),
+            reason: (!active).then(|| {
+                run.obstacle
+                    .clone()
+                    .unwrap_or_else(|| NO_PROFILE.to_owned())
+            }),
+            peak_resident_bytes: run.outcome.peak_resident.or_else(|| peak_seen(&profiles)),
             heap,
-            processes: pages.len() + run.thinned,
+            processes: profiles.len() + run.thinned,
             still_running,
             died,
-            folder: run.folder.to_owned(),
+            directory: run.directory.to_owned(),
             saved: None,
             next,
         }
@@ -177,7 +183,7 @@ impl Summary {
     fn memory_line(&self) -> String {
         let mut line = match self.peak_resident_bytes {
             Some(peak) => format!("at most {} resident", bytes(peak)),
-            // The kernel's figure cannot be told from that of this command, which is small.
+            // The kernel's count cannot be told from that of this command, which is small.
             None => "a few MiB resident at most".to_owned(),
         };
         if let Some(reason) = &self.reason {
@@ -211,16 +217,20 @@ impl Summary {
 }
 
 /// The highest resident size that any of the processes saw of itself.
-fn peak_seen(pages: &[(PathBuf, Snapshot)]) -> Option<u64> {
-    pages
+fn peak_seen(profiles: &[(PathBuf, Snapshot)]) -> Option<u64> {
+    profiles
         .iter()
         .flat_map(|(_, s)| {
-            let figures = s.page.figures.iter().map(|figures| figures.resident_bytes);
-            s.page
+            let statistics = s
+                .profile
+                .statistics
+                .iter()
+                .map(|statistics| statistics.resident_bytes);
+            s.profile
                 .timeline
                 .iter()
-                .map(|moment| moment.resident_bytes)
-                .chain(figures)
+                .map(|point| point.resident_bytes)
+                .chain(statistics)
         })
         .max()
         .filter(|&peak| peak > 0)
@@ -231,7 +241,7 @@ fn short(program: &str) -> String {
 }
 
 impl Heap {
-    fn of(page: &Path, snapshot: &Snapshot) -> Self {
+    fn of(profile: &Path, snapshot: &Snapshot) -> Self {
         let live = snapshot.total(View::Live);
         let biggest = snapshot
             .sites
@@ -248,11 +258,11 @@ impl Heap {
         Self {
             pid: snapshot.pid(),
             program: snapshot.program(),
-            peak_bytes: snapshot.page.control.peak_bytes,
+            peak_bytes: snapshot.profile.control.peak_bytes,
             live_bytes: live.bytes.round() as u64,
             live_error_bytes: live.error().round() as u64,
             biggest_site,
-            page: page.to_owned(),
+            profile: profile.to_owned(),
         }
     }
 }
@@ -270,33 +280,34 @@ fn next_command(run: &Run, heap: Option<&Heap>) -> String {
         Ending::OutOfMemory | Ending::OutOfMemoryInGroup { .. } => "leaks",
         _ => "profile",
     };
-    format!("freehold {verb} {}", heap.page.display())
+    format!("freehold {verb} {}", heap.profile.display())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_page::testing::PageBuilder;
+    use profile_file::testing::ProfileBuilder;
 
     const MIB: u64 = 1 << 20;
 
-    /// A folder with the pages of processes that are long gone: a number and the blocks of a MiB that it held each.
-    fn folder(processes: &[(u64, u64, bool)]) -> tempfile::TempDir {
+    /// A directory with the profile files of processes that are long gone: a number and the blocks of a MiB that it
+    /// held each.
+    fn directory(processes: &[(u64, u64, bool)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for &(pid, blocks, ended) in processes {
-            let mut page = PageBuilder::new(1);
-            let site = page.site(&[0x1000, 0x2000]);
+            let mut profile = ProfileBuilder::new(1);
+            let site = profile.site(&[0x1000, 0x2000]);
             for number in 0..blocks {
-                page.allocate(site, MIB, number);
+                profile.allocate(site, MIB, number);
             }
-            page.change(|page| {
-                page.header.pid = pid;
-                page.header.program = [0; 512];
-                page.header.program[..11].copy_from_slice(b"/bin/server");
-                page.control.peak_bytes = blocks * MIB;
-                page.header.state = if ended { 2 } else { 1 };
+            profile.change(|profile| {
+                profile.header.pid = pid;
+                profile.header.program = [0; 512];
+                profile.header.program[..11].copy_from_slice(b"/bin/server");
+                profile.control.peak_bytes = blocks * MIB;
+                profile.header.state = if ended { 2 } else { 1 };
             });
-            std::fs::write(dir.path().join(format!("freehold-{pid}")), page.bytes()).unwrap();
+            std::fs::write(dir.path().join(format!("freehold-{pid}")), profile.bytes()).unwrap();
         }
         dir
     }
@@ -312,7 +323,7 @@ mod tests {
             pid: 4_194_801,
             outcome: &outcome,
             seconds: 12.34,
-            folder: dir.path(),
+            directory: dir.path(),
             thinned: 0,
             obstacle: None,
         };
@@ -324,7 +335,7 @@ mod tests {
 
     #[test]
     fn one_process_that_ended_by_itself() {
-        let dir = folder(&[(4_194_801, 30, true)]);
+        let dir = directory(&[(4_194_801, 30, true)]);
         insta::assert_snapshot!(say(&dir, Ending::Exited { code: 0 }, |_| {}), @r"
         freehold: server (4194801) ended by itself with exit code 0 after 12 s
         freehold: at most 100.0 MiB resident; heap at most 30.0 MiB, live at the end 30.0 MiB; most at the peak by 0xfff: 30.0 MiB
@@ -334,7 +345,7 @@ mod tests {
 
     #[test]
     fn several_of_which_a_child_had_most_and_one_was_killed() {
-        let dir = folder(&[
+        let dir = directory(&[
             (4_194_801, 1, true),
             (4_194_802, 50, true),
             (4_194_803, 2, false),
@@ -348,7 +359,7 @@ mod tests {
 
     #[test]
     fn the_end_of_memory_asks_for_leaks() {
-        let dir = folder(&[(4_194_801, 90, false)]);
+        let dir = directory(&[(4_194_801, 90, false)]);
         let ending = Ending::OutOfMemoryInGroup {
             group: "/app".into(),
             limit: Some(96 * MIB),
@@ -362,7 +373,7 @@ mod tests {
 
     #[test]
     fn without_freehold_the_reason_is_told() {
-        let dir = folder(&[]);
+        let dir = directory(&[]);
         let text = say(&dir, Ending::Exited { code: 0 }, |run| {
             run.obstacle = Some("the program is statically linked".to_owned());
         });
@@ -375,7 +386,7 @@ mod tests {
 
     #[test]
     fn of_very_many_processes_the_largest_pages_stay() {
-        let dir = folder(&[
+        let dir = directory(&[
             (4_194_801, 1, true),
             (4_194_802, 5, true),
             (4_194_803, 9, true),
@@ -383,9 +394,9 @@ mod tests {
             (4_194_805, 3, true),
         ]);
         assert_eq!(kept::thin_to(dir.path(), Some(4_194_801), 3), 2);
-        let left: Vec<String> = kept::pages(dir.path())
+        let left: Vec<String> = kept::profiles(dir.path())
             .iter()
-            .map(|page| page.file_name().unwrap().to_str().unwrap().to_owned())
+            .map(|profile| profile.file_name().unwrap().to_str().unwrap().to_owned())
             .collect();
         // The program itself, the one that was killed, and the largest.
         assert_eq!(

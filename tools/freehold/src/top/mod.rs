@@ -1,7 +1,7 @@
 //! `freehold top`: a program's heap, live, by call site.
 //!
-//! [`model`] is what is known, [`screen`] and [`panes`] draw it, [`keys`] change it. The page of the program is only
-//! read, but for the marks and the wish for fresh figures.
+//! [`model`] is what is known, [`screen`] and [`panes`] draw it, [`keys`] change it. The profile file of the program
+//! is only read, except for the marks and the wish for fresh statistics.
 
 mod keys;
 mod model;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use freehold_page::{Control, Snapshot, Target, process};
+use profile_file::{Control, Snapshot, Target, process};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -37,7 +37,7 @@ use crate::leaks::parse_time;
     freehold top 4711 --json     an object for each refresh, one a line\n\n\
     Colours follow NO_COLOR.")]
 pub struct Args {
-    /// The process, by number or name; a page or saved snapshot also works.
+    /// The process, by number or name; a profile file or saved snapshot also works.
     #[arg(value_name = "PID|NAME|FILE")]
     target: Option<String>,
 
@@ -97,16 +97,18 @@ pub struct Feed {
 /// What is resident needs no answer of the program: the kernel knows it, also of one that sleeps and counts nothing.
 fn with_resident_now(mut snapshot: Snapshot) -> Snapshot {
     let now = process::resident(snapshot.pid()).filter(|_| snapshot.is_alive());
-    if let (Some(figures), Some(bytes)) = (&mut snapshot.page.figures, now) {
-        figures.resident_bytes = bytes;
+    if let (Some(statistics), Some(bytes)) = (&mut snapshot.profile.statistics, now) {
+        statistics.resident_bytes = bytes;
     }
     snapshot
 }
 
 impl Feed {
     fn open(target: Target, every: Duration) -> Result<Feed> {
-        // Without the right to write one can look, but not ask for fresh figures.
-        let control = target.page_path().and_then(|path| Control::open(path).ok());
+        // Without the right to write one can look, but not ask for fresh statistics.
+        let control = target
+            .profile_path()
+            .and_then(|path| Control::open(path).ok());
         if let Some(control) = &control {
             control.refresh(Duration::from_millis(30));
         }
@@ -121,7 +123,7 @@ impl Feed {
         })
     }
 
-    /// Reads the page again. A page that vanished, or whose process did, stays on the screen as it was.
+    /// Reads the profile file again. A profile file that vanished, or whose process did, stays on the screen as it was.
     fn look(&mut self) {
         self.looked = Instant::now();
         if self.model.gone {
@@ -177,14 +179,14 @@ impl Feed {
     }
 }
 
-/// A file name in this folder that is not taken.
+/// A file name in this directory that is not taken.
 fn free_name(model: &Model) -> Result<PathBuf> {
     let program = model.snapshot.program();
     let name = program.rsplit('/').next().unwrap_or("program");
     (1..10_000)
         .map(|number| PathBuf::from(format!("{name}-{}-{number}.freehold", model.snapshot.pid())))
         .find(|path| !path.exists())
-        .context("this folder has ten thousand snapshots already")
+        .context("this directory has ten thousand snapshots already")
 }
 
 /// Draws, waits for a key or the next look, until the person leaves.

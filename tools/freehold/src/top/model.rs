@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
-use freehold_page::{Amount, LiveSample, Snapshot, Symbols, layout};
+use profile_file::{Amount, LiveSample, Snapshot, Symbols, layout};
 
 use crate::call_site::CallSite;
 use crate::leaks::finding::history;
@@ -71,7 +71,7 @@ pub struct Row {
 
 /// Sums of one moment that become rates and curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moment {
+pub struct Point {
     pub at_ns: u64,
     pub resident: f64,
     pub live: f64,
@@ -89,7 +89,7 @@ pub struct Model {
     pub snapshot: Snapshot,
     pub symbols: Symbols,
     pub rows: Vec<Row>,
-    pub moments: VecDeque<Moment>,
+    pub points: VecDeque<Point>,
     pub sort: Sort,
     pub filter: String,
     /// The filter is being typed.
@@ -114,7 +114,7 @@ impl Model {
         let mut model = Model {
             symbols,
             rows: Vec::new(),
-            moments: VecDeque::new(),
+            points: VecDeque::new(),
             sort: Sort::Live,
             filter: String::new(),
             typing: false,
@@ -135,16 +135,16 @@ impl Model {
         model
     }
 
-    /// The page's own timeline is older than this command: the curve of what is resident begins with it.
+    /// The profile file's own timeline is older than this command: the curve of what is resident begins with it.
     fn seed(&mut self, snapshot: &Snapshot) {
-        let timeline = &snapshot.page.timeline;
+        let timeline = &snapshot.profile.timeline;
         let begin = timeline.len().saturating_sub(HISTORY / 2);
-        for moment in &timeline[begin..] {
-            self.moments.push_back(Moment {
-                at_ns: moment.ns,
-                resident: moment.resident_bytes as f64,
-                live: moment.live_bytes as f64,
-                ..Moment::default()
+        for point in &timeline[begin..] {
+            self.points.push_back(Point {
+                at_ns: point.ns,
+                resident: point.resident_bytes as f64,
+                live: point.live_bytes as f64,
+                ..Point::default()
             });
         }
     }
@@ -153,15 +153,15 @@ impl Model {
     pub fn take(&mut self, snapshot: Snapshot) {
         self.symbols.update(&snapshot);
         let now = snapshot.now_ns();
-        let figures = snapshot.page.figures.as_deref();
-        let moment = Moment {
+        let statistics = snapshot.profile.statistics.as_deref();
+        let point = Point {
             at_ns: now,
-            resident: figures.map_or(0.0, |f| f.resident_bytes as f64),
-            live: figures.map_or(0.0, |f| (f.live_bytes + f.huge_bytes) as f64),
+            resident: statistics.map_or(0.0, |f| f.resident_bytes as f64),
+            live: statistics.map_or(0.0, |f| (f.live_bytes + f.huge_bytes) as f64),
             allocated: snapshot.sites.iter().map(|s| s.allocated.bytes).sum(),
             freed: snapshot.sites.iter().map(|s| s.freed.bytes).sum(),
         };
-        push(&mut self.moments, moment);
+        push(&mut self.points, point);
         // Before there is a second look, the rate is that of the program's whole life.
         let seconds = if self.allocated.is_empty() {
             snapshot.running_ns() as f64 / 1e9
@@ -283,7 +283,7 @@ impl Model {
 
     /// Bytes a second that were allocated and freed between the last two looks of this command.
     pub fn rates(&self) -> Option<(f64, f64)> {
-        let mut latest = self.moments.iter().rev();
+        let mut latest = self.points.iter().rev();
         let (last, before) = (latest.next()?, latest.next()?);
         let seconds = last.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
         (before.allocated > 0.0 && seconds > 0.0).then(|| {
@@ -294,7 +294,7 @@ impl Model {
         })
     }
 
-    /// running, ended or killed; gone: its page cannot be read any more.
+    /// running, ended or killed; gone: its profile file cannot be read any more.
     pub fn state(&self) -> &'static str {
         if self.gone && self.snapshot.is_alive() {
             "ended"

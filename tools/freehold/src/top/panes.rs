@@ -1,5 +1,6 @@
 //! The panes beside the list: details of one site, and the size classes.
 
+use profile_file::layout::SLOT_BYTES;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -9,9 +10,6 @@ use super::model::{Model, Row};
 use super::screen::{Theme, shorten};
 use crate::leaks::verdict::{Doubt, Judgement, Verdict};
 use crate::wording::{self, bytes, count, duration, estimate, short_duration};
-
-/// The grain in which slabs and runs are made.
-const SLOT_BYTES: u64 = 64 << 10;
 
 pub fn details(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
     let Some(row) = model.chosen() else {
@@ -192,7 +190,7 @@ pub fn classes(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
         theme.strong(),
     )];
     if rows.is_empty() {
-        lines.push(Line::from("no figures by class yet"));
+        lines.push(Line::from("no statistics by class yet"));
     }
     let room = usize::from(inner.height.saturating_sub(1));
     for row in rows.iter().take(room) {

@@ -1,8 +1,8 @@
 //! A list of observed programs to choose from, where there are several.
 
 use anyhow::Result;
-use freehold_page::Target;
-use freehold_page::target::{Choice, every_page};
+use profile_file::Target;
+use profile_file::target::{Choice, every_page};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind};
 use ratatui::text::Line;

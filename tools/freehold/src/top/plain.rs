@@ -99,7 +99,7 @@ struct SiteData<'a> {
 
 fn data(model: &Model, sites: usize) -> Data<'_> {
     let snapshot = &model.snapshot;
-    let figures = snapshot.page.figures.as_deref();
+    let statistics = snapshot.profile.statistics.as_deref();
     let rates = model.rates();
     Data {
         pid: snapshot.pid(),
@@ -107,14 +107,14 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
         state: model.state(),
         seconds: snapshot.running_ns() as f64 / 1e9,
         interval: snapshot.interval(),
-        marks: snapshot.page.control.mark,
+        marks: snapshot.profile.control.mark,
         samples: snapshot.samples.len(),
-        resident_bytes: figures.map(|f| f.resident_bytes),
-        live_bytes: figures.map(|f| f.live_bytes + f.huge_bytes),
-        cached_bytes: figures.map(|f| f.cached_bytes + f.huge_cached_bytes),
-        free_bytes: figures.map(|f| f.free_bytes),
-        dirty_bytes: figures.map(|f| f.dirty_bytes),
-        figures_age: snapshot.figures_age_ns().map(|ns| ns as f64 / 1e9),
+        resident_bytes: statistics.map(|f| f.resident_bytes),
+        live_bytes: statistics.map(|f| f.live_bytes + f.huge_bytes),
+        cached_bytes: statistics.map(|f| f.cached_bytes + f.huge_cached_bytes),
+        free_bytes: statistics.map(|f| f.free_bytes),
+        dirty_bytes: statistics.map(|f| f.dirty_bytes),
+        figures_age: snapshot.statistics_age_ns().map(|ns| ns as f64 / 1e9),
         allocated_per_second: rates.map(|rates| rates.0),
         freed_per_second: rates.map(|rates| rates.1),
         sites: model.shown().take(sites).map(site_data).collect(),

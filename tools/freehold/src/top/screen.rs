@@ -127,8 +127,8 @@ fn header(model: &Model, width: u16, theme: Theme) -> Vec<Line<'static>> {
 }
 
 fn memory(model: &Model, width: u16, theme: Theme) -> Line<'static> {
-    let Some(f) = model.snapshot.page.figures.as_deref() else {
-        return Line::styled("no figures of the heap yet", theme.soft());
+    let Some(f) = model.snapshot.profile.statistics.as_deref() else {
+        return Line::styled("no statistics of the heap yet", theme.soft());
     };
     let mut parts = vec![
         ("RSS", f.resident_bytes),
@@ -157,19 +157,19 @@ fn rates(model: &Model, width: u16, theme: Theme) -> Line<'static> {
         parts.push(("allocated", format!("{}/s", bytes(allocated))));
         parts.push(("freed", format!("{}/s", bytes(freed))));
     }
-    if let Some(f) = model.snapshot.page.figures.as_deref() {
+    if let Some(f) = model.snapshot.profile.statistics.as_deref() {
         parts.push(("threads", f.threads.to_string()));
     }
-    if let Some(age) = model.snapshot.figures_age_ns() {
-        parts.push(("figures", format!("{} old", duration(age as f64 / 1e9))));
+    if let Some(age) = model.snapshot.statistics_age_ns() {
+        parts.push(("statistics", format!("{} old", duration(age as f64 / 1e9))));
     }
-    if model.snapshot.page.control.mark > 0 {
-        parts.push(("marks", model.snapshot.page.control.mark.to_string()));
+    if model.snapshot.profile.control.mark > 0 {
+        parts.push(("marks", model.snapshot.profile.control.mark.to_string()));
     }
     pairs(parts.into_iter(), width, theme)
 }
 
-/// Names and values, as many as there is room for: half a figure would be a wrong one.
+/// Names and values, as many as there is room for: half a number would be a wrong one.
 fn pairs(
     parts: impl Iterator<Item = (&'static str, String)>,
     width: u16,
@@ -191,9 +191,9 @@ fn pairs(
 
 fn resident_curve(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     let curve: Vec<f64> = model
-        .moments
+        .points
         .iter()
-        .map(|moment| moment.resident)
+        .map(|point| point.resident)
         .filter(|resident| *resident > 0.0)
         .collect();
     let room = usize::from(width.saturating_sub(5)).min(super::model::HISTORY);

@@ -1,8 +1,8 @@
 //! What the screens look like, drawn into memory, and what the keys do.
 
-use freehold_page::target::Choice;
-use freehold_page::testing::PageBuilder;
-use freehold_page::{Snapshot, SymbolTable, Target, layout};
+use profile_file::target::Choice;
+use profile_file::testing::ProfileBuilder;
+use profile_file::{Snapshot, SymbolTable, Target, layout};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -19,24 +19,24 @@ const MIB: u64 = 1 << 20;
 
 /// A server that leaks sessions and has a full cache, up to this second.
 fn server(until: u64) -> Snapshot {
-    let mut page = PageBuilder::default();
+    let mut profile = ProfileBuilder::default();
     let main = 0x900;
-    let leak = page.site(&[0x100, 0x101, main]);
-    let cache = page.site(&[0x200, main]);
-    let noise = page.site(&[0x400, 0x101, main]);
+    let leak = profile.site(&[0x100, 0x101, main]);
+    let cache = profile.site(&[0x200, main]);
+    let noise = profile.site(&[0x400, 0x101, main]);
     for second in 0..until {
-        page.allocate(leak, 4096, second * SECOND);
+        profile.allocate(leak, 4096, second * SECOND);
         if second < 20 {
-            page.allocate(cache, 2 * MIB, second * SECOND);
+            profile.allocate(cache, 2 * MIB, second * SECOND);
         }
-        let block = page.allocate(noise, 100, second * SECOND);
-        page.free(block, 4u64.pow(second as u32 % 5) * 3_000);
-        page.moment(second * SECOND, (40 + second) * MIB, (30 + second) * MIB);
+        let block = profile.allocate(noise, 100, second * SECOND);
+        profile.free(block, 4u64.pow(second as u32 % 5) * 3_000);
+        profile.point(second * SECOND, (40 + second) * MIB, (30 + second) * MIB);
     }
-    page.figures(|f| figures(f, until));
-    let mut snapshot = page.snapshot();
+    profile.statistics(|f| statistics(f, until));
+    let mut snapshot = profile.snapshot();
     snapshot.reading.alive = true;
-    snapshot.reading.monotonic_ns = freehold_page::testing::BEGUN_NS + until * SECOND;
+    snapshot.reading.monotonic_ns = profile_file::testing::BEGUN_NS + until * SECOND;
     let functions = [
         (0x100, "session_new", 120),
         (0x101, "accept_connection", 80),
@@ -56,8 +56,8 @@ fn server(until: u64) -> Snapshot {
     snapshot
 }
 
-fn figures(f: &mut layout::Figures, until: u64) {
-    f.taken_ns = freehold_page::testing::BEGUN_NS + until * SECOND - SECOND / 2;
+fn statistics(f: &mut layout::Statistics, until: u64) {
+    f.taken_ns = profile_file::testing::BEGUN_NS + until * SECOND - SECOND / 2;
     f.resident_bytes = (40 + until) * MIB;
     f.live_bytes = (30 + until) * MIB;
     f.free_bytes = 3 * MIB;
@@ -205,7 +205,7 @@ fn every_size_of_terminal_can_be_drawn() {
 #[test]
 fn one_plain_screen_and_an_empty_program() {
     insta::assert_snapshot!("once", plain::text(&model(), 110, 20).unwrap());
-    let empty = Model::new(PageBuilder::default().snapshot(), "4242".to_owned());
+    let empty = Model::new(ProfileBuilder::default().snapshot(), "4242".to_owned());
     insta::assert_snapshot!("empty", plain::text(&empty, 110, 20).unwrap());
 }
 
@@ -216,7 +216,7 @@ fn several_programs_are_a_list() {
         .map(|(pid, program)| Choice {
             target: Target::Live {
                 pid,
-                page: format!("/dev/shm/freehold-{pid}").into(),
+                profile: format!("/dev/shm/freehold-{pid}").into(),
             },
             program: program.to_owned(),
         })

@@ -1,12 +1,12 @@
-//! A page whose addresses lie in a real program, so that names and lines are looked up for real, while every figure in
-//! it is known.
+//! A profile file whose addresses lie in a real program, so that names and lines are looked up for real, while every
+//! figure in it is known.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use freehold_page::testing::PageBuilder;
 use object::{Object, ObjectSymbol};
+use profile_file::testing::ProfileBuilder;
 
 /// Functions one a line, so that a line's number is a function's.
 const SOURCE: &str = "void *grab(unsigned long n) { return (void *)n; }
@@ -25,15 +25,15 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles the program into `folder`.
-    pub fn build(folder: &Path) -> Program {
-        let source = folder.join("table.c");
-        let path = folder.join("table");
+    /// Compiles the program into `directory`.
+    pub fn build(directory: &Path) -> Program {
+        let source = directory.join("table.c");
+        let path = directory.join("table");
         std::fs::write(&source, SOURCE).unwrap();
         let compiled = Command::new("cc")
-            .current_dir(folder)
+            .current_dir(directory)
             .args(["-g", "-O0", "-fPIE", "-pie"])
-            .arg(format!("-fdebug-prefix-map={}=/src", folder.display()))
+            .arg(format!("-fdebug-prefix-map={}=/src", directory.display()))
             .args(["-o", "table", "table.c"])
             .status()
             .expect("a C compiler, which building Freehold needs too");
@@ -60,29 +60,29 @@ impl Program {
             .collect()
     }
 
-    /// A page of this program, with nothing allocated yet.
-    pub fn page(&self, interval: u64) -> PageBuilder {
-        let mut page = PageBuilder::new(interval);
-        page.module(self.path.to_str().unwrap(), BASE, BASE + 0x10_0000);
-        page
+    /// A profile file of this program, with nothing allocated yet.
+    pub fn profile(&self, interval: u64) -> ProfileBuilder {
+        let mut profile = ProfileBuilder::new(interval);
+        profile.module(self.path.to_str().unwrap(), BASE, BASE + 0x10_0000);
+        profile
     }
 
-    /// A page with three call sites: a table that stays, rows that are freed at once, a cache that holds half.
-    pub fn table(&self, interval: u64) -> PageBuilder {
+    /// A profile file with three call sites: a table that stays, rows that are freed at once, a cache that holds half.
+    pub fn table(&self, interval: u64) -> ProfileBuilder {
         const MS: u64 = 1_000_000;
-        let mut page = self.page(interval);
-        let table = page.site(&self.stack(&["load_table", "main"]));
-        let row = page.site(&self.stack(&["parse_row", "load_table", "main"]));
-        let cache = page.site(&self.stack(&["cache_insert", "main"]));
+        let mut profile = self.profile(interval);
+        let table = profile.site(&self.stack(&["load_table", "main"]));
+        let row = profile.site(&self.stack(&["parse_row", "load_table", "main"]));
+        let cache = profile.site(&self.stack(&["cache_insert", "main"]));
         for number in 0..20 {
-            page.allocate(table, 65_536, number * MS);
-            let short = page.allocate(row, 256, number * MS);
-            page.free(short, 10_000);
-            let entry = page.allocate(cache, 4096, number * MS);
+            profile.allocate(table, 65_536, number * MS);
+            let short = profile.allocate(row, 256, number * MS);
+            profile.free(short, 10_000);
+            let entry = profile.allocate(cache, 4096, number * MS);
             if number % 2 == 0 {
-                page.free(entry, 5 * MS);
+                profile.free(entry, 5 * MS);
             }
         }
-        page
+        profile
     }
 }

@@ -56,10 +56,10 @@ pub fn complaint(arguments: &[&str], code: i32) -> String {
     text(&output.stderr)
 }
 
-/// Compiles a C program into `folder`.
-pub fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-    let file = folder.join(format!("{name}.c"));
-    let program = folder.join(name);
+/// Compiles a C program into `directory`.
+pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let file = directory.join(format!("{name}.c"));
+    let program = directory.join(name);
     fs::write(&file, source).unwrap();
     let output = Command::new("cc")
         .args(["-g", "-O1", "-pthread", "-fno-omit-frame-pointer"])
@@ -85,13 +85,13 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A `freehold run`, with its pages in a folder of the test's own.
+/// A `freehold run`, with its profile files in a directory of the test's own.
 pub struct Observed {
     pub runner: Child,
     pub input: Option<ChildStdin>,
     pub output: BufReader<ChildStdout>,
     errors: Option<ChildStderr>,
-    pub pages: TempDir,
+    pub profiles: TempDir,
 }
 
 impl Observed {
@@ -105,11 +105,11 @@ impl Observed {
         program: &[&str],
         prepare: impl FnOnce(&mut Command),
     ) -> Self {
-        let pages = tempfile::tempdir_in(shared_memory()).unwrap();
+        let profiles = tempfile::tempdir_in(shared_memory()).unwrap();
         let mut run = Command::new(command());
         run.arg("run")
             .arg("--keep")
-            .arg(pages.path())
+            .arg(profiles.path())
             .args(options)
             .arg("--")
             .args(program)
@@ -125,7 +125,7 @@ impl Observed {
             output: BufReader::new(runner.stdout.take().unwrap()),
             errors: runner.stderr.take(),
             runner,
-            pages,
+            profiles,
         }
     }
 
@@ -156,9 +156,9 @@ impl Observed {
         text(&all)
     }
 
-    /// The page files.
-    pub fn page_files(&self) -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> = fs::read_dir(self.pages.path())
+    /// The profile files.
+    pub fn profile_files(&self) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = fs::read_dir(self.profiles.path())
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| {
@@ -176,7 +176,7 @@ impl Observed {
     /// The observed process with the most memory: wrappers have little.
     pub fn pid(&self) -> u32 {
         wait_for("an observed process", || {
-            self.page_files()
+            self.profile_files()
                 .iter()
                 .filter_map(|path| {
                     path.file_name()?
@@ -196,11 +196,11 @@ impl Observed {
         drop(self.input.take());
         let said = self.complaints();
         let status = self.runner.wait().unwrap();
-        (status.code().unwrap(), said, self.pages)
+        (status.code().unwrap(), said, self.profiles)
     }
 }
 
-/// Where pages are made in real life.
+/// Where profile files are made in real life.
 fn shared_memory() -> PathBuf {
     let place = PathBuf::from("/dev/shm");
     if place.is_dir() {
@@ -233,7 +233,7 @@ pub fn settle(pid: u32) {
 /// True if a program is installed; otherwise says that its part is left out.
 pub fn installed(program: &str) -> bool {
     let found = std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
     });
     if !found {
         eprintln!("left out: {program} is not installed");

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use freehold_page::{Amount, Frame, Snapshot, View, human};
+use profile_file::{Amount, Frame, Snapshot, View, human};
 use serde::Serialize;
 
 use super::stacks::Stacks;
@@ -16,8 +16,8 @@ const VIEWS: [View; 4] = [View::Live, View::Allocated, View::Peak, View::ShortLi
 const STYLE: &str = include_str!("flame.css");
 const SCRIPT: &str = include_str!("flame.js");
 
-/// A node of the tree in JSON: frame, parent (-1 of those below the root), and for each view bytes, blocks, variance and
-/// samples of the stacks that end here, as far as they are not zero.
+/// A node of the tree in JSON: frame, parent (-1 of those below the root), and for each view bytes, blocks, variance
+/// and samples of the stacks that end here, as far as they are not zero.
 #[derive(Serialize)]
 struct NodeOut(i64, i64, Vec<Option<[f64; 4]>>);
 

@@ -1,0 +1,27 @@
+//! Generates the Rust side of the contract with the library, from the library's own sources.
+
+use std::path::Path;
+use std::{env, fs, process};
+
+mod contract;
+
+fn fail(what: &dyn std::fmt::Display) -> ! {
+    println!("cargo::error={what}");
+    process::exit(1)
+}
+
+fn main() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src");
+    println!("cargo::rerun-if-changed=build");
+    for file in contract::FILES {
+        println!("cargo::rerun-if-changed={}", sources.join(file).display());
+    }
+    let files = contract::generate(&sources).unwrap_or_else(|error| fail(&error));
+    let out = env::var_os("OUT_DIR").expect("cargo sets it for a build script");
+    for (name, text) in files {
+        let file = Path::new(&out).join(name);
+        if let Err(error) = fs::write(&file, text) {
+            fail(&format!("cannot write {}: {error}", file.display()));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One copy of a profile file, its parts in memory, as consistent as a copy can be that stops no program.
+//!
+//! Sections are read in an order in which what refers comes before what is referred to (samples, sites, nodes,
+//! modules): what a sample names was there before the sample was, so it is in the later copy too.
+
+use std::thread;
+use std::time::Duration;
+
+use bytemuck::Zeroable;
+
+use crate::bytes::{Bytes, read_one};
+use crate::error::ReadError;
+use crate::layout::{self, CONTROL_OFFSET, SectionKind};
+use crate::sections::{Reader, Writer, check_overlap};
+use crate::warning::Warning;
+
+/// How often the statistics are read again when the program is just writing them. Writing them takes microseconds.
+const SEQUENCE_TRIES: u32 = 50;
+
+/// The parts of a profile file. Entries are where the profile file has them: a site's number is its place in `sites`,
+/// entry 0 included.
+#[derive(Clone)]
+pub struct Profile {
+    pub header: layout::Header,
+    pub control: layout::Control,
+    /// What a scan for reachable blocks found.
+    pub scan: Box<layout::Scan>,
+    /// None: never taken, or not readable.
+    pub statistics: Option<Box<layout::Statistics>>,
+    /// In the order in which they were written.
+    pub timeline: Vec<layout::Point>,
+    pub modules: Vec<layout::Module>,
+    pub nodes: Vec<layout::Node>,
+    pub sites: Vec<layout::Site>,
+    /// Only slots with a sample.
+    pub samples: Vec<layout::Sample>,
+}
+
+impl Profile {
+    /// Copies the profile file out of `bytes`.
+    pub fn read(
+        bytes: &(impl Bytes + ?Sized),
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Profile, ReadError> {
+        let length = bytes.length()?;
+        let header = read_header(bytes, length)?;
+        if header.file_bytes > length {
+            warnings.push(Warning::damaged(format!(
+                "the profile file says that it has {} bytes, but the file has {length}: it was cut short",
+                header.file_bytes
+            )));
+        }
+        check_overlap(&header, length, warnings);
+        let control = read_one(bytes, CONTROL_OFFSET)?;
+        let scan = read_scan(bytes)?;
+        let mut reader = Reader {
+            bytes,
+            length,
+            header,
+        };
+        let statistics = read_figures(&reader, warnings);
+        let timeline = read_timeline(&reader, warnings);
+        let samples = reader
+            .all::<layout::Sample>(SectionKind::Samples, warnings)
+            .into_iter()
+            .filter(|s| s.address != layout::SAMPLE_EMPTY && s.address != layout::SAMPLE_WRITING)
+            .collect();
+        reader.refresh()?;
+        let sites = reader.handed_out(SectionKind::Sites, warnings);
+        reader.refresh()?;
+        let nodes = reader.handed_out(SectionKind::Nodes, warnings);
+        reader.refresh()?;
+        let modules = reader.handed_out(SectionKind::Modules, warnings);
+        Ok(Profile {
+            header: reader.header,
+            control,
+            scan,
+            statistics,
+            timeline,
+            modules,
+            nodes,
+            sites,
+            samples,
+        })
+    }
+
+    /// The profile file as bytes, without its holes. [`Profile::read`] gives the same parts back.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::new(&self.header);
+        let dropped = |kind: SectionKind| self.header.section[kind as usize].dropped;
+        writer.control(&self.control, &self.scan);
+        let statistics: Vec<layout::Statistics> = self.statistics.iter().map(|f| **f).collect();
+        writer.section(SectionKind::Statistics, &statistics, 0);
+        writer.section(
+            SectionKind::Timeline,
+            &self.timeline,
+            dropped(SectionKind::Timeline),
+        );
+        writer.section(
+            SectionKind::Modules,
+            &self.modules,
+            dropped(SectionKind::Modules),
+        );
+        writer.section(SectionKind::Nodes, &self.nodes, dropped(SectionKind::Nodes));
+        writer.section(SectionKind::Sites, &self.sites, dropped(SectionKind::Sites));
+        writer.section(
+            SectionKind::Samples,
+            &self.samples,
+            dropped(SectionKind::Samples),
+        );
+        writer.finish()
+    }
+}
+
+/// Reads the header and tells whether the rest can be read at all.
+pub fn read_header(
+    bytes: &(impl Bytes + ?Sized),
+    length: u64,
+) -> Result<layout::Header, ReadError> {
+    if length < layout::SCAN_OFFSET + size_of::<layout::Scan>() as u64 {
+        return Err(ReadError::TooShort(length));
+    }
+    let header: layout::Header = read_one(bytes, 0)?;
+    if header.magic != layout::MAGIC {
+        // The library writes the magic last, so zeros are a profile file that is being made.
+        let unfinished = header.magic == 0 && header.state == layout::STATE_BEGUN;
+        return Err(if unfinished {
+            ReadError::NotReady
+        } else {
+            ReadError::NotAProfile(header.magic)
+        });
+    }
+    if header.layout != layout::LAYOUT {
+        return Err(ReadError::OtherLayout(header.layout));
+    }
+    if header.header_bytes as usize != size_of::<layout::Header>() {
+        return Err(ReadError::OtherHeader(header.header_bytes));
+    }
+    if header.state == layout::STATE_BEGUN {
+        return Err(ReadError::NotReady);
+    }
+    Ok(header)
+}
+
+/// The statistics under their sequence lock: odd while being written, and the same number before and after means that
+/// the copy between is of one moment. A writer that died in the middle leaves it odd for ever, so tries are bounded;
+/// then the copy is handed out all the same, with a warning.
+fn read_figures<B: Bytes + ?Sized>(
+    reader: &Reader<B>,
+    warnings: &mut Vec<Warning>,
+) -> Option<Box<layout::Statistics>> {
+    let offset = reader.single(SectionKind::Statistics, warnings)?;
+    let mut statistics = Box::new(layout::Statistics::zeroed());
+    for attempt in 0..SEQUENCE_TRIES {
+        let before: u64 = read_one(reader.bytes, offset).ok()?;
+        if before == 0 {
+            return None;
+        }
+        reader
+            .bytes
+            .read_exact_at(bytemuck::bytes_of_mut(&mut *statistics), offset)
+            .ok()?;
+        let after: u64 = read_one(reader.bytes, offset).ok()?;
+        if before == after && before % 2 == 0 {
+            return Some(statistics);
+        }
+        thread::sleep(Duration::from_micros(20 << attempt.min(5)));
+    }
+    warnings.push(Warning::moving(
+        "the heap's statistics were being written while they were read (the program may have died over it): they may mix \
+         two moments",
+    ));
+    Some(statistics)
+}
+
+/// The answer to a scan. Its state is written last, so a copy whose state is the same before and after is whole.
+fn read_scan(bytes: &(impl Bytes + ?Sized)) -> Result<Box<layout::Scan>, ReadError> {
+    let mut scan = Box::new(layout::Scan::zeroed());
+    for _ in 0..SEQUENCE_TRIES {
+        let before: layout::Scan = read_one(bytes, layout::SCAN_OFFSET)?;
+        bytes.read_exact_at(bytemuck::bytes_of_mut(&mut *scan), layout::SCAN_OFFSET)?;
+        if (before.number, before.state) == (scan.number, scan.state) {
+            break;
+        }
+    }
+    Ok(scan)
+}
+
+/// The ring, straightened: point n is entry n mod capacity, and `used` of them were written.
+fn read_timeline<B: Bytes + ?Sized>(
+    reader: &Reader<B>,
+    warnings: &mut Vec<Warning>,
+) -> Vec<layout::Point> {
+    let mut ring: Vec<layout::Point> = reader.all(SectionKind::Timeline, warnings);
+    let written = reader.header.section[SectionKind::Timeline as usize].used;
+    if !ring.is_empty() && written > ring.len() as u64 {
+        let oldest = (written % ring.len() as u64) as usize;
+        ring.rotate_left(oldest);
+    }
+    ring.retain(|point| point.ns != 0);
+    if !ring.is_sorted_by_key(|point| point.ns) {
+        // The oldest may have been overwritten while we read: the order of time is right in any case.
+        ring.sort_by_key(|point| point.ns);
+    }
+    ring
+}

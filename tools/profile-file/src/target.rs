@@ -1,0 +1,544 @@
+//! Finds the profile file that a person means: by a process number, a program's name, a profile file file or
+//! directory, or a saved snapshot.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::error::{ReadError, SavedError};
+use crate::layout::{self, DIRECTORY, Header, MEMFD, PREFIX};
+use crate::process;
+use crate::profile::read_header;
+use crate::saved;
+use crate::snapshot::{Reading, Snapshot};
+
+/// Where `freehold run` keeps the profile files of this user's programs, so that what is in them survives.
+pub fn kept_directory() -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    let name = format!("freehold-kept-{user}");
+    if Path::new(DIRECTORY).is_dir() {
+        Path::new(DIRECTORY).join(name)
+    } else {
+        std::env::temp_dir().join(name)
+    }
+}
+
+/// A profile file that one can read, or a saved copy of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The profile file of a process that runs.
+    Live { pid: u64, profile: PathBuf },
+    /// The profile file that a process left.
+    Left { pid: u64, profile: PathBuf },
+    /// A saved snapshot.
+    Saved { file: PathBuf },
+}
+
+/// Why nothing was found.
+#[derive(Debug, Error)]
+pub enum FindError {
+    #[error("there is no process {pid}, and no profile file that it left (looked for {looked})")]
+    NoProcess { pid: u64, looked: String },
+    #[error("process {pid} ({name}) runs under Freehold but {}", without_profile(*.told))]
+    NotObserved {
+        pid: u64,
+        name: String,
+        /// Its options say that it is to observe itself.
+        told: bool,
+    },
+    #[error(
+        "process {pid} ({name}) does not run under Freehold. Start it with `freehold run COMMAND…`; `freehold doctor \
+         {pid}` says more"
+    )]
+    NotOurs { pid: u64, name: String },
+    #[error(
+        "process {pid} ({name}) has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
+    )]
+    NoMemory { pid: u64, name: String },
+    #[error(
+        "process {pid} ({name}) belongs to somebody else: its memory may not be looked at ({reason})"
+    )]
+    Forbidden {
+        pid: u64,
+        name: String,
+        reason: io::Error,
+    },
+    #[error(
+        "no program called {name:?} runs, and none has left a profile file; neither is there a file of that name"
+    )]
+    NoName { name: String },
+    #[error("{} answer to {name:?}; name one of them:\n{}", .choices.len(), list(.choices))]
+    Several { name: String, choices: Vec<Choice> },
+    #[error("{path}: {what}")]
+    File { path: PathBuf, what: String },
+    #[error("there is no page in {0}: no observed program has run with page={0}")]
+    EmptyFolder(PathBuf),
+    #[error("{path}: {reason}")]
+    Profile { path: PathBuf, reason: ReadError },
+    #[error(transparent)]
+    Saved(#[from] SavedError),
+    #[error(
+        "no observed program runs, and none has left a profile file (looked in {looked}). Start one with `freehold run COMMAND…`"
+    )]
+    Nothing { looked: String },
+}
+
+/// Why a process that runs under Freehold has no profile file, and what to do.
+fn without_profile(told: bool) -> &'static str {
+    if told {
+        "has no profile file, though it was told to observe itself: it has not allocated anything yet, or there was no room for \
+         the profile file in its directory (the program's stderr says so then)"
+    } else {
+        "is not observed. Start it with `freehold run`, or with FREEHOLD=observe=1 in its environment"
+    }
+}
+
+/// One of several profile files that answer to a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub target: Target,
+    pub program: String,
+}
+
+fn list(choices: &[Choice]) -> String {
+    let lines: Vec<String> = choices
+        .iter()
+        .map(|choice| match &choice.target {
+            Target::Live { pid, .. } => format!("  {pid}  {}", choice.program),
+            Target::Left { profile, .. } => {
+                format!("  {}  {} (ended)", profile.display(), choice.program)
+            }
+            Target::Saved { file } => format!("  {}", file.display()),
+        })
+        .collect();
+    lines.join("\n")
+}
+
+impl Target {
+    /// Finds what a person calls `word`: a number is a process, something with a slash a file or a directory of
+    /// profile files, everything else is a program's name; and a file's, if no program of that name is known. Who
+    /// builds a server stands in the directory where its file lies, and means the process.
+    pub fn find(word: &str) -> Result<Target, FindError> {
+        if let Ok(pid) = word.parse::<u64>() {
+            return Self::of_process(pid);
+        }
+        let path = Path::new(word);
+        if word.contains('/') {
+            return Self::of_path(path);
+        }
+        match Self::of_name(word) {
+            Err(FindError::NoName { .. }) if path.exists() => Self::of_path(path),
+            found => found,
+        }
+    }
+
+    /// The one observed program that runs; failing that, the one that left a profile file last. For commands that were
+    /// given no name.
+    pub fn only() -> Result<Target, FindError> {
+        let (running, mut left): (Vec<Choice>, Vec<Choice>) = every_page()
+            .into_iter()
+            .partition(|choice| matches!(choice.target, Target::Live { .. }));
+        match running.len() {
+            1 => Ok(running.into_iter().next().expect("there is one").target),
+            0 => {
+                left.sort_by_key(|choice| modified(choice.target.path()));
+                left.pop()
+                    .map(|choice| choice.target)
+                    .ok_or_else(|| FindError::Nothing {
+                        looked: format!("{DIRECTORY} and {}", kept_directory().display()),
+                    })
+            }
+            _ => Err(FindError::Several {
+                name: "no name".to_owned(),
+                choices: running,
+            }),
+        }
+    }
+
+    /// [`Target::find`] if there is a word, else [`Target::only`].
+    pub fn find_or_only(word: Option<&str>) -> Result<Target, FindError> {
+        word.map_or_else(Self::only, Self::find)
+    }
+
+    fn of_process(pid: u64) -> Result<Target, FindError> {
+        if process::runs(pid) {
+            return match live_page(pid) {
+                Some(profile) => Ok(Target::Live { pid, profile }),
+                None => Err(why_none(pid)),
+            };
+        }
+        let name = format!("{PREFIX}{pid}");
+        let mut found: Vec<PathBuf> = places()
+            .iter()
+            .map(|directory| directory.join(&name))
+            .filter(|profile| header_of(profile).is_ok())
+            .collect();
+        // Numbers are used again: the process that left a profile file last is meant.
+        found.sort_by_key(|profile| modified(profile));
+        match found.pop() {
+            Some(profile) => Ok(Target::Left { pid, profile }),
+            None => Err(FindError::NoProcess {
+                pid,
+                looked: format!(
+                    "{name} in {DIRECTORY} and below {}",
+                    kept_directory().display()
+                ),
+            }),
+        }
+    }
+
+    fn of_path(path: &Path) -> Result<Target, FindError> {
+        let wrong = |what: &str| FindError::File {
+            path: path.to_owned(),
+            what: what.to_owned(),
+        };
+        let meta = fs::metadata(path).map_err(|error| wrong(&error.to_string()))?;
+        if meta.is_dir() {
+            return Self::of_folder(path);
+        }
+        let kind = meta.file_type();
+        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+            return Err(wrong(
+                "is not a file, so neither a profile file nor a saved snapshot",
+            ));
+        }
+        if saved::is_saved(path)? {
+            return Ok(Target::Saved {
+                file: path.to_owned(),
+            });
+        }
+        let header = header_of(path).map_err(|reason| FindError::Profile {
+            path: path.to_owned(),
+            reason,
+        })?;
+        Ok(of_profile(path, &header))
+    }
+
+    fn of_folder(directory: &Path) -> Result<Target, FindError> {
+        let mut choices = profiles_in(directory);
+        match choices.len() {
+            0 => Err(FindError::EmptyFolder(directory.to_owned())),
+            1 => Ok(choices.remove(0).target),
+            _ => Err(FindError::Several {
+                name: directory.display().to_string(),
+                choices,
+            }),
+        }
+    }
+
+    fn of_name(name: &str) -> Result<Target, FindError> {
+        let mut choices = Vec::new();
+        let mut unobserved = Vec::new();
+        let me = u64::from(std::process::id());
+        for pid in process::all().unwrap_or_default() {
+            // The command that looks is never meant.
+            // A zombie cannot be asked either; the profile file that it left can.
+            let named = || process::names(pid).iter().any(|known| known == name);
+            if pid == me || !process::runs(pid) || !named() {
+                continue;
+            }
+            match live_page(pid) {
+                Some(profile) => choices.push(Choice {
+                    program: process::command_line(pid).join(" "),
+                    target: Target::Live { pid, profile },
+                }),
+                None => unobserved.push(pid),
+            }
+        }
+        if choices.is_empty() && unobserved.is_empty() {
+            // A profile file that was left behind counts only if no process of that name runs; the last is
+            // meant.
+            let mut left = every_page();
+            left.retain(|choice| {
+                choice.program.rsplit('/').next() == Some(name)
+                    && matches!(choice.target, Target::Left { .. })
+            });
+            left.sort_by_key(|choice| modified(choice.target.path()));
+            choices.extend(left.pop());
+        }
+        match (choices.len(), unobserved.first()) {
+            (1, _) => Ok(choices.remove(0).target),
+            (0, Some(&pid)) => Err(why_none(pid)),
+            (0, None) => Err(FindError::NoName {
+                name: name.to_owned(),
+            }),
+            _ => Err(FindError::Several {
+                name: name.to_owned(),
+                choices,
+            }),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Target::Live { profile, .. } | Target::Left { profile, .. } => profile,
+            Target::Saved { file } => file,
+        }
+    }
+
+    /// The profile file's file, for [`crate::Control`]; a saved snapshot has none.
+    pub fn profile_path(&self) -> Option<&Path> {
+        match self {
+            Target::Live { profile, .. } => Some(profile),
+            _ => None,
+        }
+    }
+
+    /// The process, if there is or was one.
+    pub fn pid(&self) -> Option<u64> {
+        match self {
+            Target::Live { pid, .. } | Target::Left { pid, .. } => Some(*pid),
+            Target::Saved { .. } => None,
+        }
+    }
+
+    /// How one would name it to another command.
+    pub fn word(&self) -> String {
+        match self {
+            Target::Live { pid, .. } => pid.to_string(),
+            _ => self.path().display().to_string(),
+        }
+    }
+
+    /// Reads a snapshot of it.
+    pub fn read(&self) -> Result<Snapshot, FindError> {
+        match self {
+            Target::Live { pid, profile } | Target::Left { pid, profile } => {
+                let failed = |reason| FindError::Profile {
+                    path: profile.clone(),
+                    reason,
+                };
+                let file = File::open(profile).map_err(|error| failed(error.into()))?;
+                let reading = Reading {
+                    alive: matches!(self, Target::Live { .. }) && process::runs(*pid),
+                    monotonic_ns: process::monotonic_ns(),
+                    unix_ns: process::unix_ns(),
+                    pid: *pid,
+                };
+                Snapshot::read(&file, reading).map_err(failed)
+            }
+            Target::Saved { file } => Ok(saved::load(file)?),
+        }
+    }
+}
+
+/// When a file was last written to, in nanoseconds.
+fn modified(path: &Path) -> i128 {
+    let time = |meta: fs::Metadata| {
+        i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec())
+    };
+    fs::metadata(path).map_or(0, time)
+}
+
+fn header_of(profile: &Path) -> Result<Header, ReadError> {
+    let file = File::open(profile)?;
+    let length = file.metadata()?.len();
+    read_header(&file, length)
+}
+
+/// What a profile file file is: its program may still run.
+fn of_profile(profile: &Path, header: &Header) -> Target {
+    let pid = header.pid;
+    let same = process::runs(pid)
+        && process::start_ticks(pid)
+            .is_none_or(|start| header.process_start == 0 || start == header.process_start);
+    if same && header.state == layout::STATE_LIVE {
+        Target::Live {
+            pid,
+            profile: profile.to_owned(),
+        }
+    } else {
+        Target::Left {
+            pid,
+            profile: profile.to_owned(),
+        }
+    }
+}
+
+/// The profile files in a directory, whose files are called as the library calls them.
+fn profiles_in(directory: &Path) -> Vec<Choice> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let mut found: Vec<Choice> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let number = path.file_name()?.to_str()?.strip_prefix(PREFIX)?;
+            number.parse::<u64>().ok()?;
+            let header = header_of(&path).ok()?;
+            Some(Choice {
+                target: of_profile(&path, &header),
+                program: layout::text(&header.program),
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| a.target.path().cmp(b.target.path()));
+    found
+}
+
+/// There is a profile file in this directory.
+pub fn has_profiles(directory: &Path) -> bool {
+    !profiles_in(directory).is_empty()
+}
+
+/// Every profile file in the usual places, of this user or of those whom this one may read.
+pub fn every_page() -> Vec<Choice> {
+    places()
+        .iter()
+        .flat_map(|directory| profiles_in(directory))
+        .collect()
+}
+
+/// The directories that profile files are in by default: the library's own, the kept one, and in that a
+/// directory for each `freehold run`.
+fn places() -> Vec<PathBuf> {
+    let kept = kept_directory();
+    let runs = fs::read_dir(&kept).into_iter().flatten();
+    let runs = runs
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir());
+    [PathBuf::from(DIRECTORY), kept.clone()]
+        .into_iter()
+        .chain(runs)
+        .collect()
+}
+
+/// The profile file of a process that runs: where the library makes it, seen from the process' own root (it may live
+/// in a container); else among its mappings and open files.
+fn live_page(pid: u64) -> Option<PathBuf> {
+    // A program that has just begun may be about to make its profile file.
+    for _ in 0..50 {
+        let profile = profile_now(pid);
+        if profile.is_some() || !asked_for(pid) {
+            return profile;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+/// Its environment says that the process is to observe itself.
+fn asked_for(pid: u64) -> bool {
+    fs::read(process::directory(pid).join("environ")).is_ok_and(|environment| {
+        environment
+            .split(|byte| *byte == 0)
+            .filter_map(|word| word.strip_prefix(b"FREEHOLD="))
+            .any(|options| options.windows(9).any(|part| part == b"observe=1"))
+    })
+}
+
+fn profile_now(pid: u64) -> Option<PathBuf> {
+    let base = process::directory(pid);
+    let start = process::start_ticks(pid);
+    let fits = |path: &Path| {
+        header_of(path).is_ok_and(|header| {
+            header.process_start == 0 || start.is_none_or(|start| start == header.process_start)
+        })
+    };
+    let name = format!("{PREFIX}{pid}");
+    let direct: Vec<PathBuf> = places()
+        .iter()
+        .map(|directory| directory.join(&name))
+        .collect();
+    if let Some(path) = direct.iter().find(|path| fits(path)) {
+        return Some(path.clone());
+    }
+    mapped_pages(&base).into_iter().find(|path| fits(path))
+}
+
+/// Files among the mappings of a process that are called like a profile file, as paths that can be opened from here.
+fn mapped_pages(base: &Path) -> Vec<PathBuf> {
+    let Ok(maps) = fs::read_to_string(base.join("maps")) else {
+        return Vec::new();
+    };
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut memfd = false;
+    for line in maps.lines() {
+        // address, rights, offset, device, inode, path: the path may contain blanks.
+        let mut words = line.splitn(6, ' ');
+        let Some(range) = words.next() else { continue };
+        let Some(path) = words.last().map(str::trim_start) else {
+            continue;
+        };
+        if path.starts_with(&format!("/memfd:{MEMFD}")) {
+            memfd = true;
+            push_new(&mut found, base.join("map_files").join(range));
+        } else if path.rsplit('/').next().is_some_and(is_page_name) {
+            push_new(&mut found, PathBuf::from(path));
+            push_new(
+                &mut found,
+                base.join("root").join(path.trim_start_matches('/')),
+            );
+            push_new(&mut found, base.join("map_files").join(range));
+        }
+    }
+    if memfd {
+        found.extend(open_memfds(base));
+    }
+    found
+}
+
+fn push_new(into: &mut Vec<PathBuf>, path: PathBuf) {
+    if !into.contains(&path) {
+        into.push(path);
+    }
+}
+
+fn is_page_name(name: &str) -> bool {
+    name.strip_suffix(" (deleted)")
+        .unwrap_or(name)
+        .strip_prefix(PREFIX)
+        .is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+}
+
+fn open_memfds(base: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(base.join("fd")) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            fs::read_link(path)
+                .is_ok_and(|to| to.to_string_lossy().starts_with(&format!("/memfd:{MEMFD}")))
+        })
+        .collect()
+}
+
+/// Why a process that runs has no profile file.
+fn why_none(pid: u64) -> FindError {
+    let base = process::directory(pid);
+    let name = process::names(pid).into_iter().next().unwrap_or_default();
+    match fs::read_to_string(base.join("maps")) {
+        Err(reason) => FindError::Forbidden { pid, name, reason },
+        Ok(maps) if maps.is_empty() => FindError::NoMemory { pid, name },
+        Ok(maps) if maps.contains("libfreehold") || defines_freehold(&base) => {
+            FindError::NotObserved {
+                pid,
+                name,
+                told: asked_for(pid),
+            }
+        }
+        Ok(_) => FindError::NotOurs { pid, name },
+    }
+}
+
+/// The program has the allocator linked in: its name is among its symbols. A search for the bytes is enough to choose
+/// between two messages. A table of symbols has zeroes around each name; so may this command have around a word in it,
+/// which therefore stands among others there.
+fn defines_freehold(base: &Path) -> bool {
+    const AMONG_OTHERS: &[u8] = b"[fh_version]";
+    let name = &AMONG_OTHERS[1..AMONG_OTHERS.len() - 1];
+    fs::read(base.join("exe")).is_ok_and(|bytes| {
+        bytes.windows(name.len() + 2).any(|part| {
+            part.first() == Some(&0) && part.last() == Some(&0) && &part[1..=name.len()] == name
+        })
+    })
+}

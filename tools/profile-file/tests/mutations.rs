@@ -1,0 +1,391 @@
+//! Profile files with something wrong in them, by the hundred thousand.
+//!
+//! A profile file may have been written by a program that died in the middle, lie on a disk that lost blocks, or be
+//! somebody's trap. What is asked of the reader: it ends, it does not panic, it takes no memory that the file does not
+//! have; and
+//! **no wrong answer goes unannounced**. That means that after a mutation one of these holds:
+//!
+//! * reading fails, with an error;
+//! * the snapshot has a warning that the sound profile file's did not have;
+//! * the answer equals the sound profile file's, within what is lost by rounding (see `same`);
+//! * the word that was mutated is one that is shown as it is and from which nothing else is reckoned (a number of the
+//!   heap, an address in a stack, a path, a time): the answer shows that word.
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+use profile_file::layout::{self, SectionKind};
+use profile_file::testing::{ProfileBuilder, reading};
+use profile_file::{Site, Snapshot, View};
+
+/// A small generator of our own (xorshift64*): the same numbers on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// A profile file with a bit of everything: some stacks, blocks that live and that were freed, at several ages.
+fn sound_profile(interval: u64) -> Vec<u8> {
+    const MS: u64 = 1_000_000;
+    let mut profile = ProfileBuilder::new(interval);
+    profile.module("/usr/bin/made-up", 0x40_0000, 0x48_0000);
+    profile.module("/usr/lib/libmade.so", 0x7f00_0000_0000, 0x7f00_0008_0000);
+    let mut random = Random(7);
+    let sites: Vec<u32> = (0..12u64)
+        .map(|n| profile.site(&[0x40_1000 + n * 64, 0x7f00_0000_2000 + n / 3 * 32, 0x40_0100]))
+        .collect();
+    let mut living = Vec::new();
+    for step in 0..120 {
+        let site = sites[random.below(sites.len())];
+        living.push(profile.allocate(site, 16 << random.below(12), step * 10 * MS));
+        if step % 3 == 0 {
+            let block = living.swap_remove(random.below(living.len()));
+            profile.free(block, 1000 << (2 * random.below(10)));
+        }
+    }
+    profile.statistics(|statistics| {
+        statistics.rows = 2;
+        statistics.live_bytes = 4 << 20;
+        statistics.resident_bytes = 9 << 20;
+        statistics.row[1].size = 16;
+        statistics.row[1].slabs = 1;
+    });
+    for n in 1..5 {
+        profile.point(n * 100 * MS, n << 20, n << 19);
+    }
+    profile.bytes()
+}
+
+/// What a profile says: for each stack and view bytes, blocks and variance, with the number of samples.
+type Answer = BTreeMap<Vec<u64>, (u64, Vec<[f64; 3]>)>;
+
+fn answer(snapshot: &Snapshot) -> Answer {
+    let of = |site: &Site| {
+        let view = |view: &View| {
+            let amount = site.amount(*view);
+            [amount.bytes, amount.blocks, amount.variance]
+        };
+        (site.allocated.samples, View::ALL.iter().map(view).collect())
+    };
+    snapshot
+        .sites
+        .iter()
+        .map(|site| (snapshot.stack(site.node).addresses, of(site)))
+        .collect()
+}
+
+/// The same within a thousandth of what the site allocated, which is less than a tenth of its error bar, and the error
+/// bars within a fiftieth; what is rounded for each sample comes on top. Of the peak, a thousandth of the whole peak.
+fn same(one: &Answer, two: &Answer, whole: f64) -> bool {
+    let allocated = View::ALL
+        .iter()
+        .position(|view| *view == View::Allocated)
+        .unwrap();
+    one.len() == two.len()
+        && one
+            .iter()
+            .zip(two)
+            .all(|((stack, (samples, views)), (other, (_, others)))| {
+                let rounded = *samples as f64 + 2.0;
+                let all = views[allocated];
+                let off = [
+                    1e-3 * all[0] + rounded,
+                    2e-3 * all[1] + rounded / 256.0,
+                    0.04 * all[2] + rounded * 65536.0,
+                ];
+                stack == other
+                    && views.iter().zip(others).enumerate().all(|(view, (a, b))| {
+                        if View::ALL[view] == View::Peak {
+                            return (a[0] - b[0]).abs() <= 1e-3 * whole + 16.0;
+                        }
+                        (0..3).all(|k| (a[k] - b[k]).abs() <= off[k])
+                    })
+            })
+}
+
+/// Where words are that are shown as they are.
+struct Shown {
+    ranges: Vec<(usize, usize)>,
+}
+
+impl Shown {
+    fn of(profile: &[u8]) -> Shown {
+        let header: layout::Header =
+            bytemuck::pod_read_unaligned(&profile[..size_of::<layout::Header>()]);
+        let mut ranges = Vec::new();
+        let mut field = |offset: usize, bytes: usize| ranges.push((offset, offset + bytes));
+        // Who, when, with which options; the counts of what was left out are each a warning, except that 0 is none.
+        field(offset_of!(layout::Header, pid), 8 * 9 + 7 * 8);
+        field(offset_of!(layout::Header, page_size), 8 + 32 + 512 + 512);
+        field(offset_of!(layout::Header, state), 8);
+        let control = layout::CONTROL_OFFSET as usize;
+        // Control words are not part of a profile, except for the counts that `check` compares.
+        field(control, offset_of!(layout::Control, interval) + 16);
+        field(control + offset_of!(layout::Control, short_stacks), 8);
+        field(control + offset_of!(layout::Control, peak_ns), 8);
+        field(layout::SCAN_OFFSET as usize, size_of::<layout::Scan>());
+        let section = |kind: SectionKind| &header.section[kind as usize];
+        for kind in [
+            SectionKind::Statistics,
+            SectionKind::Timeline,
+            SectionKind::Modules,
+        ] {
+            let whole = section(kind).used.max(1) as usize * kind.entry_bytes();
+            field(section(kind).extent[0] as usize, whole);
+            // A part that is not reckoned with may also vanish: "no statistics" is what is shown then.
+            let at =
+                offset_of!(layout::Header, section) + kind as usize * size_of::<layout::Section>();
+            field(at, size_of::<layout::Section>());
+        }
+        for number in 0..section(SectionKind::Nodes).used as usize {
+            let at =
+                section(SectionKind::Nodes).extent[0] as usize + number * size_of::<layout::Node>();
+            // Who called whom is shown: addresses, callers, and whether the walk was cut.
+            field(at, size_of::<layout::Node>());
+        }
+        for number in 0..section(SectionKind::Sites).used as usize {
+            let at =
+                section(SectionKind::Sites).extent[0] as usize + number * size_of::<layout::Site>();
+            field(at, 8);
+            field(at + offset_of!(layout::Site, first_ns), 16);
+        }
+        for number in 0..section(SectionKind::Samples).used as usize {
+            let at = section(SectionKind::Samples).extent[0] as usize
+                + number * size_of::<layout::Sample>();
+            field(at + offset_of!(layout::Sample, born_ns), 8);
+        }
+        Shown { ranges }
+    }
+
+    fn has(&self, offset: usize) -> bool {
+        self.ranges
+            .iter()
+            .any(|(from, to)| (*from..*to).contains(&offset))
+    }
+}
+
+/// What was done to a profile file.
+struct Mutation {
+    what: &'static str,
+    at: Vec<usize>,
+}
+
+/// Words that are more likely to hurt than any other.
+const NASTY: [u64; 12] = [
+    0,
+    1,
+    2,
+    0xFF,
+    0x7FFF_FFFF,
+    0xFFFF_FFFF,
+    1 << 32,
+    u64::MAX / 2,
+    u64::MAX - 7,
+    u64::MAX,
+    0x1000_0000,
+    4096,
+];
+
+fn mutate(profile: &mut Vec<u8>, random: &mut Random) -> Mutation {
+    // Half of all strokes hit where the structure is; anywhere else is usually a sum.
+    let place = |random: &mut Random, length: usize| match random.below(4) {
+        0 => random.below(size_of::<layout::Header>()),
+        1 => layout::CONTROL_OFFSET as usize + random.below(size_of::<layout::Control>()),
+        _ => random.below(length),
+    };
+    let length = profile.len();
+    match random.below(6) {
+        0 | 1 => {
+            let at = place(random, length);
+            profile[at] ^= 1 << random.below(8);
+            Mutation {
+                what: "bit",
+                at: vec![at],
+            }
+        }
+        2 => {
+            let at = place(random, length);
+            profile[at] = random.next() as u8;
+            Mutation {
+                what: "byte",
+                at: vec![at],
+            }
+        }
+        3 => {
+            let at = place(random, length - 8) & !7;
+            let word = NASTY[random.below(NASTY.len())];
+            profile[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            Mutation {
+                what: "word",
+                at: vec![at],
+            }
+        }
+        4 => {
+            let mut at = Vec::new();
+            for _ in 0..2 + random.below(30) {
+                let here = place(random, length);
+                profile[here] = random.next() as u8;
+                at.push(here);
+            }
+            Mutation {
+                what: "many bytes",
+                at,
+            }
+        }
+        _ => {
+            let end = random.below(length);
+            profile.truncate(end);
+            Mutation {
+                what: "cut",
+                at: vec![end],
+            }
+        }
+    }
+}
+
+/// The part of the profile file that a byte is in, for messages.
+fn where_is(profile: &[u8], at: usize) -> String {
+    let header: layout::Header =
+        bytemuck::pod_read_unaligned(&profile[..size_of::<layout::Header>()]);
+    for kind in SectionKind::ALL {
+        let section = &header.section[kind as usize];
+        let begin = section.extent[0] as usize;
+        let end = begin + section.used as usize * kind.entry_bytes();
+        if (begin..end).contains(&at) {
+            let (entry, byte) = (
+                (at - begin) / kind.entry_bytes(),
+                (at - begin) % kind.entry_bytes(),
+            );
+            return format!("{} {entry}, byte {byte}", kind.name());
+        }
+    }
+    format!("byte {at} of header and control words")
+}
+
+fn strike(interval: u64, seed: u64, times: u32) -> (u32, u32, u32) {
+    let profile = sound_profile(interval);
+    let sound = Snapshot::read(&profile, reading()).unwrap();
+    assert_eq!(sound.warnings, []);
+    let expected = answer(&sound);
+    let whole = sound.total(View::Peak).bytes;
+    let shown = Shown::of(&profile);
+    let mut random = Random(seed);
+    let (mut refused, mut warned, mut harmless) = (0, 0, 0);
+    for number in 0..times {
+        let mut hurt = profile.clone();
+        let mutation = mutate(&mut hurt, &mut random);
+        match Snapshot::read(&hurt, reading()) {
+            Err(_) => refused += 1,
+            Ok(snapshot) if !snapshot.warnings.is_empty() => warned += 1,
+            Ok(snapshot) => {
+                harmless += 1;
+                let told = mutation.at.iter().any(|at| shown.has(*at));
+                assert!(
+                    told || same(&answer(&snapshot), &expected, whole),
+                    "seed {seed}, number {number}, {} at {:?} ({}): another answer, and no warning",
+                    mutation.what,
+                    mutation.at,
+                    where_is(&profile, mutation.at[0])
+                );
+            }
+        }
+    }
+    (refused, warned, harmless)
+}
+
+#[test]
+fn a_hundred_thousand_mutations_of_a_sampled_page() {
+    let given = std::env::var("FREEHOLD_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let (refused, warned, harmless) = strike(4096, given.unwrap_or(0x5EED), 100_000);
+    eprintln!("refused {refused}, warned {warned}, harmless {harmless}");
+    // The strokes reach every part of the reader.
+    assert!(refused > 2_000 && warned > 20_000 && harmless > 5_000);
+}
+
+#[test]
+fn mutations_of_an_exact_page() {
+    let given = std::env::var("FREEHOLD_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let (refused, warned, harmless) = strike(1, given.unwrap_or(0xFEED), 20_000);
+    assert!(refused > 400 && warned > 4_000 && harmless > 1_000);
+}
+
+#[test]
+fn a_page_of_noise_is_refused_or_warned_about() {
+    let mut random = Random(99);
+    let sound = sound_profile(4096);
+    for _ in 0..2_000 {
+        let mut noise: Vec<u8> = (0..sound.len()).map(|_| random.next() as u8).collect();
+        // With a sound beginning, so that more than the first check is reached.
+        noise[..24].copy_from_slice(&sound[..24]);
+        if let Ok(snapshot) = Snapshot::read(&noise, reading()) {
+            assert!(!snapshot.warnings.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_sparse_file_that_claims_much_costs_little() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("freehold-1");
+    let mut profile = sound_profile(4096);
+    let at = offset_of!(layout::Header, section)
+        + SectionKind::Nodes as usize * size_of::<layout::Section>();
+    // Two thousand million nodes, in a file that says it has eight terabytes.
+    profile[at + offset_of!(layout::Section, first)..][..4]
+        .copy_from_slice(&0x8000_0000u32.to_le_bytes());
+    profile[at + offset_of!(layout::Section, used)..][..8]
+        .copy_from_slice(&0x8000_0000u64.to_le_bytes());
+    std::fs::write(&path, &profile).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(8 << 40).unwrap();
+    let snapshot = Snapshot::read(&std::fs::File::open(&path).unwrap(), reading()).unwrap();
+    assert!(
+        snapshot
+            .warnings
+            .iter()
+            .any(|warning| warning.text.contains("left out"))
+    );
+    assert!(snapshot.profile.nodes.len() < 1 << 27);
+}
+
+#[test]
+fn a_saved_snapshot_that_was_hurt_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("then.fhs");
+    let mut sound = Snapshot::read(&sound_profile(4096), reading()).unwrap();
+    sound.save(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let expected = answer(&sound);
+    let mut random = Random(5);
+    let mut refused = 0;
+    for _ in 0..400 {
+        let mut hurt = bytes.clone();
+        if random.below(4) == 0 {
+            hurt.truncate(random.below(bytes.len()));
+        } else {
+            let at = random.below(bytes.len());
+            hurt[at] ^= 1 << random.below(8);
+        }
+        std::fs::write(&path, &hurt).unwrap();
+        match profile_file::saved::load(&path) {
+            Err(_) => refused += 1,
+            // Bits that mean nothing: the reserved word, the time in gzip's header.
+            Ok(snapshot) => assert_eq!(answer(&snapshot), expected),
+        }
+    }
+    assert!(refused > 300, "{refused}");
+}
