@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { FH_FIELD_HEAP, FH_FIELD_LIMITS, FH_FIELD_COUNTERS, FH_FIELD_GROUPS } fh_field_group;
+typedef enum { FH_FIELD_HEAP, FH_FIELD_LIMITS, FH_FIELD_COUNTERS } fh_field_group;
 
 /*     equation:  counter ⇔ the figure never shrinks while the process lives
  * `metric` is the name without the prefix freehold_ and, of a counter, without _total; it ends in _bytes, _seconds or

@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/settings.h"
+#include "base/tuning.h"
 #include "reclaim/budget.h"
 #include "reclaim/idle.h"
 #include "store/depot.h"
@@ -27,7 +28,7 @@ static size_t trim_half(size_t first, bool split) {
 static size_t trim_halves(bool split) {
     size_t purged = 0;
     for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
-        if (fh_load(&fh_chunk_at(chunk)->free) == ~UINT64_C(0)) continue;
+        if (fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_OPEN) continue;
         purged += trim_half(chunk * FH_CHUNK_SLOTS, split) + trim_half(chunk * FH_CHUNK_SLOTS + HALF, split);
     }
     return purged;
@@ -46,8 +47,7 @@ static void weigh(size_t slot, uint64_t state, size_t *used, size_t *free) {
     *used += bump * fh_class_size(c);
 }
 
-/* Every eighth chunk is weighed: reading all records would be noticed where a heap grows for good. */
-#define SAMPLE (8 * FH_CHUNK_SLOTS)
+#define SAMPLE (FH_INSIDE_EVERY * FH_CHUNK_SLOTS)
 
 void fh_trim_grown(void) {
     static fh_word last;
