@@ -135,6 +135,7 @@ static void share(const char *path, uint64_t taken, double at_least, double at_m
 
 int main(void) {
     printf("of a thousand pairs of malloc and free:\n");
+    /* The order matters: what is purged or flushed and soon used again is credited, and raises what may be kept. */
     counts n = run(few, ROUNDS);
     share("a few blocks: refills", n.refills, 350, 150);
     share("a few blocks: flushes", n.flushes, 300, 150);
@@ -143,11 +144,11 @@ int main(void) {
     share("a few blocks: magazines from the depot", n.from_depot, 30, 10);
     share("a few blocks: magazines to the depot", n.to_depot, 30, 10);
     share("a few blocks: depots emptied", n.empties, 5, 1);
+    n = run(slots, ROUNDS);
+    share("free slots: purges", n.purges, 5, 1);
     n = run(many, ROUNDS);
     share("many blocks: batches from slabs", n.takes, 200, 20);
     share("many blocks: batches to slabs", n.gives, 200, 20);
-    n = run(slots, ROUNDS);
-    share("free slots: purges", n.purges, 5, 1);
     n = run(growth, 1);
     share("growth: new chunks", n.chunks, 22, 16);
     n = run(huge, ROUNDS);
