@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A shared word. There is no initialiser: static memory and memory fresh from the OS are zero, which is where each begins. */
 typedef struct {
     _Atomic(uint64_t) value;
 } fh_word;
@@ -30,12 +31,6 @@ static inline uint8_t fh_byte_load(const fh_byte *b) {
 
 static inline void fh_byte_store(fh_byte *b, uint8_t v) {
     atomic_store_explicit(&b->value, v, memory_order_relaxed);
-}
-
-/* The initialiser that every shared word gets before it is published. Memory fresh from the system is zero and counts
- * as initialised with 0. */
-static inline void fh_word_init(fh_word *w, uint64_t v) {
-    atomic_init(&w->value, v);
 }
 
 /* Relaxed: a hint, or a word that only this thread can be changing. */

@@ -164,7 +164,8 @@ static inline uint64_t fh_state_make(unsigned kind, unsigned bump) {
 /* ── Chunk: 64 slots ─────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /*     equation, for each slot:  free, or part of exactly one slab or run, or claimed by a thread that is about to make
- *     it one of these or to give it back.
+ *     it one of these or to give it back. Of the slots beyond FH_CHUNK_OPEN (base/tuning.h: only in a stress build) none of
+ *     this is ever true: they are in no word of the chunk, and nothing of theirs is counted.
  *     dirty says of a free slot that it has memory of the system behind it; of a used slot it says nothing that counts. */
 typedef struct {
     fh_word free;  /* 1 = free. Claimed by compare-and-swap, given back by fetch_or: neighbours are one run again */

@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/hooks.h"
+#include "base/tuning.h"
 #include "cache/shrink.h"
 #include "store/depot.h"
 #include "store/events.h"
@@ -14,37 +15,18 @@
 /* Entry 0 is the sentinel below the bottom, entry 1 is where top and end point. Never written: top == end. */
 void *const fh_empty_magazine[2] = {NULL, NULL};
 
-/* One magazine of a class holds at most so many bytes; a bin has two of them. */
-#define MAGAZINE_BYTES (128 * FH_KIB)
-#define RUN_MAGAZINE_BYTES FH_MIB
-#define MOST_BLOCKS 254u
-#define MOST_TINY_BLOCKS                                                                                               \
-    510u /* of at most 128 bytes: −20 to −30 % where thousands are made and dropped over and over */
-#define TINY 128
-
-/* What a new bin starts with: about this many bytes, at most 6 blocks. A thread that makes one block of a class should
- * not take a page of them along. */
-#define FIRST_BYTES 1024
-#define FIRST_BLOCKS 6u
-
-/* All bins of a thread together. Beyond it a bin does not grow; unused ones are flushed (see tick). */
-#define THREAD_BYTES (2 * FH_MIB)
-
-#define TICK 64u      /* slow paths between two looks at an idle bin */
-#define IDLE_TICKS 2u /* looks that a bin must be found unused before it gives back */
-
 #define SCATTERED_FROM 32u /* bytes of a block; see scatter */
 
 static unsigned most_blocks(unsigned c) {
     size_t size = fh_class_size(c);
-    size_t n = (fh_class_is_run(c) ? RUN_MAGAZINE_BYTES / 2 : MAGAZINE_BYTES) / size;
-    unsigned most = size <= TINY ? MOST_TINY_BLOCKS : MOST_BLOCKS;
+    size_t n = (fh_class_is_run(c) ? FH_MAGAZINE_RUN_BYTES / 2 : FH_MAGAZINE_BYTES) / size;
+    unsigned most = size <= FH_MAGAZINE_TINY ? FH_MAGAZINE_MOST_TINY : FH_MAGAZINE_MOST;
     return n < 1 ? 1 : n > most ? most : (unsigned)n;
 }
 
 static unsigned first_blocks(unsigned c) {
-    size_t n = FIRST_BYTES / fh_class_size(c);
-    return n < 1 ? 1 : n > FIRST_BLOCKS ? FIRST_BLOCKS : (unsigned)n;
+    size_t n = FH_BIN_FIRST_BYTES / fh_class_size(c);
+    return n < 1 ? 1 : n > FH_BIN_FIRST_BLOCKS ? FH_BIN_FIRST_BLOCKS : (unsigned)n;
 }
 
 void fh_bin_reset(fh_bin *bin) {
@@ -108,7 +90,7 @@ static void grow(fh_thread *t, unsigned c) {
     if (wanted > most) wanted = most;
     if (wanted <= old) return;
     size_t more = 2 * (wanted - old) * fh_class_size(c);
-    if (old != 0 && t->budget_used + more > THREAD_BYTES) return;
+    if (old != 0 && t->budget_used + more > FH_THREAD_BYTES) return;
     t->budget_used += more;
     rack->limit = (uint16_t)wanted;
 }
@@ -156,9 +138,9 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
     rack->limit = 0;
 }
 
-/* Every TICK slow paths one bin is looked at. What was not used since the last two looks goes back. */
+/* Every FH_BIN_TICK slow paths one bin is looked at. What was not used since the last two looks goes back. */
 static void tick(fh_thread *t) {
-    if (++t->ticks % TICK) return;
+    if (++t->ticks % FH_BIN_TICK) return;
     fh_hook_metrics();
     for (unsigned tries = 0; tries < 16; tries++) {
         unsigned c = t->next_idle = (t->next_idle + 1) % FH_BINS;
@@ -167,7 +149,7 @@ static void tick(fh_thread *t) {
         if (rack->used) {
             rack->used = 0;
             rack->unused_ticks = 0;
-        } else if (++rack->unused_ticks >= IDLE_TICKS) {
+        } else if (++rack->unused_ticks >= FH_BIN_TICKS_UNUSED) {
             fh_bin_empty(t, c);
             rack->unused_ticks = 0;
         }
@@ -178,7 +160,7 @@ static void tick(fh_thread *t) {
 /* While the heap contracts, every eighth flush looks at one other bin too, so that what the thread does not flush any more is
  * flushed as well. The clock hand takes a thousand flushes to go round, in which demand for a class shows. */
 static void contract(fh_thread *t, unsigned c) {
-    if (t->flushes % 8) return;
+    if (t->flushes % FH_CONTRACTION_TICK) return;
     unsigned other = t->next_idle = (t->next_idle + 1) % FH_BINS;
     if (other == 0) fh_set_due(FH_DUE_PARKED);
     if (other == 0 || other == c || !fh_shrink_pass(other)) return;

@@ -26,6 +26,7 @@
 #ifndef FH_CACHE_SHRINK_H
 #define FH_CACHE_SHRINK_H
 
+#include "base/tuning.h"
 #include "base/types.h"
 
 /* ── The rules: pure arithmetic ──────────────────────────────────────────────────────────────────────────────────── */
@@ -33,17 +34,10 @@
 /* Bytes of a class without demand from which on it is shrunk: what found its depot full, or, while the heap contracts,
  * whatever was flushed. */
 static inline size_t fh_shrink_limit(bool contracting) {
-    return contracting ? 64 * FH_KIB : 4 * FH_MIB;
+    return contracting ? FH_SHRINK_CONTRACTING_BYTES : FH_SHRINK_BYTES;
 }
 
-/* Blocks that each magazine of a shrunk class may hold, if it is that class alone. */
-#define FH_SHRUNK_BLOCKS 30u
-
-/* Half of what threads had cached at the most was flushed, and enough to be worth the trouble: 64 MiB, because many a program
- * drops as much in order to make it again at once; 16 MiB once it has not grown for some seconds. */
-#define FH_CONTRACTION_LEAST (64 * FH_MIB)
-#define FH_CONTRACTION_LEAST_SETTLED (16 * FH_MIB)
-#define FH_CONTRACTION_SETTLED_SECONDS 3u
+/* Half of what threads had cached at the most was flushed, and enough to be worth the trouble. */
 static inline bool fh_contraction_begins(size_t flushed, size_t peak, size_t credit, uint64_t seconds_since_growth) {
     size_t share = peak / 2;
     bool settled = seconds_since_growth >= FH_CONTRACTION_SETTLED_SECONDS;
@@ -53,7 +47,7 @@ static inline bool fh_contraction_begins(size_t flushed, size_t peak, size_t cre
 
 /* A sixteenth of what was flushed has been taken again: the program grows. */
 static inline bool fh_contraction_ends(size_t flushed, size_t deepest) {
-    return flushed + 4 * FH_MIB + deepest / 16 <= deepest;
+    return flushed + FH_CONTRACTION_ENDS + deepest / 16 <= deepest;
 }
 
 /* In a contraction each block that a bin holds may hold a slab: of some hundred classes, one block for every thousand slabs
@@ -97,7 +91,6 @@ static inline void fh_shrink_demand(unsigned c) {
 
 /* A thread has flushed so many bytes out of its bins, or refilled them (negative). */
 void fh_contraction_count(int64_t bytes);
-#define FH_CONTRACTION_STEP ((int64_t)(256 * FH_KIB)) /* the thread's own sum, up to which the others need not know */
 static inline void fh_count_flushed(fh_thread *t, int64_t bytes) {
     t->flushed += bytes;
     if (FH_LIKELY(t->flushed < FH_CONTRACTION_STEP && t->flushed > -FH_CONTRACTION_STEP)) return;

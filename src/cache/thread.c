@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/hooks.h"
+#include "base/tuning.h"
 #include "cache/cache.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
@@ -81,7 +82,7 @@ static void dissolve(fh_thread *t) {
 }
 
 /* Hands in the cache of a thread that did not survive the fork. One that was inside a slow path at that moment may have
- * a magazine half way to somewhere: it is left alone, which is a leak of at most THREAD_BYTES and never a block twice. */
+ * a magazine half way to somewhere: it is left alone, which is a leak of at most FH_THREAD_BYTES and never a block twice. */
 static void adopt(fh_thread *t, uint64_t state) {
     /* acq_rel: of two threads of the child that come here, one gets it. */
     if (fh_cas_acq_rel(&t->state, &state, FH_THREAD_DEAD)) dissolve(t);
@@ -223,7 +224,6 @@ void fh_cache_flush(void) {
  *     BUSY ──(the thread ends)──▶ PARKED ──(swapped out of parked[], by one thread)──▶ BUSY, or DEAD and dissolved
  *
  * acq_rel on the exchange: whoever gets the cache sees all that its last owner wrote into it. Progress: wait-free. */
-#define PARKED_BYTES (1024 * FH_KIB)
 
 static fh_thread *unpark(unsigned shard) {
     if (!fh_load(&parked[shard])) return NULL;
@@ -239,13 +239,13 @@ static size_t bytes_in_hand(const fh_thread *t, unsigned c) {
     return blocks * fh_class_size(c) + places * sizeof(void *);
 }
 
-/* Hands in what goes beyond PARKED_BYTES, the small classes being the ones that stay. False: nothing is left. */
+/* Hands in what goes beyond FH_PARKED_BYTES, the small classes being the ones that stay. False: nothing is left. */
 static bool lighten(fh_thread *t) {
     size_t kept = 0;
     for (unsigned c = 1; c < FH_BINS; c++) {
         if (!t->rack[c].limit) continue;
         size_t bytes = bytes_in_hand(t, c);
-        if (kept + bytes > PARKED_BYTES) {
+        if (kept + bytes > FH_PARKED_BYTES) {
             fh_bin_empty(t, c);
         } else {
             kept += bytes;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { FH_FIELD_HEAP, FH_FIELD_LIMITS, FH_FIELD_COUNTERS, FH_FIELD_GROUPS } fh_field_group;
+typedef enum { FH_FIELD_HEAP, FH_FIELD_LIMITS, FH_FIELD_COUNTERS } fh_field_group;
 typedef enum { FH_FIELD_GAUGE, FH_FIELD_COUNTER } fh_field_kind;
 
 /*     equation:  counter ⇔ the statistic never shrinks while the process lives */

@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/settings.h"
+#include "base/tuning.h"
 #include "cache/thread.h"
 #include "reclaim/limits.h"
 #include "store/depot.h"
@@ -111,11 +112,12 @@ static void add_slab(fh_profile_statistics *f, size_t slot, unsigned c, uint64_t
 
 /* Free slots, and the words about the others. */
 static void add_free_slots(fh_profile_statistics *f, const fh_chunk *chunk) {
-    uint64_t free = fh_load(&chunk->free), dirty = fh_load(&chunk->dirty), used = fh_load(&chunk->used) | ~free;
+    uint64_t free = fh_load(&chunk->free), dirty = fh_load(&chunk->dirty);
+    uint64_t used = (fh_load(&chunk->used) | ~free) & FH_CHUNK_OPEN;
     f->dirty_bytes += fh_count_bits(free & dirty) * FH_SLOT_SIZE;
     /* Never used ones have no memory either. */
-    f->purged_bytes += fh_count_bits(free & ~dirty) * FH_SLOT_SIZE;
-    if (free == ~UINT64_C(0)) f->free_chunks++;
+    f->purged_bytes += fh_count_bits((free & ~dirty) | ~FH_CHUNK_OPEN) * FH_SLOT_SIZE;
+    if (free == FH_CHUNK_OPEN) f->free_chunks++;
     f->metadata_bytes += sizeof(fh_chunk) + fh_count_bits(used) * (sizeof(fh_slab) + 1);
 }
 
@@ -128,7 +130,7 @@ static void add_chunk(fh_profile_statistics *f, const fh_region *region, size_t 
     f->chunks++;
     f->huge_page_chunks += fh_load(&region->huge) >> bit & 1;
     add_free_slots(f, chunk);
-    if (fh_load(&chunk->free) == ~UINT64_C(0)) return;
+    if (fh_load(&chunk->free) == FH_CHUNK_OPEN) return;
     unsigned char pages[CHUNK_PAGES];
     size_t slot_pages = FH_SLOT_SIZE / fh_system_page_size();
     inside = inside && fh_system_resident(fh_slot_address(first), FH_CHUNK_SIZE, pages);

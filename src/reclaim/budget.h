@@ -9,6 +9,7 @@
 #ifndef FH_RECLAIM_BUDGET_H
 #define FH_RECLAIM_BUDGET_H
 
+#include "base/tuning.h"
 #include "store/events.h"
 
 /* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -53,16 +54,11 @@ static inline size_t fh_credit_worth(size_t credit) {
 
 /* ── Free slots with memory behind them ──────────────────────────────────────────────────────────────────────────── */
 
-/* In eager mode free slots are purged in batches: whole huge pages when more than 4 MiB are free, pieces of them beyond
- * 8 MiB. One by one each would cost a system call, 1 µs a page instead of 0.08, and its huge page. */
-#define FH_EAGER_WHOLE ((size_t)(4 * FH_MIB / FH_SLOT_SIZE))
-#define FH_EAGER_PIECES ((size_t)(8 * FH_MIB / FH_SLOT_SIZE))
-
 /* How many free slots may keep their memory: a floor, a share of what is used, and the credit, in slots. */
 static inline size_t fh_idle_budget(size_t used, size_t credit, fh_pressure pressure) {
     if (pressure == FH_PRESSURE_HIGH) return 0;
     if (pressure == FH_PRESSURE_SOME) return FH_IDLE_FLOOR_SLOTS / 4;
-    return FH_IDLE_FLOOR_SLOTS + used / 8 + fh_credit_worth(credit);
+    return FH_IDLE_FLOOR_SLOTS + used / FH_IDLE_USED_SHARE + fh_credit_worth(credit);
 }
 
 /* Where a purge stops that began because `dirty` exceeded the budget: a quarter below it, so that the next system calls are
@@ -85,7 +81,6 @@ static inline bool fh_idle_has_changed(size_t dirty, size_t dirty_then) {
 }
 
 /* Freed huge blocks that are kept: a floor, and the credit, in bytes. */
-#define FH_HUGE_CACHE_MOST (512 * FH_MIB)
 static inline size_t fh_huge_cache_budget(size_t credit, fh_pressure pressure) {
     if (pressure != FH_PRESSURE_NONE) return 0;
     return FH_HUGE_CACHE_FLOOR + (credit < FH_HUGE_CACHE_MOST ? credit : FH_HUGE_CACHE_MOST);
@@ -93,14 +88,11 @@ static inline size_t fh_huge_cache_budget(size_t credit, fh_pressure pressure) {
 
 /* ── Free pages inside of slabs, and holes ───────────────────────────────────────────────────────────────────────── */
 
-/* A heap of less than 32 MiB has few holes. */
-#define FH_SEARCH_FROM 8u
-
 /* A heap that grows although half of what it has is free is full of holes into which no size fits: sizes have drifted, or one
  * block in a hundred has stayed. Growth by a sixteenth since the last time is the occasion to see whether that is so: a
  * heap of any size is weighed some eleven times a doubling. */
 static inline bool fh_inside_is_due(size_t chunks, size_t last) {
-    return chunks >= FH_SEARCH_FROM && chunks >= last + last / 16 + 4;
+    return chunks >= FH_SEARCH_FROM && chunks >= last + last / 16 + FH_INSIDE_CHUNKS;
 }
 
 static inline bool fh_inside_pays(size_t free, size_t used) {
@@ -114,13 +106,13 @@ static inline bool fh_cold_is_due(size_t chunks, size_t last) {
 
 /* And after so many bytes were taken from slabs: a heap whose holes are filled rarely grows. */
 static inline bool fh_cold_is_due_by_flow(size_t heap, uint64_t taken) {
-    return heap >= 32 * FH_MIB && taken >= 4 * FH_MIB && taken >= heap / 32;
+    return heap >= FH_COLD_HEAP_BYTES && taken >= FH_COLD_TAKEN_BYTES && taken >= heap / 32;
 }
 
 /* A cold class is gone through again when as much was given back since as makes it worth the walk: a sixteenth of what was
  * free in it, and a MiB at least. */
 static inline bool fh_cold_again(size_t given, size_t free_then) {
-    return given >= FH_MIB && given >= free_then / 16;
+    return given >= FH_COLD_AGAIN_BYTES && given >= free_then / 16;
 }
 
 /* ── Huge pages ──────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -138,10 +130,7 @@ static inline bool fh_huge_pages_fit(size_t limit) {
  * which makes its first touch an eighth longer than without any.
  *
  * `last`: how many were passed over last time. Returns how many now. */
-#define FH_HUGE_TOUCH_SLOW UINT64_C(1000000) /* nanoseconds of CPU time */
-#define FH_HUGE_TOUCH_LEAST UINT64_C(20000)  /* less, and it was no huge page that came */
-#define FH_BACK_OFF_FIRST 16u
-#define FH_BACK_OFF_MOST 1024u /* 2 GiB */
+#define FH_HUGE_TOUCH_LEAST UINT64_C(20000) /* nanoseconds; less, and it was no huge page that came */
 
 static inline uint64_t fh_back_off_after(uint64_t last, uint64_t nanoseconds) {
     if (nanoseconds < FH_HUGE_TOUCH_LEAST) return last;
@@ -154,7 +143,6 @@ static inline uint64_t fh_back_off_after(uint64_t last, uint64_t nanoseconds) {
 
 #define FH_BACKGROUND_PERIOD UINT64_C(250000000) /* nanoseconds between two rounds while it is awake */
 #define FH_BACKGROUND_QUIET_ROUNDS 4u            /* in a row, after which caches are flushed: a second */
-#define FH_BACKGROUND_SMALL FH_MIB
 
 /* Of `free` bytes, how many to keep when there were never fewer than `lowest` since the last round: there was no demand for
  * those, and half of them are purged. What is small goes whole, so that it comes to an end. 512 MiB without demand are gone

@@ -1,6 +1,7 @@
 #include "reclaim/cold.h"
 
 #include "base/settings.h"
+#include "base/tuning.h"
 #include "reclaim/budget.h"
 #include "store/depot.h"
 #include "store/hints.h"
@@ -9,7 +10,6 @@
 #include "store/thp.h"
 #include "store/window.h"
 
-#define BACK_OFF_MOST 32u
 #define COLD (~UINT64_C(0))
 
 /* Of each class. Class FH_CLASS_BORROWED stands for all slabs whose holes are open. */
@@ -21,7 +21,7 @@ static struct {
 
 static void end_cold(unsigned c) {
     uint64_t rounds = fh_load(&class_state[c].back_off);
-    fh_store(&class_state[c].back_off, rounds == 0 ? 2 : rounds < BACK_OFF_MOST ? 2 * rounds : rounds);
+    fh_store(&class_state[c].back_off, rounds == 0 ? 2 : rounds < FH_COLD_BACK_OFF ? 2 * rounds : rounds);
     fh_store(&fh_class_event[c].given, 0);
 }
 

@@ -1,15 +1,13 @@
 #include "reclaim/idle.h"
 
 #include "base/settings.h"
+#include "base/tuning.h"
 #include "reclaim/budget.h"
 #include "reclaim/credit.h"
 #include "store/huge.h"
 #include "store/purge.h"
 #include "store/window.h"
 #include "system/system.h"
-
-/* A safe point goes through this many chunks at most, so that no free takes long. */
-#define CHUNKS_A_CALL 64
 
 /* Goes through the chunks downwards, round and round, because low addresses are re-used first and there is demand for high
  * ones last. In chunks on huge pages a piece of one costs that huge page: see fh_purge_extent. */
@@ -26,8 +24,8 @@ static size_t purge_some(size_t target_slots, size_t most_chunks, fh_purge_exten
 
 /* Batches and not single slots; see budget.h. */
 static void purge_eagerly(size_t dirty) {
-    if (dirty > FH_EAGER_WHOLE) purge_some(0, CHUNKS_A_CALL, FH_PURGE_WHOLE_ONES);
-    if (fh_load(&fh_counts.dirty_slots) > FH_EAGER_PIECES) purge_some(0, CHUNKS_A_CALL, FH_PURGE_WHERE_IT_PAYS);
+    if (dirty > FH_EAGER_WHOLE) purge_some(0, FH_IDLE_CHUNKS, FH_PURGE_WHOLE_ONES);
+    if (fh_load(&fh_counts.dirty_slots) > FH_EAGER_PIECES) purge_some(0, FH_IDLE_CHUNKS, FH_PURGE_WHERE_IT_PAYS);
 }
 
 /* Dirty slots when a search found nothing to purge, and in the upper half for how many safe points that is believed. */
@@ -46,9 +44,9 @@ static void purge_by_budget(size_t dirty, fh_pressure pressure) {
     if (dirty <= budget) return;
     if (pressure == FH_PRESSURE_NONE && !search_again(dirty)) return;
     fh_store(&fh_counts.purged_second, fh_system_seconds());
-    size_t purged = purge_some(fh_idle_target(budget), CHUNKS_A_CALL, FH_PURGE_WHOLE_ONES);
+    size_t purged = purge_some(fh_idle_target(budget), FH_IDLE_CHUNKS, FH_PURGE_WHOLE_ONES);
     if (fh_idle_pieces_too((size_t)fh_load(&fh_counts.dirty_slots), budget, pressure))
-        purged += purge_some(budget, CHUNKS_A_CALL, FH_PURGE_WHERE_IT_PAYS);
+        purged += purge_some(budget, FH_IDLE_CHUNKS, FH_PURGE_WHERE_IT_PAYS);
     if (purged == 0) fh_store(&nothing_found, dirty | (uint64_t)FH_IDLE_BACK_OFF << 32);
 }
 

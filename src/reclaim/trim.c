@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/settings.h"
+#include "base/tuning.h"
 #include "reclaim/budget.h"
 #include "reclaim/idle.h"
 #include "store/depot.h"
@@ -27,7 +28,7 @@ static size_t trim_half(size_t first, bool split) {
 static size_t trim_halves(bool split) {
     size_t purged = 0;
     for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
-        if (fh_load(&fh_chunk_at(chunk)->free) == ~UINT64_C(0)) continue;
+        if (fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_OPEN) continue;
         purged += trim_half(chunk * FH_CHUNK_SLOTS, split) + trim_half(chunk * FH_CHUNK_SLOTS + HALF, split);
     }
     return purged;
@@ -49,7 +50,8 @@ static void weigh(size_t slot, uint64_t state, size_t *used, size_t *free) {
 /* In a large heap every eighth chunk is weighed: reading all records would be noticed where a heap grows for good. In a small
  * one more of them, because a sample of four or five chunks is a game of dice. */
 static size_t chunks_a_sample(size_t chunks) {
-    return chunks < 64 ? 1 : chunks < 256 ? chunks / 32 : 8;
+    size_t step = chunks < 64 ? 1 : chunks / 32;
+    return step < FH_INSIDE_EVERY ? step : FH_INSIDE_EVERY;
 }
 
 void fh_trim_grown(void) {

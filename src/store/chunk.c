@@ -1,5 +1,6 @@
 #include "store/chunk.h"
 
+#include "base/tuning.h"
 #include "store/hints.h"
 #include "store/limit.h"
 #include "store/thp.h"
@@ -108,7 +109,7 @@ static bool bring_chunk(void) {
     fh_thp_begin_chunk(index);
     fh_event_chunk(index);
     /* release: the empty metadata. An exchange and not a store, because a barrier after a locked instruction follows. */
-    fh_swap_acq_rel(&fh_chunk_at(index)->free, ~UINT64_C(0));
+    fh_swap_acq_rel(&fh_chunk_at(index)->free, FH_CHUNK_OPEN);
     fh_chunk_changed(index, 0);
     return true;
 }
@@ -192,14 +193,14 @@ size_t fh_chunk_drop_free(void) {
     size_t dropped = 0;
     for (size_t index = fh_window_chunks(); index-- > 0;) {
         fh_chunk *chunk = fh_chunk_at(index);
-        uint64_t all = ~UINT64_C(0);
+        uint64_t all = FH_CHUNK_OPEN;
         /* acquire: as in a claim. One that was never started, or is dropped already, has no free slots. */
         if (!fh_cas_acquire(&chunk->free, &all, 0)) continue;
         fh_chunk_changed(index, all);
-        account_claim(chunk, ~UINT64_C(0));
+        account_claim(chunk, FH_CHUNK_OPEN);
         fh_and_acq_rel(&chunk->dirty, 0);
         fh_and_acq_rel(&chunk->used, 0);
-        fh_event_dropped(FH_CHUNK_SLOTS);
+        fh_event_dropped(FH_CHUNK_OPEN_SLOTS);
         fh_window_drop_chunk(index);
         dropped += FH_CHUNK_SIZE;
     }

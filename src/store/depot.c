@@ -1,6 +1,7 @@
 #include "store/depot.h"
 
 #include "base/classes.h"
+#include "base/tuning.h"
 #include "store/events.h"
 #include "store/large.h"
 #include "store/slab.h"
@@ -8,12 +9,9 @@
 /* One depot a class and shard. A shard is a place near a processor: what it gets was last touched there. */
 static fh_depots depot[FH_SHARDS];
 
-/* The depot of a class holds about this many bytes at most. */
-#define DEPOT_BYTES FH_MIB
-
 static unsigned slots_of(unsigned c, const fh_magazine *m) {
     size_t bytes = (size_t)m->capacity * fh_class_size(c);
-    size_t slots = DEPOT_BYTES / (bytes + 1);
+    size_t slots = FH_DEPOT_BYTES / (bytes + 1);
     return slots < fh_depot_slots(c) ? (unsigned)slots + 1 : fh_depot_slots(c);
 }
 

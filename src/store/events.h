@@ -15,6 +15,7 @@
 #ifndef FH_STORE_EVENTS_H
 #define FH_STORE_EVENTS_H
 
+#include "base/tuning.h"
 #include "base/types.h"
 
 /* ── Due bits ────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -112,14 +113,6 @@ static inline fh_pressure fh_pressure_now(void) {
     return (fh_pressure)fh_load(&fh_order.pressure);
 }
 
-/* What every program may keep free without anybody asking: 8 MiB. */
-#define FH_IDLE_FLOOR_SLOTS ((size_t)(8 * FH_MIB / FH_SLOT_SIZE))
-#define FH_HUGE_CACHE_FLOOR (16 * FH_MIB)
-
-/* The first chunks are on small pages: a small process pays for what it touches, not for 2 MiB. With four of them a cold
- * start of 200 MB took 1.15 of the time that it takes with huge pages from the first byte, with two 1.04. */
-#define FH_YOUNG_CHUNKS 2u
-
 /* A half of a chunk is a huge page. Splitting it pays from a quarter of it on. */
 #define FH_HUGE_PAGE (2 * FH_MIB)
 #define FH_SPLIT_BYTES (FH_HUGE_PAGE / 4)
@@ -146,8 +139,7 @@ static inline void fh_event_purged(unsigned slots) {
     fh_sub_relaxed(&fh_counts.dirty_slots, slots);
 }
 
-/* The heap has got chunk number `index`. A heap of less than 16 MiB asks nobody how much memory there is. */
-#define FH_GROWTH_FROM 4u
+/* The heap has got chunk number `index`. */
 static inline void fh_event_chunk(size_t index) {
     if (index >= FH_GROWTH_FROM) fh_set_due(FH_DUE_GROWTH);
 }
@@ -182,8 +174,7 @@ static inline void fh_event_given(unsigned c, size_t bytes) {
     if (FH_UNLIKELY(fh_load(&fh_class_event[c].given))) fh_add_relaxed(&fh_class_event[c].given, bytes);
 }
 
-/* So many bytes were taken from slabs by a thread of that shard. The sum is of interest once a MiB. */
-#define FH_FLOW_STEP_SHIFT 20
+/* So many bytes were taken from slabs by a thread of that shard. The sum is of interest now and then. */
 static inline void fh_event_taken(unsigned shard, size_t bytes) {
     uint64_t before = fh_add_relaxed(&fh_counts.shard_taken[shard][0], bytes);
     if (FH_UNLIKELY((before ^ (before + bytes)) >> FH_FLOW_STEP_SHIFT)) fh_set_due(FH_DUE_FLOW);

@@ -1,6 +1,7 @@
 #include "store/holes.h"
 
 #include "base/classes.h"
+#include "base/tuning.h"
 #include "store/events.h"
 #include "store/hints.h"
 #include "store/slab_life.h"
@@ -126,7 +127,6 @@ static unsigned take_in(size_t slot, const fit *f, uint64_t state, unsigned want
 /* Where each class goes on looking: a slot, or NOWHERE when it has come to the end; and how many looks at idle classes there
  * had been when it began from the beginning. Hints: all relaxed. */
 #define NOWHERE (~UINT64_C(0))
-#define SLABS_A_CALL 512u /* looked at: some 30 µs, and no more in a heap of any size */
 static fh_word place[FH_SMALL_LAST + 1], begun[FH_SMALL_LAST + 1];
 
 unsigned fh_holes_take(unsigned c, unsigned want, void **out) {
@@ -152,7 +152,7 @@ unsigned fh_holes_take(unsigned c, unsigned want, void **out) {
         if (fh_state_kind(state) == FH_CLASS_BORROWED && fits(c, fh_state_class(state), &f)) {
             got += take_in(slot, &f, state, want - got, out + got);
         }
-        if (got == want || slabs == SLABS_A_CALL) {
+        if (got == want || slabs == FH_HOLES_SLABS) {
             fh_store(&place[c], slot);
             break;
         }

@@ -1,5 +1,6 @@
 #include "store/thp.h"
 
+#include "base/tuning.h"
 #include "store/events.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -7,9 +8,7 @@
 #define ADVISED_SHIFT 2
 #define ADVISED (UINT64_C(3) << ADVISED_SHIFT)
 
-/* A part with other advice is a mapping of its own, and there may be 65,530. So many chunks may have such parts: two more
- * mappings each at most, because neighbours with the same advice are one. */
-#define MOST_ADVISED_CHUNKS 1024u
+/* At most FH_ADVISED_CHUNKS. */
 static fh_word advised_chunks;
 
 bool fh_thp_is_near(void) {
@@ -51,7 +50,7 @@ void fh_thp_keep_split(size_t index, unsigned half) {
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t bit = UINT64_C(1) << (ADVISED_SHIFT + half), seen = fh_load(&chunk->split);
     if (seen & bit || !fh_thp_is_huge(index)) return;
-    if (!(seen & ADVISED) && fh_load(&advised_chunks) >= MOST_ADVISED_CHUNKS) return;
+    if (!(seen & ADVISED) && fh_load(&advised_chunks) >= FH_ADVISED_CHUNKS) return;
     uint64_t before = fh_or_acq_rel(&chunk->split, bit);
     if (before & bit) return;
     if (!(before & ADVISED)) fh_add_relaxed(&advised_chunks, 1);

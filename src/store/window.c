@@ -1,5 +1,6 @@
 #include "store/window.h"
 
+#include "base/tuning.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -146,7 +147,7 @@ void fh_window_drop_chunk(size_t chunk) {
 
 size_t fh_next_slab(size_t slot, uint64_t *state) {
     for (size_t end = fh_window_chunks() * FH_CHUNK_SLOTS; slot < end; slot++) {
-        if (slot % FH_CHUNK_SLOTS == 0 && fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->free) == ~UINT64_C(0)) {
+        if (slot % FH_CHUNK_SLOTS == 0 && fh_load(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->free) == FH_CHUNK_OPEN) {
             slot += FH_CHUNK_SLOTS - 1;
             continue;
         }

@@ -29,11 +29,20 @@ static size_t needed_alignment(size_t size) {
     return alignment;
 }
 
+/* Blocks in holes that other sizes have left are up to a quarter larger than their class. A stress build
+ * finds such holes in a heap of 4 MiB. In a normal one, which looks from 32 MiB on, this program meets none. */
+#ifdef FH_STRESS
+enum { IN_HOLES = 1 };
+#else
+enum { IN_HOLES = 0 };
+#endif
+
 /* How much Freehold may give beyond what was asked: an eighth and one step up to 64 KiB; from there on whole
  * slots of 64 KiB; above 2 MiB a cached mapping that is up to a quarter larger may serve. */
 static size_t largest_usable(size_t size) {
     if (size <= 65536) {
-        return size + size / 8 + 16;
+        size_t class_size = size + size / 8 + 16;
+        return IN_HOLES ? class_size + class_size / 4 : class_size;
     }
     return size + 65536 + (size > ((size_t)2 << 20) ? size / 4 : 0);
 }

@@ -43,9 +43,6 @@ typedef struct {
 
 extern const fh_model_hooks *fh_model;
 
-static inline void fh_word_init(fh_word *w, uint64_t v) {
-    fh_model->store(w, v, FH_MODEL_RELAXED);
-}
 static inline uint8_t fh_byte_load(const fh_byte *b) {
     return fh_model->load_byte(b);
 }

@@ -1,0 +1,152 @@
+/* Every size and limit that a stress build makes tiny, each as `FH_STRESS ? tiny : normal`, with the reason for the normal
+ * value and what was tried beside it. A constant that is the same in all builds stays where it is used.
+ *
+ * A stress build (CMake's FREEHOLD_STRESS) is for tests. A path that a normal build takes once in a hundred calls, or once a
+ * minute, is taken every few calls. It is slow and wastes memory, and it keeps every promise and every equation.
+ * tests/stress/slow_paths.c counts how often these paths are taken, and fails in either build if the option has no effect. */
+#ifndef FH_BASE_TUNING_H
+#define FH_BASE_TUNING_H
+
+#include "base/types.h"
+
+/* Both sides of `FH_STRESS ? … : …` always compile. */
+#ifndef FH_STRESS
+#define FH_STRESS 0
+#endif
+
+/* ── Magazines (cache/magazine.c) ────────────────────────────────────────────────────────────────────────────────── */
+
+/* One magazine of a class holds at most this many bytes; a bin has two magazines. Of runs half of it. */
+#define FH_MAGAZINE_BYTES (128 * FH_KIB)
+#define FH_MAGAZINE_RUN_BYTES FH_MIB
+
+/* And at most this many blocks. Of at most 128 bytes more: −20 to −30 % time where thousands are allocated and freed over
+ * and over. */
+#define FH_MAGAZINE_MOST (FH_STRESS ? 2u : 254u)
+#define FH_MAGAZINE_MOST_TINY (FH_STRESS ? 2u : 510u)
+#define FH_MAGAZINE_TINY 128
+
+/* What a new bin starts with: about this many bytes, at most 6 blocks. A thread that allocates one block of a class should
+ * not take a page of them along. */
+#define FH_BIN_FIRST_BYTES 1024
+#define FH_BIN_FIRST_BLOCKS (FH_STRESS ? 1u : 6u)
+
+/* All bins of a thread together. Beyond it a bin does not grow; unused ones give up their share (FH_BIN_TICK). */
+#define FH_THREAD_BYTES (FH_STRESS ? 64 * FH_KIB : 2 * FH_MIB)
+
+/* One bin is checked every so many slow paths, and emptied when it was found unused so many times. */
+#define FH_BIN_TICK (FH_STRESS ? 2u : 64u)
+#define FH_BIN_TICKS_UNUSED (FH_STRESS ? 1u : 2u)
+
+/* What the cache of a thread that has ended may keep for the next thread (cache/thread.c). */
+#define FH_PARKED_BYTES (FH_STRESS ? 4 * FH_KIB : FH_MIB)
+
+/* ── What the caches keep while the program frees (cache/shrink.h) ──────────────────────────────────────────────────── */
+
+/* Bytes of a class that found their depot full since it was in demand last; from there on its caches shrink. While the
+ * heap contracts: whatever was flushed. */
+#define FH_SHRINK_BYTES (FH_STRESS ? 64 * FH_KIB : 4 * FH_MIB)
+#define FH_SHRINK_CONTRACTING_BYTES (FH_STRESS ? 4 * FH_KIB : 64 * FH_KIB)
+
+/* Blocks that each magazine of a shrinking class may hold, if it is that class alone. */
+#define FH_SHRUNK_BLOCKS (FH_STRESS ? 1u : 30u)
+
+/* A contraction begins when this much was freed: 64 MiB, because many programs drop as much only to allocate it again at once;
+ * 16 MiB once the heap has not grown for some seconds. It ends when this much, and a sixteenth, was taken again. */
+#define FH_CONTRACTION_LEAST (FH_STRESS ? FH_MIB : 64 * FH_MIB)
+#define FH_CONTRACTION_LEAST_SETTLED (FH_STRESS ? 256 * FH_KIB : 16 * FH_MIB)
+#define FH_CONTRACTION_SETTLED_SECONDS (FH_STRESS ? 1u : 3u)
+#define FH_CONTRACTION_ENDS (FH_STRESS ? 64 * FH_KIB : 4 * FH_MIB)
+
+/* A thread's own sum of bytes freed, up to which the others need not know. */
+#define FH_CONTRACTION_STEP ((int64_t)(FH_STRESS ? FH_KIB : 256 * FH_KIB))
+
+/* While the heap contracts one other bin is checked every so many flushes. */
+#define FH_CONTRACTION_TICK (FH_STRESS ? 1u : 8u)
+
+/* ── Depot (store/depot.c) ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The depot of a class and shard holds about this many bytes at most. One slot is always used: in a stress build the only
+ * one. */
+#define FH_DEPOT_BYTES (FH_STRESS ? 0 : FH_MIB)
+
+/* ── Chunks (store/chunk.c) ────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The slots of a chunk that may be free: all, or in a stress build the lower half. It is the fewest that hold the largest
+ * run, FH_RUN_MAX_SLOTS at a multiple of as many, so that every request still finds its place in a new chunk. A chunk word
+ * has 64 bits all the same; the upper slots count as claimed for ever by nobody. */
+#define FH_CHUNK_OPEN_SLOTS (FH_STRESS ? FH_RUN_MAX_SLOTS : FH_CHUNK_SLOTS)
+#define FH_CHUNK_OPEN (~UINT64_C(0) >> (FH_CHUNK_SLOTS - FH_CHUNK_OPEN_SLOTS))
+
+/* A heap of less than 16 MiB does not ask how much memory there is, and one of less than 32 has few holes to look for. */
+#define FH_GROWTH_FROM (FH_STRESS ? 1u : 4u)
+#define FH_SEARCH_FROM (FH_STRESS ? 1u : 8u)
+
+/* ── Free slots with memory behind them (reclaim/budget.h, reclaim/idle.c) ──────────────────────────────────────────── */
+
+/* How much may keep its memory: a floor and a share of what is used. */
+#define FH_IDLE_FLOOR_SLOTS ((FH_STRESS ? 256 * FH_KIB : 8 * FH_MIB) / FH_SLOT_SIZE)
+#define FH_IDLE_USED_SHARE (FH_STRESS ? 64u : 8u)
+
+/* In eager mode free slots are purged in batches: whole huge pages when more than 4 MiB are free, pieces of them beyond
+ * 8 MiB. One by one each would cost a system call, 1 µs a page instead of 0.08, and its huge page. */
+#define FH_EAGER_WHOLE ((FH_STRESS ? 128 * FH_KIB : 4 * FH_MIB) / FH_SLOT_SIZE)
+#define FH_EAGER_PIECES ((FH_STRESS ? 256 * FH_KIB : 8 * FH_MIB) / FH_SLOT_SIZE)
+
+/* A safe point goes through this many chunks at most, so that no free takes long. */
+#define FH_IDLE_CHUNKS (FH_STRESS ? 2u : 64u)
+
+/* ── Free pages inside of slabs (reclaim/budget.h, reclaim/trim.c, reclaim/cold.c) ─────────────────────────────────────── */
+
+/* Chunks, and a sixteenth, by which the heap grows between two samples of how much of it is free. Every eighth chunk is
+ * weighed: all of them would be noticed where a heap grows for good. */
+#define FH_INSIDE_CHUNKS (FH_STRESS ? 1u : 4u)
+#define FH_INSIDE_EVERY (FH_STRESS ? 1u : 8u)
+
+/* A heap that does not grow is searched for cold classes once it has this many bytes, and this many were taken from slabs;
+ * the sum of what was taken is made whenever this power of two is passed, once a MiB. */
+#define FH_COLD_HEAP_BYTES (FH_STRESS ? 4 * FH_MIB : 32 * FH_MIB)
+#define FH_COLD_TAKEN_BYTES (FH_STRESS ? 64 * FH_KIB : 4 * FH_MIB)
+#define FH_FLOW_STEP_SHIFT (FH_STRESS ? 14 : 20)
+
+/* Bytes that must come back to a cold class before it is worth another walk, and the longest that one is left alone. */
+#define FH_COLD_AGAIN_BYTES (FH_STRESS ? 64 * FH_KIB : FH_MIB)
+#define FH_COLD_BACK_OFF (FH_STRESS ? 2u : 32u)
+
+/* Slabs with holes that one call searches: some 30 µs, and no more in a heap of any size (store/holes.c). */
+#define FH_HOLES_SLABS (FH_STRESS ? 4u : 512u)
+
+/* ── Huge pages (reclaim/budget.h, store/thp.c) ─────────────────────────────────────────────────────────────────── */
+
+/* The first chunks stay on small pages: a small process pays for what it touches, not for 2 MiB. With four of them a cold
+ * start of 200 MB took 1.15 of the time that it takes with huge pages from the first byte, with two 1.04. */
+#define FH_YOUNG_CHUNKS (FH_STRESS ? 1u : 2u)
+
+/* Nanoseconds of CPU time from which on the first touch of a huge page was a slow one; a stress build calls about every
+ * second one slow. What follows a slow one, in halves of chunks: at first, and at most (2 GiB). */
+#define FH_HUGE_TOUCH_SLOW (FH_STRESS ? UINT64_C(250000) : UINT64_C(1000000))
+#define FH_BACK_OFF_FIRST (FH_STRESS ? 1u : 16u)
+#define FH_BACK_OFF_MOST (FH_STRESS ? 4u : 1024u)
+
+/* A part with other advice is a mapping of its own, and there may be 65,530. So many chunks may have such parts, which are
+ * two more mappings each at most, because neighbours with the same advice are one. */
+#define FH_ADVISED_CHUNKS (FH_STRESS ? 2u : 1024u)
+
+/* ── Freed huge blocks that are kept (reclaim/budget.h, store/huge.c) ──────────────────────────────────────────────── */
+
+#define FH_HUGE_CACHE_SLOTS (FH_STRESS ? 2 : 16)
+#define FH_HUGE_CACHE_FLOOR (FH_STRESS ? 4 * FH_MIB : 16 * FH_MIB)
+#define FH_HUGE_CACHE_MOST (FH_STRESS ? 64 * FH_MIB : 512 * FH_MIB)
+
+/* ── The background thread (reclaim/budget.h) ──────────────────────────────────────────────────────────────────────── */
+
+/* Bytes that are worth waking it for, and of which it returns the whole instead of half. */
+#define FH_BACKGROUND_SMALL (FH_STRESS ? 64 * FH_KIB : FH_MIB)
+
+/* ── The assertions that the above relies on ─────────────────────────────────────────────────────────────────────── */
+
+_Static_assert(FH_CHUNK_OPEN_SLOTS >= FH_RUN_MAX_SLOTS, "a run of any length fits into a new chunk");
+_Static_assert(FH_IDLE_FLOOR_SLOTS >= 4, "a quarter of the floor, which may stay under pressure, is a slot or more");
+_Static_assert(FH_HUGE_CACHE_FLOOR > FH_RUN_MAX, "the smallest huge block fits into its cache");
+
+#endif
