@@ -6,6 +6,7 @@
 #include "base/types.h"
 #include "cache/background_thread.h"
 #include "cache/observed.h"
+#include "check/verify.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
 #include "system/system.h"
@@ -287,4 +288,5 @@ __attribute__((destructor(101))) static void process_ends(void) {
     fh_metrics_write(true);
     fh_observe_end();
     if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));
+    fh_check_at_end();
 }

@@ -57,4 +57,10 @@ void fh_hook_refused(void);
 /* In the child, after a fork. */
 void fh_hook_forked(void);
 
+/* ── Defined in check/verify.c ───────────────────────────────────────────────────────────────────────────────────── */
+
+/* Checked and stress builds only: thread t has left a slow path and holds nothing. Checks its cache, and now and then more. Aborts if
+ * something is wrong. */
+void fh_hook_left(const struct fh_thread *t);
+
 #endif

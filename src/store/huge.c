@@ -113,7 +113,7 @@ void *fh_huge_around(const void *p) {
 /* ── Cache ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A slot holds 0 or one freed block, address and size packed in one word, exchanged by compare-and-swap. */
-#define CACHE_SLOTS 16
+#define CACHE_SLOTS (FH_HUGE_KEPT - 1)
 #define PAGE_SHIFT 12 /* the unit of the packed size, not the system's page */
 
 static fh_word cache[CACHE_SLOTS];
@@ -171,7 +171,7 @@ static void turned_away(size_t size) {
 /* Keeps a freed mapping if there is room in bytes and slots. */
 static bool cache_put(void *p, size_t size) {
     if (fh_add_relaxed(&cached_bytes, size) + size + unpack_size(fh_load(&in_hand)) <= cache_limit()) {
-        for (int i = 0; i < CACHE_SLOTS; i++) {
+        for (unsigned i = 0; i < CACHE_SLOTS; i++) {
             uint64_t seen = fh_load(&cache[i]);
             /* release: our last use of the mapping; acquire comes with the taker. */
             if (seen == 0 && fh_cas_acq_rel(&cache[i], &seen, pack(p, size))) return true;
@@ -185,7 +185,7 @@ static bool cache_put(void *p, size_t size) {
 /* A cached mapping of size … most bytes at that alignment, or NULL. */
 static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
     if (!fh_load(&cached_bytes)) return NULL;
-    for (int i = 0; i < CACHE_SLOTS; i++) {
+    for (unsigned i = 0; i < CACHE_SLOTS; i++) {
         uint64_t seen = fh_load(&cache[i]);
         size_t have = unpack_size(seen);
         if (have < size || have > most || (uintptr_t)unpack_address(seen) % align) continue;
@@ -212,7 +212,7 @@ static uint64_t out_of_hand(void) {
 
 size_t fh_huge_trim(size_t keep) {
     size_t given = 0;
-    for (int i = 0; i < CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
+    for (unsigned i = 0; i < CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
         uint64_t seen = fh_load(&cache[i]) ? fh_swap_acq_rel(&cache[i], 0) : 0;
         if (!seen) continue;
         fh_sub_relaxed(&cached_bytes, unpack_size(seen));
@@ -415,4 +415,10 @@ size_t fh_huge_cached_bytes(void) {
 }
 size_t fh_huge_count(void) {
     return without(fh_load(&live_count), fh_load(&in_hand) != 0);
+}
+
+void *fh_huge_kept(unsigned i, size_t *bytes) {
+    uint64_t word = fh_load(i < CACHE_SLOTS ? &cache[i] : &in_hand);
+    *bytes = unpack_size(word);
+    return unpack_address(word);
 }

@@ -44,4 +44,12 @@ size_t fh_huge_bytes(void);
 size_t fh_huge_cached_bytes(void);
 size_t fh_huge_count(void);
 
+/* For check/: what is kept at place i of FH_HUGE_KEPT, and its bytes; NULL if nothing. The last is the most recent one.
+ *
+ *     equations:  [huge.live]     bytes and number of live blocks: what the table says, and the most recent one
+ *                 [huge.cached]   bytes cached: what the slots of the cache hold, and the most recent one
+ *                 [huge.overlap]  a block lies apart from every other one, kept ones among them, and from the window */
+#define FH_HUGE_KEPT 17u
+void *fh_huge_kept(unsigned i, size_t *bytes);
+
 #endif

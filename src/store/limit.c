@@ -93,6 +93,10 @@ fh_limit_figures fh_limit_now(void) {
                               fh_load(&installed) != 0};
 }
 
+size_t fh_limit_pending(void) {
+    return (size_t)fh_load(&pending);
+}
+
 void fh_limit_done(size_t bytes) {
     fh_sub_release(&pending, bytes); /* release: the books before it; see fh_limit_admit */
 }

@@ -73,6 +73,9 @@ typedef struct {
 } fh_limit_figures;
 fh_limit_figures fh_limit_now(void);
 
+/* For check/. [limit.pending] 0 when nobody is claiming. */
+size_t fh_limit_pending(void);
+
 /* The program is about to get NULL: from now on small blocks may come out of the reserve. */
 void fh_limit_refused(void);
 

@@ -107,6 +107,9 @@ static inline uint64_t fh_system_seconds(void) {
     return fh_system_nanoseconds() >> 30;
 }
 
+/* Threads of this process, 0 if the system does not say. */
+unsigned fh_system_threads(void);
+
 /* Ends the process abnormally, with SIGABRT. */
 _Noreturn void fh_system_abort(void);
 

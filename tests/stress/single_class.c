@@ -96,6 +96,7 @@ static uint64_t run(int threads, double seconds, uint64_t seed) {
             give(left, 0);
         }
     }
+    CHECK(t_verify() == 0, "the heap is not whole");
     return blocks;
 }
 

@@ -221,6 +221,7 @@ static void run(int threads, double seconds, uint64_t seed) {
            (unsigned long long)crossed);
     fflush(stdout);
     CHECK(operations > 0 && (crossed > 0), "nothing was tested");
+    CHECK(t_verify() == 0, "the heap is not whole");
 }
 
 int main(void) {

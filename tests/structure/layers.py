@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 # From the lowest to the highest.
-LAYERS = ["base", "system", "store", "cache", "reclaim", "heap", "observe", "api"]
+LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "heap", "observe", "api"]
 
 # What only src/system may call. A name counts when it is followed by an opening parenthesis.
 KERNEL_CALLS = """mmap mmap64 munmap mremap madvise mprotect mincore sbrk brk syscall memfd_create process_madvise
