@@ -135,7 +135,7 @@ static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state)
     if (c >= FH_CLASS_MAGAZINE && c < FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES) check->magazines_out += bump - set;
 }
 
-/* The equations of store/sublet.h. The last of several that got all free may stay, as in any class. */
+/* [sublet.joined] [sublet.empty] The last of several that got all free may stay, as in any class. */
 static void check_sublet(fh_check *check, size_t slot, uint64_t state) {
     const fh_slab *slab = fh_slab_at(slot);
     const unsigned c = FH_CLASS_SUBLET, half = FH_SLAB_WORDS / 2;

@@ -92,7 +92,7 @@ static void check_blocks(fh_check *check, const fh_magazine *m, unsigned c, size
     }
 }
 
-/* A magazine for class c in a cache or depot, with n blocks. False if it is none. */
+/* [magazine.count] A magazine for class c in a cache or depot, with n blocks. False if it is none. */
 static bool check_header(fh_check *check, const fh_magazine *m, unsigned c, size_t n, block_place *at) {
     if (!find_magazine(m, at)) {
         at_address(check, FH_EQUATION_MAGAZINE_VALID, m, c, 0, 0);

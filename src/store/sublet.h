@@ -19,7 +19,8 @@
  *      of class h                                                        of host h
  *
  *     equations of a sublet slab:  bump = all its blocks
- *                                  a joined bit of a unit is only set while the unit belongs to a lodger
+ *                                  [sublet.joined] a joined bit of a unit is only set while the unit belongs to a lodger
+ *                                  [sublet.empty] one that is all free goes when there is another
  *                                  the class byte of each of its slots is 0: to free, its blocks are special
  *
  * A slab never goes from sublet to in use, but is released when all of it is free. So nothing changes for the hot path: it
