@@ -412,8 +412,8 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The files of the library that are explored, as they ship: store and cache whole, the tables that they read, and of the
-/// observer the two tables that many threads write.
+/// The files of the library that are explored, as they ship: store and cache whole with the check of both, the tables that they
+/// read, and of the observer the two tables that many threads write.
 fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
         "base/classes.c",
@@ -423,7 +423,7 @@ fn real_files(source: &Path) -> Vec<String> {
     ]
     .map(String::from)
     .to_vec();
-    for layer in ["store", "cache"] {
+    for layer in ["store", "cache", "check"] {
         for entry in fs::read_dir(source.join(layer)).expect("the folder of a layer") {
             let name = entry
                 .expect("an entry")

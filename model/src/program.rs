@@ -97,6 +97,7 @@ pub struct Hand {
     mallocs: Vec<usize>,
     busy: bool,
     limit: usize,
+    booked: u32,
     numbers: Vec<(u64, u32)>,
     samples: Vec<(u64, u64)>,
     nodes: Vec<u64>,
@@ -237,7 +238,9 @@ impl Hand {
                 }
                 Step::OnlyBooks => (core.only_books)(true),
                 Step::Book(slots) => {
-                    (core.book)(slots);
+                    if (core.book)(slots) {
+                        self.booked += slots;
+                    }
                 }
                 Step::Relieve => {
                     (core.limit_relieve)(true, 1);
@@ -421,22 +424,29 @@ unsafe extern "C-unwind" fn callback(_in_use: usize, _limit: usize) {
 
 /// Slots that the hands hold as bare runs.
 fn slots_in(hands: &[Hand]) -> u32 {
-    hands
+    let runs = hands.iter().flat_map(|hand| &hand.runs);
+    runs.map(|&(_, n)| n).sum()
+}
+
+/// And as chunks.
+fn slots_in_chunks(hands: &[Hand]) -> u32 {
+    64 * hands
         .iter()
-        .flat_map(|hand| &hand.runs)
-        .map(|&(_, n)| n)
+        .map(|hand| hand.chunks.len() as u32)
         .sum::<u32>()
-        + 64 * hands
-            .iter()
-            .map(|hand| hand.chunks.len() as u32)
-            .sum::<u32>()
 }
 
 /// The equations over the whole heap, and that no block was lost.
 pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
     // SAFETY: all threads are over; the functions only read.
     unsafe {
-        (core.verify)(slots_in(hands));
+        let booked: u32 = hands.iter().map(|hand| hand.booked).sum();
+        (core.verify)(
+            slots_in(hands) + slots_in_chunks(hands),
+            slots_in(hands) + booked,
+            with_caches,
+            MALLOC_CLASSES.as_ptr(),
+        );
         let classes: std::collections::BTreeSet<u32> = hands
             .iter()
             .flat_map(|hand| hand.blocks.keys().copied())
