@@ -143,5 +143,5 @@ void fh_hook_left(const fh_thread *t) {
 }
 
 void fh_check_at_end(void) {
-    if (FH_CHECKED && is_at_rest()) FH_ASSERT(fh_check_all(fh_check_say) == 0);
+    if ((FH_CHECKED || FH_STRESS) && is_at_rest()) FH_ASSERT(fh_check_all(fh_check_say) == 0);
 }

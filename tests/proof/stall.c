@@ -17,7 +17,7 @@
  *     hidden by a mark that it was about to set or clear
  *
  * A step of store/ or cache/ that no scenario reaches must be in stall_unreached.txt with its reason, and one that is there
- * must not be reached. Of the observer's steps (see/), which no allocation waits for or depends on, seven of ten must be.
+ * must not be reached. Of the observer's steps (observe/), which no allocation waits for or depends on, seven of ten must be.
  *
  *     test-proof-stall LIST          all of it
  *     FREEHOLD_STALL_OPERATIONS=N    else 10^6               FREEHOLD_STALL_SITES=TEXT      only steps whose name has this
@@ -30,6 +30,7 @@
 #include "stall.h"
 
 #include "base/atomic.h"
+#include "check/verify.h"
 #include "freehold/freehold.h"
 #include "store/huge.h"
 #include "store/purge.h"
@@ -46,6 +47,7 @@
 #define MOST_SITES 1024
 #define MOST_PLANS 12
 #define NEVER ~0ul
+#define NOT_WHOLE 7        /* a status */
 #define AT_ANOTHER_TIME 50 /* by this are the blocks fewer at the second and later stops at one step */
 
 extern fh_proof_site __start_fh_proof_sites[], __stop_fh_proof_sites[];
@@ -66,7 +68,7 @@ static unsigned
 static unsigned sites;
 
 __thread int stall_is_victim;
-volatile size_t stall_live, stall_size = 64;
+volatile size_t stall_live, stall_size = 64, stall_slots;
 
 static unsigned stop_at = ~0u;             /* the victim's last step, a canonical site; ~0: it goes through */
 static unsigned long stop_after;           /* and how often it passes it before */
@@ -198,8 +200,12 @@ static void *be_victim(void *none) {
     stall_is_victim = 1;
     scenario->victim();
     stall_is_victim = 0;
+    /* The other thread waits or is done for good, so the heap is at rest: a chance to see all that two threads can make of it
+     * when they meet. */
+    fh_check check = {.found = fh_check_say, .held_slots = stall_slots, .counted_slots = stall_slots};
+    if (stop_at == ~0u && !scenario->own_thread) fh_check_heap(&check);
     shared->result = WENT_THROUGH;
-    _exit(0);
+    _exit(check.violated ? NOT_WHOLE : 0);
     return none;
 }
 
@@ -254,6 +260,7 @@ static int in_child(const stall_scenario *s, unsigned long interfere_before, uns
            : WIFSIGNALED(status)                              ? strsignal(WTERMSIG(status))
            : WEXITSTATUS(status) == 6                         ? "the child of the fork died; or somebody waits in it"
            : WEXITSTATUS(status) == 5                         ? "memory did not come back"
+           : WEXITSTATUS(status) == NOT_WHOLE                 ? "the heap is not whole"
                                                               : "a check failed";
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
@@ -302,7 +309,7 @@ static void number_sites(void) {
 /* What is shared by threads as part of the protocols; the rest are answers of the system that are asked for once. */
 static int is_protocol(unsigned site) {
     const char *file = __start_fh_proof_sites[site].file;
-    return canonical[site] == site && (strstr(file, "/store/") || strstr(file, "/cache/") || strstr(file, "/see/"));
+    return canonical[site] == site && (strstr(file, "/store/") || strstr(file, "/cache/") || strstr(file, "/observe/"));
 }
 
 /* Runs a scenario without a stop and notes where its victim came by. */
@@ -442,7 +449,7 @@ static void check_unreached(const char *list, unsigned *unreached) {
         const char *entry = strstr(text, key);
         int listed = entry && (entry == text || entry[-1] == '\n');
         *unreached += !plan_count[i];
-        int observer = strstr(key, "see/") == key;
+        int observer = strstr(key, "observe/") == key;
         observers += observer;
         observers_unreached += observer && !plan_count[i];
         if (!plan_count[i] && observer) printf("not reached, of the observer: %s\n", name_of(i));
