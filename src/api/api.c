@@ -77,7 +77,7 @@ int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use, size_
 }
 
 size_t fh_verify(void) {
-    return fh_check_all(fh_check_say);
+    return fh_check_all(fh_check_say, NULL);
 }
 
 const char *fh_version(void) {

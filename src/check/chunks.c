@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "store/hints.h"
+#include "store/sublet.h"
 #include "store/window.h"
 
 #define TOP_LEVEL 3
@@ -133,6 +134,7 @@ static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state)
     }
     if (bump < info->blocks || set >= info->mark_at || set == bump) check_hint(check, slot, c);
     if (c >= FH_CLASS_MAGAZINE && c < FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES) check->magazines_out += bump - set;
+    if (c <= FH_SMALL_LAST || fh_class_is_sample(c)) check->live_blocks += bump - set;
 }
 
 /* [sublet.joined] [sublet.empty] The last of several that got all free may stay, as in any class. */
@@ -150,6 +152,7 @@ static void check_sublet(fh_check *check, size_t slot, uint64_t state) {
             at_slot(check, FH_EQUATION_SUBLET_JOINED, slot, c, joined, bits);
         }
     }
+    check->live_blocks += blocks - free - fh_sublet_joined(slab, blocks);
     if (free) check_hint(check, slot, c);
     if (free == blocks && fh_hint_other(c, slot)) at_slot(check, FH_EQUATION_SUBLET_EMPTY, slot, c, free, 0);
 }
@@ -207,6 +210,7 @@ static uint64_t check_thing(fh_check *check, size_t slot, uint64_t state, uint64
     check->used_slots += slots;
     if (kind == FH_KIND_RUN) {
         check_run(check, slot, slots);
+        check->live_blocks++;
         return mine;
     }
     for (unsigned i = 0; i < slots; i++) check_byte(check, slot + i, byte_of(kind));

@@ -88,6 +88,8 @@ static void check_blocks(fh_check *check, const fh_magazine *m, unsigned c, size
             at_address(check, FH_EQUATION_MAGAZINE_BLOCK, m, c, (uintptr_t)m->block[i], i);
         } else if (was_seen(check, &at)) {
             at_address(check, FH_EQUATION_MAGAZINE_TWICE, m, c, (uintptr_t)m->block[i], i);
+        } else {
+            check->live_blocks--;
         }
     }
 }

@@ -97,7 +97,7 @@ void fh_check_heap(fh_check *check) {
     check_counters(check);
 }
 
-size_t fh_check_all(void (*found)(const fh_violation *v)) {
+size_t fh_check_all(void (*found)(const fh_violation *v), size_t *live) {
     int saved = errno;
     size_t bytes = fh_window_chunks() * FH_CHECK_SEEN_BYTES;
     /* Without memory for it, no block is looked for in two places. */
@@ -105,6 +105,7 @@ size_t fh_check_all(void (*found)(const fh_violation *v)) {
     fh_check check = {.found = found, .seen = seen};
     fh_check_heap(&check);
     if (seen) fh_system_unmap(seen, bytes);
+    if (live) *live = check.live_blocks;
     errno = saved;
     return check.violated;
 }
@@ -139,9 +140,9 @@ void fh_hook_left(const fh_thread *t) {
         fh_check_bins(&own, t);
         FH_ASSERT(own.violated == 0);
     }
-    if (FH_STRESS && heap_is_due() && is_at_rest()) FH_ASSERT_COSTLY(fh_check_all(fh_check_say) == 0);
+    if (FH_STRESS && heap_is_due() && is_at_rest()) FH_ASSERT_COSTLY(fh_check_all(fh_check_say, NULL) == 0);
 }
 
 void fh_check_at_end(void) {
-    if ((FH_CHECKED || FH_STRESS) && is_at_rest()) FH_ASSERT(fh_check_all(fh_check_say) == 0);
+    if ((FH_CHECKED || FH_STRESS) && is_at_rest()) FH_ASSERT(fh_check_all(fh_check_say, NULL) == 0);
 }

@@ -55,7 +55,6 @@ static inline void t_thread_flush(void) {
 static inline size_t t_verify(void) {
     return fh_verify();
 }
-
 #else
 
 typedef struct mallinfo t_mallinfo_result;
