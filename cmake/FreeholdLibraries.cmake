@@ -8,6 +8,7 @@ file(
     src/store/*.c
     src/cache/*.c
     src/reclaim/*.c
+    src/check/*.c
     src/heap/*.c
     src/observe/*.c
     src/observe/*/*.c

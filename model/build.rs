@@ -401,8 +401,8 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The files of the library that are explored, as they ship: store, cache and reclaim whole, the tables that they read, and of the
-/// observer the two tables that many threads write.
+/// The files of the library that are explored, as they ship: store, cache and reclaim whole with the check of all, the tables
+/// that they read, and of the observer the two tables that many threads write.
 fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
         "base/classes.c",
@@ -412,7 +412,7 @@ fn real_files(source: &Path) -> Vec<String> {
     ]
     .map(String::from)
     .to_vec();
-    for layer in ["store", "cache", "reclaim"] {
+    for layer in ["store", "cache", "reclaim", "check"] {
         for entry in fs::read_dir(source.join(layer)).expect("the folder of a layer") {
             let name = entry
                 .expect("an entry")

@@ -4,7 +4,8 @@
 #
 # With the default of two minutes a test it takes about an hour and a quarter on two idle cores: the stress tests of the release
 # build, those of the starved and the sanitized one if `make test` has built these, and each scenario of the model for
-# at most half a minute. Beside those that go on for the minutes there are three:
+# at most half a minute. Those that share a heap between threads check all of it after each round (fh_verify). Beside
+# those that go on for the minutes there are three:
 #
 #   proof.stall               some ten thousand stops, at each of which others go on for a million blocks: as many as five
 #                             times the minutes allow, spread over all steps. It says how many these were and where

@@ -207,6 +207,17 @@ FH_API int fh_malloc_info(int options, FILE *stream);
 /* fh_stats_print(2). */
 FH_API void fh_malloc_stats(void);
 
+/* Checks the allocator's own records, all of them: each slab, chunk, depot, cache and counter against the equations that
+ * they keep. For tests, and for a program that suspects an overwritten heap. Returns the number of violated equations, 0
+ * for a heap that is whole, and prints the first 100 to stderr, one line each: the equation's name, the place, and what was
+ * found there. Changes nothing and allocates no block; keeps errno.
+ *
+ * The heap must be at rest: while another thread is inside the allocator, the answer is a guess. Threads that wait for
+ * something else may exist. In the child of a fork the answer counts only if the parent had one thread. With the option
+ * purge=background the allocator's own thread may be at work too.
+ * Cost: reads all metadata, 1 % of the heap, some ms for a GiB; and maps 1/128 of the heap for the time of the call. */
+FH_API size_t fh_verify(void);
+
 /* glibc's tuning knobs. 1 for those that exist (they have no effect here: each is about a mechanism that Freehold does
  * not have, or does by itself), 0 for M_PERTURB, which is not supported, and for unknown ones. */
 FH_API int fh_mallopt(int parameter, int value);

@@ -59,7 +59,7 @@ pub struct Core {
     pub aba_pop: unsafe extern "C-unwind" fn() -> u64,
     pub class_at: unsafe extern "C-unwind" fn(usize) -> u32,
     pub blocks_out: unsafe extern "C-unwind" fn(u32) -> usize,
-    pub verify: unsafe extern "C-unwind" fn(u32),
+    pub verify: unsafe extern "C-unwind" fn(u32, u32, bool, *const u32),
 }
 
 unsafe extern "C" {

@@ -9,7 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -441,29 +441,19 @@ unsafe extern "C-unwind" fn fault(kind: c_int, p: *const c_void) {
     finding(&format!("the library reports fault {kind} at {p:?}"));
 }
 
-unsafe extern "C-unwind" fn note(what: c_int, a: u64, b: u64) {
-    const EQUATIONS: [&str; 14] = [
-        "the count of a slab is below its number of blocks",
-        "no bit beyond bump",
-        "a free slot has no state and no bits",
-        "a slot belongs to one thing",
-        "a slab with something to take is marked",
-        "the bit above a word that is not 0 is set",
-        "a chunk with a free run has its room mark",
-        "the number of dirty slots is what the chunks say",
-        "every slot is free or part of something",
-        "the bump of a borrowed slab is all its blocks",
-        "a unit is joined to the one before only in a guest",
-        "the class byte of a borrowed slab is 0",
-        "a borrowed slab that is all free goes when there is another",
-        "the class byte of a slab is its class",
-    ];
-    if what > 0 {
-        finding(&format!(
-            "broken: {} ({a:#x}, {b})",
-            EQUATIONS[what as usize - 1]
-        ));
-    }
+unsafe extern "C-unwind" fn violated(
+    name: *const c_char,
+    text: *const c_char,
+    at: u64,
+    found: u64,
+) {
+    // SAFETY: both are literals of src/check/report.c.
+    let (name, text) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(text)) };
+    finding(&format!(
+        "broken: {} ({}, at {at:#x}: {found:#x})",
+        text.to_string_lossy(),
+        name.to_string_lossy()
+    ));
 }
 
 /// The table that the C side calls through.
@@ -482,7 +472,7 @@ pub struct Hooks {
     plain: unsafe extern "C-unwind" fn(usize, u64, c_int),
     map: unsafe extern "C-unwind" fn(u64, u64) -> usize,
     fault: unsafe extern "C-unwind" fn(c_int, *const c_void),
-    note: unsafe extern "C-unwind" fn(c_int, u64, u64),
+    violated: unsafe extern "C-unwind" fn(*const c_char, *const c_char, u64, u64),
 }
 
 pub static HOOKS: Hooks = Hooks {
@@ -499,7 +489,7 @@ pub static HOOKS: Hooks = Hooks {
     plain: plain_access,
     map,
     fault,
-    note,
+    violated,
 };
 
 /// Something that must not happen has happened: the run fails at once.

@@ -96,6 +96,7 @@ pub struct Hand {
     mallocs: Vec<usize>,
     busy: bool,
     limit: usize,
+    booked: u32,
     numbers: Vec<(u64, u32)>,
     samples: Vec<(u64, u64)>,
     nodes: Vec<u64>,
@@ -235,7 +236,9 @@ impl Hand {
                     (core.limit_install)(0, self.limit, Some(callback));
                 }
                 Step::Book(slots) => {
-                    (core.book)(slots);
+                    if (core.book)(slots) {
+                        self.booked += slots;
+                    }
                 }
                 Step::Relieve => {
                     (core.limit_call_back)(true, 1);
@@ -419,22 +422,29 @@ unsafe extern "C-unwind" fn callback(_in_use: usize, _limit: usize) {
 
 /// Slots that the hands hold as bare runs.
 fn slots_in(hands: &[Hand]) -> u32 {
-    hands
+    let runs = hands.iter().flat_map(|hand| &hand.runs);
+    runs.map(|&(_, n)| n).sum()
+}
+
+/// And as chunks.
+fn slots_in_chunks(hands: &[Hand]) -> u32 {
+    64 * hands
         .iter()
-        .flat_map(|hand| &hand.runs)
-        .map(|&(_, n)| n)
+        .map(|hand| hand.chunks.len() as u32)
         .sum::<u32>()
-        + 64 * hands
-            .iter()
-            .map(|hand| hand.chunks.len() as u32)
-            .sum::<u32>()
 }
 
 /// The equations over the whole heap, and that no block was lost.
 pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
     // SAFETY: all threads are over; the functions only read.
     unsafe {
-        (core.verify)(slots_in(hands));
+        let booked: u32 = hands.iter().map(|hand| hand.booked).sum();
+        (core.verify)(
+            slots_in(hands) + slots_in_chunks(hands),
+            slots_in(hands) + booked,
+            with_caches,
+            MALLOC_CLASSES.as_ptr(),
+        );
         let classes: std::collections::BTreeSet<u32> = hands
             .iter()
             .flat_map(|hand| hand.blocks.keys().copied())

@@ -77,7 +77,7 @@ fn unmark_without_second_look() {
     must_find_in(
         "unmark_without_second_look",
         "a taker unmarks what a giver fills",
-        "is marked",
+        "has its hint",
     );
 }
 
@@ -109,7 +109,7 @@ fn slab_published_by_plain_store() {
     must_find_in(
         "slab_published_by_plain_store",
         "a slab is made where a stale mark lies",
-        "is marked",
+        "has its hint",
     );
 }
 
@@ -127,7 +127,7 @@ fn failed_release_without_mark() {
     must_find_in(
         "failed_release_without_mark",
         "a release fails because blocks never handed out are taken",
-        "is marked",
+        "has its hint",
     );
 }
 

@@ -1,5 +1,6 @@
 /* The names fh_…, in both libraries. What they mean is in calls.h, what a user must know in freehold.h. */
 #include "api/calls.h"
+#include "check/verify.h"
 #include "reclaim/limits.h"
 
 #include "freehold/freehold.h"
@@ -73,6 +74,10 @@ int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use, size_
     }
     fh_limits_install(soft, hard, callback);
     return 0;
+}
+
+size_t fh_verify(void) {
+    return fh_check_all(fh_check_say, NULL);
 }
 
 const char *fh_version(void) {

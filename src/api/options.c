@@ -7,6 +7,7 @@
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 #include "cache/observed.h"
+#include "check/verify.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
 #include "system/inspect.h"
@@ -292,4 +293,5 @@ __attribute__((destructor(101))) static void process_ends(void) {
     fh_metrics_write();
     fh_observe_end();
     if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));
+    fh_check_at_end();
 }

@@ -86,4 +86,10 @@ void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean);
 /* The block at p has become the one at q, of n bytes, without a copy: freed and allocated again as far as samples go. */
 void fh_hook_moved(const void *p, void *q, size_t n);
 
+/* ── Defined in check/verify.c ───────────────────────────────────────────────────────────────────────────────────── */
+
+/* Checked and stress builds only: thread t has left a slow path and holds nothing. Checks its cache, and now and then more. Aborts if
+ * something is wrong. */
+void fh_hook_left(const struct fh_thread *t);
+
 #endif

@@ -13,6 +13,11 @@
 #define FH_CHECKED 0
 #endif
 
+/* Stress builds starve every cache, so that each slow path is taken often, and test the costly assertions as well. */
+#ifndef FH_STRESS
+#define FH_STRESS 0
+#endif
+
 typedef enum { FH_ON_ERROR_ABORT, FH_ON_ERROR_REPORT } fh_on_error;
 typedef enum { FH_ON_OOM_AUTO, FH_ON_OOM_SILENT, FH_ON_OOM_REPORT } fh_on_oom;
 typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY, FH_PURGE_BACKGROUND } fh_purge_mode;

@@ -1,4 +1,5 @@
-/* Every structure and every constant of the allocator, with the equation that each keeps.
+/* Every structure and every constant of the allocator, with the equation that each keeps. What stands in brackets is the
+ * name under which src/check/ checks the equation, in a heap at rest.
  *
  * The one idea: everything free is a bit. A free block is a bit of its slab, a free slot a bit of its chunk, a slab with
  * free blocks a bit of the marks above it. Freeing sets bits, allocating claims bits; nothing is linked, nothing is
@@ -99,10 +100,10 @@ typedef struct {
  * longest free run is about that long"). For each index there is a tree of bits: window → unit → region → chunk; class
  * marks end in the chunk (one bit a slot), room marks in the region (one bit a chunk).
  *
- *     equation, whenever nobody is in the middle of a change:
- *         bit i of a node is set  ⇔  word i of the level below is not 0
- *     and for class marks at the lowest level:
- *         a slab has hint_at free blocks, or blocks never handed out, or is all free  ⇒  its bit is set
+ *     equations, whenever nobody is in the middle of a change:
+ *         [hint.tree]    word i of the level below is not 0  ⇒  bit i of a node is set
+ *         [hint.length]  a chunk has free slots  ⇒  its bit is set in the bucket of its longest run
+ *         [slab.hint]    a slab has hint_at free blocks, or blocks never handed out, or is all free  ⇒  its bit is set
  *
  * While somebody is, a bit may be set too many (whoever follows it finds nothing and clears it) and, between a clear
  * and the second look that follows every clear, one too few. See store/hints.h. */
@@ -125,8 +126,14 @@ typedef struct {
  *   count  blocks given back since the mark was cleared last, while it is clear: a hint that says when to mark. Nothing
  *          but the mark depends on it; how many blocks are free is what the words say
  *
- *     equation:  live + in magazines  =  bump − set bits,   bump ≤ blocks
- *     a free slot has state 0 and all words 0, so that a stale mark finds nothing there.
+ *     equations:  live + in magazines  =  bump − set bits
+ *         [slab.state]   the slab or run fits where it begins: within its chunk, a slab at a multiple of its slots
+ *         [slab.bump]    1 ≤ bump ≤ blocks
+ *         [slab.beyond]  no bit is set from bump on
+ *         [slab.count]   count < mark_at
+ *         [slot.free]    a free slot has state 0 and all words 0, so that a stale mark finds nothing there
+ *         [slot.class]   the class byte of each slot of a slab, and of a run's first, is its class; of all others it is 0.
+ *                        Of classes above 127, of sampled runs and of runs that no magazine holds it is 0 too
  *
  * 65 words, padded to an odd number of cache lines (9), so that the states of neighbours fall into different cache sets. */
 #define FH_SLAB_WORDS 64u
@@ -163,9 +170,16 @@ static inline uint64_t fh_state_make(unsigned kind, unsigned bump) {
 
 /* ── Chunk: 64 slots ─────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/*     equation, for each slot:  free, or part of exactly one slab or run, or claimed by a thread that is about to make
- *     it one of these or to give it back. Of the slots beyond FH_CHUNK_OPEN (base/tuning.h: only in a stress build) none of
- *     this is ever true: they are in no word of the chunk, and nothing of theirs is counted.
+/*     equations, for each slot:  free, or part of exactly one slab or run [slot.overlap], or claimed by a thread that is
+ *     about to make it one of these or to release it: in a heap at rest there is none of the last kind [slot.lost]. Of
+ *     the slots beyond FH_CHUNK_OPEN (base/tuning.h: only in a stress build) none of this is ever true: they are in no word
+ *     of the chunk, and nothing of theirs is counted.
+ *         [chunk.dirty]  dirty  ⇒  used
+ *         [chunk.lost]   a chunk that the system had no memory for has no free slot and nothing in it
+ *     over all chunks:
+ *         [count.used]   slots of slabs and runs   =  the counter of used slots
+ *         [count.dirty]  slots free and dirty      =  the counter of dirty slots
+ *         [count.lost]   bits of `lost` in regions =  the window's number of them
  *     dirty says of a free slot that it has memory of the system behind it; of a used slot it says nothing that counts. */
 typedef struct {
     fh_word free;  /* 1 = free. Claimed by compare-and-swap, given back by fetch_or: neighbours are one run again */
@@ -198,7 +212,15 @@ typedef struct {
  *     └──────────┴──────┴─────────┴─────────┴── ─ ─ ──┴───────────┘
  *                  ↑ top[-1] of an empty magazine: the sentinel that sends malloc to the slow path
  *
- * count is only valid while the magazine is not loaded (the loaded one is described by its bin), from only in the depot. */
+ * count is only valid while the magazine is not loaded (the loaded one is described by its bin), from only in the depot.
+ *
+ *     equations:
+ *         [magazine.valid]   it is a block of its class that is handed out, with that class's capacity
+ *         [magazine.count]   count ≤ capacity
+ *         [magazine.block]   each entry is a block of the bin's class that is handed out
+ *         [magazine.twice]   a block is in one magazine at most, and once
+ *         [magazine.shared]  a magazine is in one place: a bin's loaded or previous one, or in a slot of a depot
+ *         [magazine.lost]    blocks of its classes that are handed out  =  magazines in such places */
 typedef struct {
     uint16_t capacity;
     uint16_t from; /* near which processor it was put into the depot, the number's low half: a hint */
@@ -210,7 +232,8 @@ typedef struct {
 /* A slot of the depot holds 0, a full magazine, or an empty one with bit 0 set (FH_DEPOT_EMPTY packs them).
  *     put:  0 → full  or  empty|1 → full (and the empty one is the putter's)
  *     get:  full → 0  or  full → empty|1 (the getter's empty one)
- * Any magazine of a class is as good as any other, so a slot that was changed and changed back does no harm. */
+ * Any magazine of a class is as good as any other, so a slot that was changed and changed back does no harm.
+ *     equation:  [depot.slot]  a full one has blocks, an empty one has none */
 #define FH_DEPOT_SLOTS 32u
 #define FH_DEPOT_EMPTY UINT64_C(1)
 
@@ -233,14 +256,16 @@ static inline fh_word *fh_depot_of(fh_depots *all, unsigned c) {
 /* ── Thread cache ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A bin is all that the hot path touches: 16 bytes a class.
- *     equation:  loaded->block ≤ top ≤ end ≤ loaded->block + capacity;  blocks in hand = top − loaded->block */
+ *     equation:  [cache.bin]  loaded->block ≤ top ≤ end ≤ loaded->block + capacity;  blocks in hand = top − loaded->block.
+ *     Without a loaded magazine, and in bin 0, both are those of the magazine that is full and empty at once. */
 typedef struct {
     void **top;
     void **end;
 } fh_bin;
 
 /* What the slow path needs of a bin. Two magazines (Bonwick): `previous` is the older one; it is either full enough to
- * be handed over as a whole, or empty. */
+ * be handed over as a whole, or empty.
+ *     equation:  [cache.limit]  a bin that has one of them has a limit above 0 */
 typedef struct {
     fh_magazine *loaded;
     fh_magazine *previous;
@@ -255,7 +280,7 @@ typedef struct fh_thread {
     fh_bin decoy[FH_BINS];
     fh_bin bin[FH_BINS];
     fh_rack rack[FH_BINS];
-    size_t budget_used; /* Σ 2 · limit · size over the bins, bytes */
+    size_t budget_used; /* [cache.budget] Σ 2 · limit · size over the bins, bytes: two magazines each */
     int64_t flushed;    /* bytes flushed less refilled that the others do not know of yet (cache/shrink.h) */
     fh_word generation; /* forks that lay behind the process when it was made: an older one belongs to nobody */
     uint32_t number;    /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
@@ -270,7 +295,10 @@ typedef struct fh_thread {
     uint32_t polls; /* slow paths, observed or about to be */
 } fh_thread;
 
-/* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs. */
+/* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.
+ *     equations, in a heap at rest:
+ *         [cache.state]   a cache that is handed out is LIVE or PARKED, one that is free in its slab is DEAD
+ *         [cache.parked]  PARKED  ⇔  it is where the next thread looks for one. But for what a fork has left behind */
 #define FH_THREAD_DEAD UINT64_C(0)
 #define FH_THREAD_LIVE UINT64_C(0x66682D6C69766521)
 #define FH_THREAD_PARKED UINT64_C(0x66682D7061726B21) /* its thread has ended; the next one gets it (cache/thread.c) */

@@ -195,6 +195,7 @@ fh_thread *fh_thread_enter(void) {
 void fh_thread_leave(fh_thread *t) {
     /* release: for the child of a fork, which reads it in the snapshot. */
     if (t) fh_store_release(&t->state, FH_THREAD_LIVE);
+    if ((FH_CHECKED || FH_STRESS) && t) fh_hook_left(t);
 }
 
 void fh_cache_flush_parked(void) {
@@ -264,6 +265,14 @@ static fh_thread *park(fh_thread *t) {
         if (!fh_load(place) && fh_cas_acq_rel(place, &none, word)) return NULL;
     }
     return (fh_thread *)(uintptr_t)fh_swap_acq_rel(&parked[near % FH_SHARDS], word);
+}
+
+const fh_thread *fh_thread_parked(unsigned shard) {
+    return (const fh_thread *)(uintptr_t)fh_load_acquire(&parked[shard]);
+}
+
+uint64_t fh_thread_generation(void) {
+    return fh_load(&generation);
 }
 
 static void leave_behind(fh_thread *t) {

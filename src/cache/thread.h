@@ -21,6 +21,10 @@ extern fh_word fh_threads_gone[FH_THREAD_COUNTS] FH_HIDDEN;
 /* Flushes the caches that ended threads have left for others to come, and which no thread has taken yet. */
 void fh_cache_flush_parked(void);
 
+/* For check/: the cache that waits in a shard for a thread to come, or NULL; and how many forks lie behind this process. */
+const fh_thread *fh_thread_parked(unsigned shard);
+uint64_t fh_thread_generation(void);
+
 /* The slow path is over. */
 void fh_thread_leave(fh_thread *t);
 

@@ -120,6 +120,10 @@ size_t fh_depot_blocks(unsigned c) {
     return blocks;
 }
 
+const fh_word *fh_depot_words(unsigned shard, unsigned c) {
+    return fh_depot_of(&depot[shard], c);
+}
+
 /* ── Magazines ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 fh_magazine *fh_magazine_new(unsigned blocks) {

@@ -29,4 +29,7 @@ void fh_magazine_delete(fh_magazine *m);
 /* Blocks in the depot of class c now, for the statistics. */
 size_t fh_depot_blocks(unsigned c);
 
+/* For check/: the fh_depot_slots(c) words of one depot. */
+const fh_word *fh_depot_words(unsigned shard, unsigned c);
+
 #endif

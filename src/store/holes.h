@@ -19,7 +19,8 @@
  *      of class h                                                        of owner h
  *
  *     equations of a borrowed slab:  bump = all its blocks
- *                                  a joined bit of a part is only set while the part belongs to a guest
+ *                                    [holes.joined] a joined bit of a part is only set while the part belongs to a guest
+ *                                    [holes.empty] one that is all free goes when there is another
  *                                  the class byte of each of its slots is 0: to free, its blocks are special
  *
  * A slab never goes from borrowed to in use, but is released when all of it is free. So nothing changes for the hot path: it

@@ -146,7 +146,7 @@ static bool may_keep(size_t bytes) {
 /* Keeps a freed mapping if there is room in bytes and slots. */
 static bool cache_put(void *p, size_t size) {
     if (may_keep((size_t)fh_add_relaxed(&fh_counts.huge_cached, size) + size + unpack_size(fh_load(&most_recent)))) {
-        for (int i = 0; i < FH_HUGE_CACHE_SLOTS; i++) {
+        for (unsigned i = 0; i < FH_HUGE_CACHE_SLOTS; i++) {
             uint64_t seen = fh_load(&cache[i]);
             /* release: our last use of the mapping; acquire comes with the taker. */
             if (seen == 0 && fh_cas_acq_rel(&cache[i], &seen, pack(p, size))) return true;
@@ -160,7 +160,7 @@ static bool cache_put(void *p, size_t size) {
 /* A cached mapping of size … most bytes at that alignment, or NULL. */
 static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
     if (!fh_load(&fh_counts.huge_cached)) return NULL;
-    for (int i = 0; i < FH_HUGE_CACHE_SLOTS; i++) {
+    for (unsigned i = 0; i < FH_HUGE_CACHE_SLOTS; i++) {
         uint64_t seen = fh_load(&cache[i]);
         size_t have = unpack_size(seen);
         if (have < size || have > most || (uintptr_t)unpack_address(seen) % align) continue;
@@ -188,7 +188,7 @@ static uint64_t take_most_recent(void) {
 
 size_t fh_huge_trim(size_t keep) {
     size_t given = 0;
-    for (int i = 0; i < FH_HUGE_CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
+    for (unsigned i = 0; i < FH_HUGE_CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
         uint64_t seen = fh_load(&cache[i]) ? fh_swap_acq_rel(&cache[i], 0) : 0;
         if (!seen) continue;
         fh_sub_relaxed(&fh_counts.huge_cached, unpack_size(seen));
@@ -382,4 +382,10 @@ size_t fh_huge_cached_bytes(void) {
 }
 size_t fh_huge_count(void) {
     return without(fh_load(&live_count), fh_load(&most_recent) != 0);
+}
+
+void *fh_huge_kept(unsigned i, size_t *bytes) {
+    uint64_t word = fh_load(i < FH_HUGE_CACHE_SLOTS ? &cache[i] : &most_recent);
+    *bytes = unpack_size(word);
+    return unpack_address(word);
 }

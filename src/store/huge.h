@@ -8,6 +8,7 @@
 #ifndef FH_STORE_HUGE_H
 #define FH_STORE_HUGE_H
 
+#include "base/tuning.h"
 #include "base/types.h"
 
 /* At least `size` bytes at a multiple of align (a power of two); NULL: no memory. *clean: reads as zero. */
@@ -43,5 +44,13 @@ size_t fh_huge_claimed_bytes(void);
 size_t fh_huge_bytes(void);
 size_t fh_huge_cached_bytes(void);
 size_t fh_huge_count(void);
+
+/* For check/: what is kept at place i of FH_HUGE_KEPT, and its bytes; NULL if nothing. The last is the most recent one.
+ *
+ *     equations:  [huge.live]     bytes and number of live blocks: what the table says, and the most recent one
+ *                 [huge.cached]   bytes cached: what the slots of the cache hold, and the most recent one
+ *                 [huge.overlap]  a block lies apart from every other one, kept ones among them, and from the window */
+#define FH_HUGE_KEPT (FH_HUGE_CACHE_SLOTS + 1u)
+void *fh_huge_kept(unsigned i, size_t *bytes);
 
 #endif

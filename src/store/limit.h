@@ -7,7 +7,7 @@
  *     equation with a hard limit, at every moment:   slots in use + huge blocks + pending  ≤  hard
  *
  * `pending` is what is being claimed at this moment. It is added before the books are read, and taken away after the claim
- * is in the books. So two threads that claim at once can both be refused, but not both admitted beyond the limit.
+ * is in the books; in a heap at rest it is 0 [limit.pending]. So two threads that claim at once can both be refused, but not both admitted beyond the limit.
  *
  * Thread-safety: any thread. Progress: wait-free. */
 #ifndef FH_STORE_LIMIT_H

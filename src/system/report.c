@@ -1,10 +1,12 @@
 #include "system/report.h"
 
+#include "base/assert.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "system/system.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* "freehold: free(0x7f…): ", with the size too where the caller gave one. A block that is only found to be bad on its
  * way back from the thread's cache was released by some form of free. */
@@ -70,4 +72,28 @@ void fh_report_fault(fh_fault fault, const char *call, const void *p, size_t a, 
     fh_system_write(2, buffer, fh_text_length(&t));
     if (fh_settings.on_error == FH_ON_ERROR_ABORT) fh_system_abort();
     errno = saved;
+}
+
+/* ── Mistakes of ours ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The path from "src/" on, wherever the sources were when the compiler read them. */
+static const char *below_root(const char *file) {
+    const char *at = file;
+    for (const char *next; (next = strstr(at, "src/")) != NULL;) at = next + 1;
+    return at == file ? file : at - 1;
+}
+
+void fh_assert_failed(const char *file, unsigned line, const char *condition) {
+    char buffer[384];
+    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
+    fh_text_string(&t, "freehold: internal: ");
+    fh_text_string(&t, below_root(file));
+    fh_text_char(&t, ':');
+    fh_text_number(&t, line);
+    fh_text_string(&t, ": ");
+    fh_text_string(&t, condition);
+    t.end++; /* the byte kept for the end of the line */
+    fh_text_char(&t, '\n');
+    fh_system_write(2, buffer, fh_text_length(&t));
+    fh_system_abort();
 }

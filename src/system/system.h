@@ -145,6 +145,9 @@ static inline uint64_t fh_system_seconds(void) {
     return fh_system_nanoseconds() >> 30;
 }
 
+/* Threads of this process; 0: the kernel does not say. */
+unsigned fh_system_threads(void);
+
 /* The CPUs that this process may use at a time, at least 1: by its mask, and by the quota of its control groups. */
 unsigned fh_system_processors(void);
 

@@ -148,6 +148,7 @@ int main(void) {
     for (int i = 0; i < INHERITED; i++) {
         burn_letter(inherited[i]);
     }
+    CHECK(t_verify() == 0, "the heap is not whole");
     printf("%llu forks from a program with %d allocating threads\n", (unsigned long long)forks, THREADS);
     return 0;
 }

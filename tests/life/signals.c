@@ -87,6 +87,7 @@ int main(void) {
         pthread_join(ids[i], NULL);
     }
     uint64_t count = atomic_load(&signals);
+    CHECK(t_verify() == 0, "the heap is not whole");
     CHECK(count > 100, "only %llu signals came", (unsigned long long)count);
     printf("%llu signals arrived in %d allocating threads\n", (unsigned long long)count, THREADS);
     return 0;

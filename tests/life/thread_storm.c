@@ -46,6 +46,9 @@ static void threads_over_time(size_t count) {
         for (int i = 0; i < AT_ONCE; i++) {
             pthread_join(ids[i], NULL);
         }
+        if (made / AT_ONCE % 256 == 0) {
+            CHECK(t_verify() == 0, "the heap is not whole after %zu threads", made);
+        }
         if (made / AT_ONCE == count / AT_ONCE / 2) {
             early = resident_bytes();
         }
@@ -86,6 +89,7 @@ static void threads_at_once(size_t count) {
         pthread_join(ids[i], NULL);
     }
     t_free(ids);
+    CHECK(t_verify() == 0, "the heap is not whole");
     printf("%zu threads at once\n", count);
 }
 

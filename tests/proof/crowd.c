@@ -193,6 +193,7 @@ static void one_after_another(unsigned long lives, size_t stacks) {
         pthread_join(thread, NULL);
     }
     size_t after = resident_bytes();
+    CHECK(fh_verify() == 0, "the heap is not whole after %lu threads", lives);
     printf("%lu lives: %zu KiB, one thread alone: %zu KiB, before: %zu KiB\n", lives, after >> 10, alone >> 10,
            before >> 10);
     CHECK(after <= alone + alone / 5 + stacks, "%lu threads left %zu KiB, one alone %zu KiB", lives, after >> 10,
@@ -210,5 +211,6 @@ int main(void) {
     idle_threads();
     one_after_another(getenv("FREEHOLD_SOAK") ? 100000 : 10000, 1 << 20);
     more_threads_than_processors();
+    CHECK(fh_verify() == 0, "the heap is not whole");
     return 0;
 }

@@ -137,6 +137,7 @@ static void run(const char *name, int used_rings, int producers, int consumers, 
     }
     for (int i = 0; i < producers; i++) pthread_join(maker[i], NULL);
     for (int i = 0; i < consumers; i++) pthread_join(eater[i], NULL);
+    CHECK(fh_verify() == 0, "%s: the heap is not whole", name);
     if (atomic_load(&at_half) > early) early = atomic_load(&at_half);
     unsigned long expected = (unsigned long)used_rings * (blocks_each * (blocks_each - 1) / 2);
     double rate = (double)atomic_load(&locked) / (double)all;

@@ -168,6 +168,7 @@ static double simulate(int n) {
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < LIVE; k++) mutex_instead ? free(workers[i].block[k]) : fh_free(workers[i].block[k]);
     }
+    CHECK(mutex_instead || fh_verify() == 0, "the heap is not whole after %d threads", n);
     return (double)misses / (2.0 * n * OPERATIONS * (TURNS / 2));
 }
 

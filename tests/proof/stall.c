@@ -30,6 +30,7 @@
 #include "stall.h"
 
 #include "base/atomic.h"
+#include "check/verify.h"
 #include "freehold/freehold.h"
 #include "store/huge.h"
 #include "store/events.h"
@@ -47,6 +48,7 @@
 #define MOST_SITES 1024
 #define MOST_PLANS 12
 #define NEVER ~0ul
+#define NOT_WHOLE 7        /* a status */
 #define AT_ANOTHER_TIME 50 /* by this are the blocks fewer at the second and later stops at one step */
 
 extern fh_proof_site __start_fh_proof_sites[], __stop_fh_proof_sites[];
@@ -67,7 +69,7 @@ static unsigned
 static unsigned sites;
 
 __thread int stall_is_victim;
-volatile size_t stall_live, stall_size = 64;
+volatile size_t stall_live, stall_size = 64, stall_slots;
 
 static unsigned stop_at = ~0u;             /* the victim's last step, a canonical site; ~0: it goes through */
 static unsigned long stop_after;           /* and how often it passes it before */
@@ -199,8 +201,12 @@ static void *be_victim(void *none) {
     stall_is_victim = 1;
     scenario->victim();
     stall_is_victim = 0;
+    /* The other thread waits or is done for good, so the heap is at rest: a chance to see all that two threads can make of it
+     * when they meet. */
+    fh_check check = {.found = fh_check_say, .held_slots = stall_slots, .counted_slots = stall_slots};
+    if (stop_at == ~0u && !scenario->own_thread) fh_check_heap(&check);
     shared->result = WENT_THROUGH;
-    _exit(0);
+    _exit(check.violated ? NOT_WHOLE : 0);
     return none;
 }
 
@@ -255,6 +261,7 @@ static int in_child(const stall_scenario *s, unsigned long interfere_before, uns
            : WIFSIGNALED(status)                              ? strsignal(WTERMSIG(status))
            : WEXITSTATUS(status) == 6                         ? "the child of the fork died; or somebody waits in it"
            : WEXITSTATUS(status) == 5                         ? "memory did not come back"
+           : WEXITSTATUS(status) == NOT_WHOLE                 ? "the heap is not whole"
                                                               : "a check failed";
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

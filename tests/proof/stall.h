@@ -19,7 +19,8 @@ typedef struct {
     void (*other)(void);
     /* Makes the process fit for the threads that come after the victim was parked: faults and limits end. */
     void (*clear)(void);
-    bool forks; /* the victim's program is run in the child of a fork, from within the call on */
+    bool own_thread; /* the library's own thread is there, and may be at work at the end */
+    bool forks;      /* the victim's program is run in the child of a fork, from within the call on */
 } stall_scenario;
 
 /* By one thread, and with a second one. */
@@ -32,6 +33,9 @@ extern __thread int stall_is_victim;
 /* Bytes of the blocks that the scenario's threads have, and of the one that they are about to get or give; and the size of
  * the block that the victim deals with. */
 extern volatile size_t stall_live, stall_size;
+
+/* Slots that the scenario's threads have claimed and made nothing of. */
+extern volatile size_t stall_slots;
 
 /* ── Faults of the system, for the victim alone: the linker puts these in front of the library's calls ──────────────── */
 

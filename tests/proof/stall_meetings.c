@@ -27,6 +27,25 @@ static void take(hand *h, unsigned c, unsigned n) {
     h->count += got;
 }
 
+/* Slots in the hands of the scenario, which the check of the heap must be told of. */
+static size_t claim(unsigned n, unsigned align) {
+    bool clean;
+    size_t run = fh_chunk_claim(n, align, &clean);
+    if (run != FH_NONE) __atomic_fetch_add(&stall_slots, n, __ATOMIC_RELAXED);
+    return run;
+}
+
+static bool extend(size_t slot, unsigned n) {
+    if (!fh_chunk_extend(slot, n)) return false;
+    __atomic_fetch_add(&stall_slots, n, __ATOMIC_RELAXED);
+    return true;
+}
+
+static void release(size_t slot, unsigned n) {
+    __atomic_fetch_sub(&stall_slots, n, __ATOMIC_RELAXED);
+    fh_chunk_release(slot, n);
+}
+
 /* The oldest of the hand. */
 static void give(hand *h, unsigned c, unsigned n) {
     stall_size = fh_class_size(c);
@@ -141,47 +160,42 @@ static void take_and_give_many(void) {
 /* A hole that is long enough, and not where it should begin. */
 static void hole_at_one(void) {
     begin();
-    bool clean;
     static const unsigned lengths[] = {1, 4, 56, 3};
     for (size_t i = 0, at = 0; i < 4; at += lengths[i++]) {
-        size_t run = fh_chunk_claim(lengths[i], 1, &clean);
+        size_t run = claim(lengths[i], 1);
         CHECK(run == at, "a run at %zu, not at %zu", run, at);
     }
     stall_live += FH_CHUNK_SIZE;
-    fh_chunk_release(1, 4);
+    release(1, 4);
 }
 static void claim_aligned(void) {
-    bool clean;
-    size_t run = fh_chunk_claim(4, 4, &clean);
+    size_t run = claim(4, 4);
     CHECK(run % 4 == 0, "a run at %zu", run);
-    fh_chunk_release(run, 4);
+    release(run, 4);
 }
 
 static size_t my_run, your_run;
 
 static void runs(void) {
     begin();
-    bool clean;
-    my_run = fh_chunk_claim(4, 1, &clean);
-    your_run = fh_chunk_claim(2, 1, &clean);
+    my_run = claim(4, 1);
+    your_run = claim(2, 1);
     CHECK(my_run != FH_NONE && your_run != FH_NONE, "no run");
 }
 static void release_and_purge(void) {
-    fh_chunk_release(my_run, 4);
+    release(my_run, 4);
     fh_idle_purge_to(0);
 }
 static void claim_a_run(void) {
-    bool clean;
-    fh_chunk_release(your_run, 2);
-    your_run = fh_chunk_claim(6, 2, &clean);
+    release(your_run, 2);
+    your_run = claim(6, 2);
     CHECK(your_run != FH_NONE, "no run");
     fh_idle_purge_to(0);
 }
 static void extend_a_run(void) {
-    if (fh_chunk_extend(my_run + 6, 3)) fh_chunk_release(my_run + 6, 3);
-    bool clean;
-    size_t run = fh_chunk_claim(8, 8, &clean);
-    fh_chunk_release(run, 8);
+    if (extend(my_run + 6, 3)) release(my_run + 6, 3);
+    size_t run = claim(8, 8);
+    release(run, 8);
 }
 
 static void full_depot(void) {

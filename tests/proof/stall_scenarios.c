@@ -418,7 +418,7 @@ const stall_scenario stall_scenarios[] = {
      .prepare = stall_begin_to_observe,
      .victim = stall_two_observed,
      .other = stall_two_observed},
-    {.name = "background", .victim = stall_background, .clear = stall_no_background},
+    {.name = "background", .victim = stall_background, .clear = stall_no_background, .own_thread = true},
     {.name = "no background", .victim = stall_background_without_thread, .clear = stall_no_background},
     {.name = "ends", .victim = ends},
     {.name = "ends in a callback", .victim = ends_in_a_callback, .clear = another_limit},

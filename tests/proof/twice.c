@@ -81,6 +81,7 @@ int main(void) {
         for (double end = seconds_now() + seconds / 4; seconds_now() < end;) usleep(10000);
         atomic_store(&stop, 1);
         for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
+        CHECK(fh_verify() == 0, "the heap is not whole after %d threads", n);
     }
     unsigned long left = 0;
     for (int i = 0; i < SHARED; i++) {

@@ -164,6 +164,7 @@ int main(void) {
      * budget. */
     CHECK(budget.resident <= budget.floor + budget.floor / 4 + VOLUME + (8 << 20), "%zu MiB resident, the floor is %zu",
           budget.resident >> 20, budget.floor >> 20);
+    CHECK(t_verify() == 0, "the heap is not whole");
     CHECK(budget.trimmed <= budget.floor + budget.floor / 8, "%zu MiB after malloc_trim, the floor is %zu",
           budget.trimmed >> 20, budget.floor >> 20);
     return 0;

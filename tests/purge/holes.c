@@ -220,6 +220,8 @@ static void alone(void) {
 int main(int argc, char **argv) {
     (void)argv;
     if (argc == 1) alone();
+    CHECK(t_verify() == 0, "the heap is not whole after one thread");
     threads();
+    CHECK(t_verify() == 0, "the heap is not whole after several threads");
     return 0;
 }

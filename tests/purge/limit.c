@@ -182,5 +182,6 @@ int main(void) {
     void *p = t_malloc(limit * 2);
     CHECK(p, "twice the former limit");
     t_free(p);
+    CHECK(t_verify() == 0, "the heap is not whole");
     return 0;
 }

@@ -6,6 +6,7 @@
  * atomic exchange, so that a double hand-out is seen at the moment it happens and not when bytes are compared. */
 #include "../support/alloc.h"
 #include "../support/check.h"
+#include "../support/whole.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -96,6 +97,7 @@ static uint64_t run(int threads, double seconds, uint64_t seed) {
             give(left, 0);
         }
     }
+    check_whole_and_empty();
     return blocks;
 }
 

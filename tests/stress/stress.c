@@ -13,6 +13,7 @@
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/pattern.h"
+#include "../support/whole.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -221,6 +222,7 @@ static void run(int threads, double seconds, uint64_t seed) {
            (unsigned long long)crossed);
     fflush(stdout);
     CHECK(operations > 0 && (crossed > 0), "nothing was tested");
+    check_whole_and_empty();
 }
 
 int main(void) {

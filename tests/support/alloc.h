@@ -52,7 +52,9 @@ static inline bool t_is_freehold(void) {
 static inline void t_thread_flush(void) {
     fh_thread_flush();
 }
-
+static inline size_t t_verify(void) {
+    return fh_verify();
+}
 #else
 
 typedef struct mallinfo t_mallinfo_result;
@@ -63,6 +65,7 @@ extern const char *fh_version(void) __attribute__((weak));
 extern void fh_thread_flush(void) __attribute__((weak));
 extern int fh_option_set(const char *key, const char *value) __attribute__((weak));
 extern int fh_stats_print(int fd) __attribute__((weak));
+extern size_t fh_verify(void) __attribute__((weak));
 extern void free_sized(void *block, size_t size) __attribute__((weak));
 extern void free_aligned_sized(void *block, size_t alignment, size_t size) __attribute__((weak));
 
@@ -73,6 +76,10 @@ static inline void t_thread_flush(void) {
     if (fh_thread_flush) {
         fh_thread_flush();
     }
+}
+/* Violated equations of the allocator's own records; no other thread may be inside it. Others than ours have none. */
+static inline size_t t_verify(void) {
+    return fh_verify ? fh_verify() : 0;
 }
 
 #if defined(T_FAULTY)

@@ -38,7 +38,7 @@ typedef struct {
     void (*plain)(uintptr_t address, uint64_t bytes, int writes);
     void *(*map)(uint64_t size, uint64_t align);
     void (*fault)(int fault, const void *p);
-    void (*note)(int what, uint64_t a, uint64_t b);
+    void (*violated)(const char *name, const char *text, uint64_t at, uint64_t found);
 } fh_model_hooks;
 
 extern const fh_model_hooks *fh_model;

@@ -1,0 +1,282 @@
+#include "check/chunks.h"
+
+#include "base/classes.h"
+#include "store/hints.h"
+#include "store/holes.h"
+#include "store/window.h"
+
+#define TOP_LEVEL 3
+#define NO_BUCKET FH_LENGTHS
+
+/* ── What is checked, by names of its own ────────────────────────────────────────────────────────────────────────── */
+
+static bool is_lost(size_t chunk) {
+    return fh_load(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost) >> chunk % FH_REGION_CHUNKS & 1;
+}
+
+static const fh_word *hint_word(unsigned hint, unsigned level, size_t index) {
+    return level == 0   ? &fh_chunk_at(index)->hint[hint]
+           : level == 1 ? &fh_region_at(index)->hints.hint[hint]
+           : level == 2 ? &fh_window.unit[index].hint[hint]
+                        : &fh_window.top.hint[hint];
+}
+
+static bool hint_is_set(unsigned hint, unsigned level, size_t child) {
+    return fh_load(hint_word(hint, level, child >> 6)) >> (child & 63) & 1;
+}
+
+/* The bucket of a chunk with that free word. The table is written out here as well: a check must not trust what it checks. */
+static unsigned bucket_of(uint64_t free) {
+    static const uint8_t lengths[FH_LENGTHS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
+    unsigned longest = fh_longest_run(free), bucket = FH_LENGTHS - 1;
+    if (longest == 0) return NO_BUCKET;
+    while (lengths[bucket] > longest) bucket--;
+    return bucket;
+}
+
+/* Classes that a slab may be of: all but 0 and those of runs. */
+static bool is_slab_class(unsigned kind) {
+    return kind != FH_CLASS_SPECIAL && kind < FH_CLASSES && !fh_class_is_run(kind) && kind != FH_CLASS_BORROWED;
+}
+
+static bool is_borrowed(unsigned kind, unsigned owner) {
+    return kind == FH_CLASS_BORROWED && owner >= 1 && owner <= FH_SMALL_LAST;
+}
+
+/* The class byte that free wants to see in a slab of that kind. */
+static unsigned byte_of(unsigned kind) {
+    return kind <= FH_SMALL_LAST ? kind : FH_CLASS_SPECIAL;
+}
+
+static void at_slot(fh_check *check, fh_equation e, size_t slot, unsigned c, uint64_t found, uint64_t expected) {
+    fh_check_violated(check, (fh_violation){e, FH_PLACE_SLOT, slot, c, found, expected});
+}
+
+/* ── Hints ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* [hint.tree] The word that holds child `child` of a level is not 0: so is the bit above it, at `level`. */
+static bool check_above(fh_check *check, unsigned hint, unsigned level, size_t child) {
+    if (hint_is_set(hint, level, child)) return true;
+    fh_check_violated(check, (fh_violation){FH_EQUATION_HINT_TREE, FH_PLACE_HINT, child, hint, level, level});
+    return false;
+}
+
+/* From a bit that is set up to the top. A check that is not brief walks the whole tree instead. */
+static void check_path(fh_check *check, unsigned hint, unsigned level, size_t child) {
+    for (; check->brief && level <= TOP_LEVEL; level++, child >>= 6) {
+        if (!check_above(check, hint, level, child)) return;
+    }
+}
+
+/* Bits may be set too many, as whoever follows one finds nothing and clears it; none may be missing. */
+static void check_trees(fh_check *check, size_t chunks) {
+    for (size_t chunk = 0; chunk < chunks; chunk++) {
+        for (unsigned h = 0; h < FH_CLASSES; h++) {
+            if (fh_load(hint_word(h, 0, chunk))) (void)check_above(check, h, 1, chunk);
+        }
+    }
+    for (unsigned level = 1; level < TOP_LEVEL; level++) {
+        size_t words = (chunks - 1) >> 6 * level;
+        for (size_t index = 0; index <= words; index++) {
+            for (unsigned h = 0; h < FH_HINTS; h++) {
+                if (fh_load(hint_word(h, level, index))) (void)check_above(check, h, level + 1, index);
+            }
+        }
+    }
+}
+
+/* [slab.hint] */
+static void check_hint(fh_check *check, size_t slot, unsigned hint) {
+    if (hint_is_set(hint, 0, slot)) {
+        check_path(check, hint, 1, slot >> 6);
+    } else {
+        at_slot(check, FH_EQUATION_SLAB_HINT, slot, hint, 0, 1);
+    }
+}
+
+/* [hint.length] */
+static void check_length(fh_check *check, size_t chunk, uint64_t free) {
+    unsigned bucket = bucket_of(free);
+    if (bucket == NO_BUCKET) return;
+    if (hint_is_set(FH_HINT_LENGTH + bucket, 1, chunk)) {
+        check_path(check, FH_HINT_LENGTH + bucket, 2, chunk >> 6);
+    } else {
+        fh_check_violated(
+            check, (fh_violation){FH_EQUATION_HINT_LENGTH, FH_PLACE_CHUNK, chunk, 0, 0, FH_HINT_LENGTH + bucket});
+    }
+}
+
+/* ── Slabs ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Number of bits that are set below `blocks`. [slab.beyond] None is set above, in the first `words` words. */
+static unsigned count_free(fh_check *check, size_t slot, unsigned c, unsigned blocks, unsigned words) {
+    unsigned set = 0;
+    for (unsigned w = 0; w < words; w++) {
+        uint64_t bits = fh_load(&fh_slab_at(slot)->free[w]);
+        unsigned below = blocks > w * 64 ? blocks - w * 64 : 0;
+        if (bits & ~fh_low_mask(below)) at_slot(check, FH_EQUATION_SLAB_BEYOND, slot, c, bits, fh_low_mask(below));
+        set += fh_count_bits(bits & fh_low_mask(below));
+    }
+    return set;
+}
+
+/* [slab.bump] [slab.count] [slab.hint], and what is out of the magazines' classes. */
+static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state) {
+    const fh_class_info *info = &fh_class_table[c];
+    unsigned bump = fh_state_bump(state), words = check->brief ? (info->blocks + 63u) / 64 : FH_SLAB_WORDS;
+    if (bump < 1 || bump > info->blocks) {
+        at_slot(check, FH_EQUATION_SLAB_BUMP, slot, c, bump, info->blocks);
+        return;
+    }
+    unsigned set = count_free(check, slot, c, bump, words);
+    if (fh_state_count(state) >= info->hint_at) {
+        at_slot(check, FH_EQUATION_SLAB_COUNT, slot, c, fh_state_count(state), info->hint_at);
+    }
+    if (bump < info->blocks || set >= info->hint_at || set == bump) check_hint(check, slot, c);
+    if (c >= FH_CLASS_MAGAZINE && c < FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES) check->magazines_out += bump - set;
+    if (c <= FH_SMALL_LAST || fh_class_is_sample(c)) check->live_blocks += bump - set;
+}
+
+/* [holes.joined] [holes.empty] The last of several that got all free may stay, as in any class. */
+static void check_borrowed(fh_check *check, size_t slot, uint64_t state) {
+    const fh_slab *slab = fh_slab_at(slot);
+    const unsigned c = FH_CLASS_BORROWED, half = FH_SLAB_WORDS / 2;
+    unsigned blocks = fh_class_table[fh_state_class(state)].blocks;
+    if (fh_state_bump(state) != blocks) at_slot(check, FH_EQUATION_SLAB_BUMP, slot, c, fh_state_bump(state), blocks);
+    if (fh_state_count(state)) at_slot(check, FH_EQUATION_SLAB_COUNT, slot, c, fh_state_count(state), 0);
+    unsigned free = count_free(check, slot, c, blocks, half);
+    for (unsigned w = 0; w < half; w++) {
+        uint64_t bits = fh_load(&slab->free[w]), joined = fh_load(&slab->free[half + w]);
+        unsigned below = blocks > w * 64 ? blocks - w * 64 : 0;
+        if ((joined & 1) || joined & (bits | bits << 1) || joined & ~fh_low_mask(below)) {
+            at_slot(check, FH_EQUATION_HOLES_JOINED, slot, c, joined, bits);
+        }
+    }
+    check->live_blocks += blocks - free - fh_holes_joined(slab, blocks);
+    if (free) check_hint(check, slot, c);
+    if (free == blocks && fh_hint_other(c, slot)) at_slot(check, FH_EQUATION_HOLES_EMPTY, slot, c, free, 0);
+}
+
+/* ── Slots ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* [slot.class] Of slots that begin nothing, and of each slot of a slab; a run has its class in the first alone. */
+static void check_byte(fh_check *check, size_t slot, unsigned c) {
+    unsigned byte = fh_byte_load(fh_class_byte(slot));
+    if (byte != c && byte != (c | FH_CLASS_MARK)) at_slot(check, FH_EQUATION_SLOT_CLASS, slot, c, byte, c);
+    /* The mark alone is the class of nothing. */
+    if (c == FH_CLASS_SPECIAL && byte == FH_CLASS_MARK) at_slot(check, FH_EQUATION_SLOT_CLASS, slot, c, byte, c);
+}
+
+/* [slot.free] Nothing begins here: a free slot, or one further on in a slab or run. */
+static void check_nothing(fh_check *check, size_t slot) {
+    const fh_slab *slab = fh_slab_at(slot);
+    unsigned step = check->brief ? FH_SLAB_WORDS / 2 : 1;
+    for (unsigned w = 0; w < FH_SLAB_WORDS; w += step) {
+        uint64_t bits = fh_load(&slab->free[w]);
+        if (bits) at_slot(check, FH_EQUATION_SLOT_FREE, slot, 0, bits, 0);
+    }
+}
+
+/* A run has no words, but perhaps a class byte: those of a sampled one and of long ones are 0. */
+static void check_run(fh_check *check, size_t slot, unsigned slots) {
+    unsigned byte = fh_byte_load(fh_class_byte(slot));
+    bool cached = slots >= 2 && slots * FH_SLOT_SIZE <= FH_RUN_CACHED_MAX;
+    if (byte || !cached) check_byte(check, slot, cached ? fh_class_run(slots * FH_SLOT_SIZE) : FH_CLASS_SPECIAL);
+    for (unsigned i = 1; i < slots; i++) check_byte(check, slot + i, FH_CLASS_SPECIAL);
+    check_nothing(check, slot);
+}
+
+/* [slab.state] Slots of what begins here; 0 if the state makes no sense. */
+static unsigned slots_of(fh_check *check, size_t slot, uint64_t state) {
+    unsigned kind = fh_state_kind(state), owner = (unsigned)(state >> FH_STATE_OWNER_SHIFT) & 0xFF;
+    unsigned at = slot % FH_CHUNK_SLOTS, slots = 0;
+    const uint64_t known = FH_STATE_COUNT_MASK | UINT64_C(0xFFFF) << FH_STATE_BUMP_SHIFT |
+                           UINT64_C(0xFF) << FH_STATE_KIND_SHIFT | UINT64_C(0xFF) << FH_STATE_OWNER_SHIFT;
+    if (kind == FH_KIND_RUN && fh_state_bump(state) <= FH_RUN_MAX_SLOTS) slots = fh_state_bump(state);
+    if (is_slab_class(kind) || is_borrowed(kind, owner)) slots = fh_class_table[fh_state_class(state)].slots;
+    bool aligned = kind == FH_KIND_RUN || (slots && at % slots == 0);
+    bool plain = !(state & ~known) && (kind == FH_CLASS_BORROWED || owner == 0);
+    if (slots && at + slots <= FH_CHUNK_SLOTS && aligned && plain) return slots;
+    at_slot(check, FH_EQUATION_SLAB_STATE, slot, kind < FH_CLASSES ? kind : 0, state, slots);
+    return 0;
+}
+
+/* [slot.overlap] What begins at a slot of the chunk; returns its slots as bits. `taken`: those that are free or used. */
+static uint64_t check_thing(fh_check *check, size_t slot, uint64_t state, uint64_t taken) {
+    unsigned kind = fh_state_kind(state), slots = slots_of(check, slot, state);
+    if (slots == 0) return UINT64_C(1) << slot % FH_CHUNK_SLOTS;
+    uint64_t mine = fh_run_mask(slot % FH_CHUNK_SLOTS, slots);
+    if (taken & mine) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, kind < FH_CLASSES ? kind : 0, taken & mine, 0);
+    check->used_slots += slots;
+    if (kind == FH_KIND_RUN) {
+        check_run(check, slot, slots);
+        check->live_blocks++;
+        return mine;
+    }
+    for (unsigned i = 0; i < slots; i++) check_byte(check, slot + i, byte_of(kind));
+    if (kind == FH_CLASS_BORROWED) {
+        check_borrowed(check, slot, state);
+    } else {
+        check_slab(check, slot, kind, state);
+    }
+    return mine;
+}
+
+/* ── Chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* [slot.lost] Slots that are neither free nor part of anything. */
+static void count_stray(fh_check *check, size_t chunk, uint64_t stray) {
+    if (!stray) return;
+    bool reserved = fh_load(&fh_window.origin) & 1;
+    /* Where nothing is reserved, a chunk that somebody else's mapping is in was passed over for good. */
+    if (!reserved && stray == ~UINT64_C(0)) return;
+    check->stray_slots += fh_count_bits(stray);
+    if (check->held_slots) return; /* which they are is not known, so they are judged together */
+    at_slot(check, FH_EQUATION_SLOT_LOST, chunk * FH_CHUNK_SLOTS + fh_lowest_bit(stray), 0, stray, 0);
+}
+
+static void check_chunk(fh_check *check, size_t chunk) {
+    const fh_chunk *words = fh_chunk_at(chunk);
+    uint64_t free = fh_load(&words->free), dirty = fh_load(&words->dirty), used = fh_load(&words->used), things = 0;
+    for (unsigned i = 0; i < FH_CHUNK_SLOTS; i++) {
+        size_t slot = chunk * FH_CHUNK_SLOTS + i;
+        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+        if (state == 0) {
+            check_nothing(check, slot);
+            if (free >> i & 1) check_byte(check, slot, FH_CLASS_SPECIAL);
+        } else if (fh_state_kind(state) == ~0u) {
+            at_slot(check, FH_EQUATION_SLOT_FREE, slot, 0, state, 0);
+        } else {
+            things |= check_thing(check, slot, state, free | things);
+        }
+    }
+    count_stray(check, chunk, ~(free | things));
+    check_length(check, chunk, free);
+    /* [chunk.dirty] */
+    if (dirty & ~used)
+        fh_check_violated(check, (fh_violation){FH_EQUATION_CHUNK_DIRTY, FH_PLACE_CHUNK, chunk, 0, dirty, used});
+    check->dirty_slots += fh_count_bits(free & dirty);
+}
+
+/* [chunk.lost] */
+static void check_lost(fh_check *check, size_t chunk) {
+    uint64_t something = fh_load(&fh_chunk_at(chunk)->free);
+    for (unsigned i = 0; i < FH_CHUNK_SLOTS && !something; i++) {
+        something = fh_load(&fh_slab_at(chunk * FH_CHUNK_SLOTS + i)->state);
+    }
+    if (something)
+        fh_check_violated(check, (fh_violation){FH_EQUATION_CHUNK_LOST, FH_PLACE_CHUNK, chunk, 0, something, 0});
+    check->lost_chunks++;
+}
+
+void fh_check_chunks(fh_check *check) {
+    size_t chunks = fh_load(&fh_window.origin) ? fh_window_chunks() : 0;
+    for (size_t chunk = 0; chunk < chunks; chunk++) {
+        (is_lost(chunk) ? check_lost : check_chunk)(check, chunk);
+    }
+    if (chunks && !check->brief) check_trees(check, chunks);
+    if (check->held_slots && check->stray_slots != check->held_slots) {
+        fh_check_violated(
+            check, (fh_violation){FH_EQUATION_SLOT_LOST, FH_PLACE_HEAP, 0, 0, check->stray_slots, check->held_slots});
+    }
+}

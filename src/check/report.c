@@ -1,0 +1,111 @@
+#include "check/report.h"
+
+#include "base/classes.h"
+#include "base/text.h"
+#include "system/system.h"
+
+/* In the order of fh_equation. */
+static const struct {
+    const char *name, *text;
+} equations[] = {
+    {"slot.free", "a free slot has no state and no bits"},
+    {"slot.overlap", "a slot is free or belongs to one thing"},
+    {"slot.lost", "every slot is free or part of something"},
+    {"slot.class", "the class byte of a slot is the class of what it is part of"},
+    {"slab.state", "a state names a class or a run that fits where it begins"},
+    {"slab.bump", "bump is at least 1 and at most the blocks of the slab"},
+    {"slab.beyond", "no bit beyond bump is set"},
+    {"slab.count", "the count of a slab is below what sets its hint"},
+    {"slab.hint", "a slab with something to take has its hint"},
+    {"holes.joined", "a part is joined to the one before only in a guest"},
+    {"holes.empty", "a borrowed slab that is all free goes when there is another"},
+    {"chunk.dirty", "a slot with memory behind it was used"},
+    {"chunk.lost", "a chunk without memory has nothing in it"},
+    {"hint.tree", "the bit above a word that is not 0 is set"},
+    {"hint.length", "a chunk with a free run is in the bucket of its length"},
+    {"count.dirty", "the number of dirty slots is what the chunks say"},
+    {"count.used", "the number of used slots is what slabs and runs have"},
+    {"count.lost", "the number of lost chunks is what the regions say"},
+    {"magazine.valid", "a magazine is a block of its class, handed out, with that class's capacity"},
+    {"magazine.count", "a magazine has no more blocks than its capacity"},
+    {"magazine.block", "what is in a magazine is a block of its class that is handed out"},
+    {"magazine.twice", "a block is in one magazine at most"},
+    {"magazine.shared", "a magazine is in one place only"},
+    {"magazine.lost", "every magazine handed out is in a cache or a depot"},
+    {"depot.slot", "a full magazine of a depot has blocks, an empty one has none"},
+    {"cache.state", "a cache that is handed out is at rest, one that is not is dead"},
+    {"cache.parked", "a cache is parked where the next thread looks, and nowhere else"},
+    {"cache.bin", "the top of a bin is within its magazine, and below the end"},
+    {"cache.limit", "a bin with a magazine has a limit"},
+    {"cache.budget", "the budget used by a cache is the sum of what its bins may hold"},
+    {"huge.live", "the count of huge blocks is what the table says"},
+    {"huge.cached", "the bytes of cached huge blocks are what the slots hold"},
+    {"huge.overlap", "a huge block lies in no other"},
+    {"limit.pending", "nothing is being admitted"},
+};
+_Static_assert(sizeof equations / sizeof equations[0] == FH_EQUATIONS, "a name for each equation");
+
+const char *fh_equation_name(fh_equation e) {
+    return equations[e].name;
+}
+
+const char *fh_equation_text(fh_equation e) {
+    return equations[e].text;
+}
+
+/* In ruins there may be millions, and the first ones say it. */
+#define MOST_SAID 100u
+
+void fh_check_violated(fh_check *check, fh_violation v) {
+    check->violated++;
+    if (check->found && check->violated <= MOST_SAID) check->found(&v);
+}
+
+static void say_number(fh_text *t, const char *before, uint64_t n) {
+    fh_text_string(t, before);
+    fh_text_number(t, n);
+}
+
+static void say_place(fh_text *t, const fh_violation *v) {
+    switch (v->place) {
+    case FH_PLACE_HEAP:
+        break;
+    case FH_PLACE_CHUNK:
+        say_number(t, ": chunk ", v->at);
+        break;
+    case FH_PLACE_SLOT:
+        say_number(t, ": slot ", v->at);
+        say_number(t, " of chunk ", v->at / FH_CHUNK_SLOTS);
+        break;
+    case FH_PLACE_HINT:
+        say_number(t, ": hint ", v->c);
+        say_number(t, ", child ", v->at);
+        return;
+    case FH_PLACE_ADDRESS:
+        fh_text_string(t, ": at ");
+        fh_text_hex(t, v->at);
+        break;
+    }
+    if (v->c == 0) return;
+    say_number(t, ", class ", v->c);
+    if (v->c >= FH_CLASSES || fh_class_size(v->c) == 0) return;
+    say_number(t, " of ", fh_class_size(v->c));
+    fh_text_string(t, " bytes");
+}
+
+void fh_check_say(const fh_violation *v) {
+    char buffer[320];
+    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
+    fh_text_string(&t, "freehold: verify: ");
+    fh_text_string(&t, fh_equation_name(v->equation));
+    fh_text_string(&t, " violated: ");
+    fh_text_string(&t, fh_equation_text(v->equation));
+    say_place(&t, v);
+    fh_text_string(&t, ": found ");
+    fh_text_hex(&t, v->found);
+    fh_text_string(&t, ", expected ");
+    fh_text_hex(&t, v->expected);
+    t.end++; /* the byte kept for the end of the line */
+    fh_text_char(&t, '\n');
+    fh_system_write(2, buffer, fh_text_length(&t));
+}

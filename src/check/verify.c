@@ -1,0 +1,148 @@
+#include "check/verify.h"
+
+#include "base/assert.h"
+#include "base/hooks.h"
+#include "base/types.h"
+#include "cache/observed.h"
+#include "cache/thread.h"
+#include "check/chunks.h"
+#include "check/magazines.h"
+#include "store/huge.h"
+#include "store/limit.h"
+#include "store/events.h"
+#include "store/window.h"
+#include "system/system.h"
+
+#include <errno.h>
+
+/* ── What is checked, by names of its own ────────────────────────────────────────────────────────────────────────── */
+
+static size_t counted_used_slots(void) {
+    return fh_used_bytes() / FH_SLOT_SIZE;
+}
+
+static size_t counted_dirty_slots(void) {
+    return fh_dirty_bytes() / FH_SLOT_SIZE;
+}
+
+static size_t counted_lost_chunks(void) {
+    return (size_t)fh_load(&fh_window.lost);
+}
+
+static void in_heap(fh_check *check, fh_equation e, uint64_t found, uint64_t expected) {
+    if (found != expected) fh_check_violated(check, (fh_violation){e, FH_PLACE_HEAP, 0, 0, found, expected});
+}
+
+/* ── Huge blocks ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    fh_check *check;
+    size_t bytes, count;
+    uintptr_t end; /* of the block before */
+} huge_walk;
+
+static bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+static void check_apart(fh_check *check, uintptr_t block, bool is_apart, uintptr_t other) {
+    if (is_apart) return;
+    fh_check_violated(check, (fh_violation){FH_EQUATION_HUGE_OVERLAP, FH_PLACE_ADDRESS, block, 0, other, 0});
+}
+
+/* [huge.overlap] A block of the table lies apart from the one before, from the window, and from all that are kept. */
+static void visit_huge(void *context, uintptr_t begin, size_t size) {
+    huge_walk *walk = context;
+    walk->bytes += size;
+    walk->count++;
+    check_apart(walk->check, begin, walk->end <= begin, walk->end);
+    check_apart(walk->check, begin, !fh_in_window((void *)begin), fh_window_base());
+    for (unsigned i = 0; i < FH_HUGE_KEPT; i++) {
+        size_t bytes;
+        uintptr_t kept = (uintptr_t)fh_huge_kept(i, &bytes);
+        check_apart(walk->check, begin, !kept || !overlap(begin, size, kept, bytes), kept);
+    }
+    walk->end = begin + size;
+}
+
+/* [huge.live] [huge.cached] The most recent one counts as live all the time. */
+static void check_huge(fh_check *check) {
+    size_t kept = 0, recent = 0;
+    for (unsigned i = 0; i < FH_HUGE_KEPT; i++) {
+        if (!fh_huge_kept(i, &recent)) recent = 0;
+        kept += recent;
+    }
+    in_heap(check, FH_EQUATION_HUGE_CACHED, fh_huge_cached_bytes(), kept);
+    if (check->brief) return;
+    huge_walk walk = {.check = check};
+    fh_huge_each(visit_huge, &walk);
+    in_heap(check, FH_EQUATION_HUGE_LIVE, (size_t)fh_load(&fh_counts.huge_live), walk.bytes + recent);
+    in_heap(check, FH_EQUATION_HUGE_LIVE, fh_huge_count(), walk.count);
+}
+
+/* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* [count.used] [count.dirty] [count.lost] [limit.pending] */
+static void check_counters(fh_check *check) {
+    in_heap(check, FH_EQUATION_COUNT_USED, counted_used_slots(), check->used_slots + check->counted_slots);
+    in_heap(check, FH_EQUATION_COUNT_DIRTY, counted_dirty_slots(), check->dirty_slots);
+    in_heap(check, FH_EQUATION_COUNT_LOST, counted_lost_chunks(), check->lost_chunks);
+    in_heap(check, FH_EQUATION_LIMIT_PENDING, (size_t)fh_load(&fh_limit.pending), 0);
+}
+
+void fh_check_heap(fh_check *check) {
+    fh_check_chunks(check);
+    if (!check->leave_magazines) fh_check_magazines(check);
+    check_huge(check);
+    check_counters(check);
+}
+
+size_t fh_check_all(void (*found)(const fh_violation *v), size_t *live) {
+    int saved = errno;
+    size_t bytes = fh_window_chunks() * FH_CHECK_SEEN_BYTES;
+    /* Without memory for it, no block is looked for in two places. */
+    uint64_t *seen = bytes ? fh_system_map(bytes, fh_system_page_size()) : NULL;
+    fh_check check = {.found = found, .seen = seen};
+    fh_check_heap(&check);
+    if (seen) fh_system_unmap(seen, bytes);
+    if (live) *live = check.live_blocks;
+    errno = saved;
+    return check.violated;
+}
+
+/* ── By itself ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* True if nobody can be inside the allocator: there is one thread, this one, which holds nothing. In the child of a fork
+ * what the others were in the middle of stays as it was. */
+static bool is_at_rest(void) {
+    if (fh_thread_generation() != 0 || fh_system_threads() != 1) return false;
+    const fh_thread *t = fh_own();
+    return t == &fh_thread_none || t == &fh_thread_over || fh_load(&t->state) == FH_THREAD_LIVE;
+}
+
+/* Refills and flushes between two checks of a thread's own cache, and slow paths between two checks of the heap: the larger
+ * it is, the fewer. */
+#define CACHE_PATHS 8u
+#define HEAP_PATHS 1024u
+
+/* Only looked at by a thread that is alone, so an exact count does not matter. */
+static fh_word paths_left;
+
+static bool heap_is_due(void) {
+    uint64_t left = fh_load(&paths_left);
+    fh_store(&paths_left, left ? left - 1 : HEAP_PATHS * (1 + fh_window_chunks()));
+    return left == 0;
+}
+
+void fh_hook_left(const fh_thread *t) {
+    if ((t->refills + t->flushes) % CACHE_PATHS == 0) {
+        fh_check own = {.found = fh_check_say};
+        fh_check_bins(&own, t);
+        FH_ASSERT(own.violated == 0);
+    }
+    if (FH_STRESS && heap_is_due() && is_at_rest()) FH_ASSERT_COSTLY(fh_check_all(fh_check_say, NULL) == 0);
+}
+
+void fh_check_at_end(void) {
+    if ((FH_CHECKED || FH_STRESS) && is_at_rest()) FH_ASSERT(fh_check_all(fh_check_say, NULL) == 0);
+}
