@@ -96,6 +96,9 @@
 /* A safe point goes through this many chunks at most, so that no free takes long. */
 #define FH_IDLE_CHUNKS (FH_STRESS ? 2u : 64u)
 
+/* Safe points without a search after one that found nothing to purge. */
+#define FH_IDLE_BACK_OFF (FH_STRESS ? 1u : 32u)
+
 /* ── Free pages inside of slabs (reclaim/budget.h, reclaim/trim.c, reclaim/cold.c) ─────────────────────────────────────── */
 
 /* Chunks, and a sixteenth, by which the heap grows between two samples of how much of it is free. Every eighth chunk is

@@ -95,7 +95,7 @@ static void grow(fh_thread *t, unsigned c) {
     rack->limit = (uint16_t)wanted;
 }
 
-/* The class shrunk (ebb.h). */
+/* The class shrunk (shrink.h). */
 static void shrink(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     unsigned blocks = fh_shrunk_bin_blocks();

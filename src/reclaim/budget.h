@@ -73,8 +73,7 @@ static inline bool fh_idle_pieces_too(size_t dirty, size_t budget, fh_pressure p
 }
 
 /* What is free may be so scattered that no huge page is worth splitting. Then there is little sense in searching again for
- * each slab that is released: the next so many safe points do not, unless the figure has changed by 2 MiB. */
-#define FH_IDLE_BACK_OFF 32u
+ * each slab that is released: the next FH_IDLE_BACK_OFF safe points do not, unless the figure has changed by 2 MiB. */
 static inline bool fh_idle_has_changed(size_t dirty, size_t dirty_then) {
     size_t step = FH_CHUNK_SLOTS / 2;
     return dirty >= dirty_then + step || dirty + step <= dirty_then;
