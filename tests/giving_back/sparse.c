@@ -69,7 +69,7 @@ static void trim_under_churn(uint64_t *random) {
     for (int i = 0; i < THREADS; i++) {
         CHECK(pthread_create(&ids[i], NULL, churn, (void *)(uintptr_t)random_next(random)) == 0, "pthread_create");
     }
-    double end = seconds_now() + (double)env_number("FREEHOLD_TEST_SECONDS", 3);
+    double end = seconds_now() + test_seconds(3);
     long trims = 0;
     for (; seconds_now() < end; trims++) t_malloc_trim(0);
     over = true;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use freehold_page::testing::{skip, skip_part};
 use observed::*;
 use serde_json::Value;
 
@@ -241,11 +242,20 @@ fn programs_of_others() {
     .into_iter()
     .flatten()
     .count();
-    eprintln!("{looked_at} of 7 programs were there to be explained");
+    assert!(looked_at > 0, "none of 7 programs is installed");
+}
+
+/// True if a program is installed; otherwise its part is noted as skipped.
+fn has(program: &str) -> bool {
+    let found = installed(program);
+    if !found {
+        skip_part(&format!("{program} is not installed"));
+    }
+    found
 }
 
 fn observe(name: &str, program: &[&str], input: &str) -> Option<Explained> {
-    if !installed(program[0]) && !program[0].contains('/') {
+    if !has(program[0]) {
         return None;
     }
     let mut run = Observed::start(&[], program);
@@ -284,7 +294,7 @@ fn sqlite() -> Option<()> {
 }
 
 fn redis(folder: &Path) -> Option<()> {
-    if !installed("redis-server") || !installed("redis-cli") {
+    if !has("redis-server") || !has("redis-cli") {
         return None;
     }
     let socket = folder.join("socket");
@@ -330,7 +340,7 @@ fn perl() -> Option<()> {
 }
 
 fn git(folder: &Path) -> Option<()> {
-    if !installed("git") {
+    if !has("git") {
         return None;
     }
     let repository = folder.join("repository");
@@ -351,7 +361,7 @@ fn git(folder: &Path) -> Option<()> {
 
 /// The compiler proper, which waits in the middle of its input.
 fn gcc() -> Option<()> {
-    if !installed("gcc") {
+    if !has("gcc") {
         return None;
     }
     let asked = Command::new("gcc")
@@ -360,7 +370,7 @@ fn gcc() -> Option<()> {
         .unwrap();
     let cc1 = PathBuf::from(text(&asked.stdout).trim());
     if !cc1.is_file() {
-        eprintln!("left out: gcc does not say where its cc1 is");
+        skip_part("gcc does not say where its cc1 is");
         return None;
     }
     let mut run = Observed::start(&[], &[cc1.to_str().unwrap(), "-quiet", "-o", "/dev/null"]);
@@ -478,12 +488,7 @@ fn a_process_without_freehold_is_explained_as_far_as_it_goes() {
 
 #[test]
 fn freehold_without_observing_is_found_by_its_window() {
-    // Where the command finds it too: cargo builds into a folder of the build folder.
-    let library = command().with_file_name("../../libfreehold.so");
-    assert!(
-        library.is_file(),
-        "the library is not built: `make libs` does it"
-    );
+    let library = library();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "plain", PROGRAM, &[]);
     let mut child = Command::new(program)
@@ -557,8 +562,7 @@ fn a_name_means_the_process_even_beside_its_file() {
 fn somebody_elses_process_is_refused_with_a_reason() {
     use std::os::unix::process::CommandExt;
     if !rustix_is_root() {
-        eprintln!("left out: only root can try it as somebody else");
-        return;
+        return skip("only root can try it as somebody else");
     }
     // Where that user may not read our build folder, a copy is what he runs.
     let folder = tempfile::tempdir().unwrap();
