@@ -50,6 +50,9 @@ test  redis-server         redis-server
 test  redis-benchmark      redis-tools
 test  node                 nodejs
 test  tmux                 tmux
+test  go                   golang-go
+test  zsh                  zsh
+test  fish                 fish
 test  pkg:python3-prometheus-client python3-prometheus-client
 bench redis-server         redis-server
 bench redis-benchmark      redis-tools

@@ -5,12 +5,30 @@
 # ways. Each of those finds what the others cannot: another compiler, checked and starved allocators,
 # undefined behaviour, races. A test with the ctest label `release` is about the shipped library and is left
 # out of them; so is whatever times itself.
+#
+# What a test cannot do on this machine it writes down, and all of that is printed at the end, with the number of tests
+# that passed (scripts/summary.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
 jobs=$(nproc)
 
-say() { printf '\n== %s\n' "$*"; }
+# Each step leaves its record and its skips here, in files with its name. Tests change folders, so the path is a full one.
+mkdir -p "$build"
+records=$(realpath "$build")/records
+rm -rf "$records"
+mkdir -p "$records"
+step=lint
+
+finish() {
+    local status=$?
+    [ $status = 0 ] || printf '\n== failed: %s\n' "$step"
+    python3 scripts/summary.py "$records" || status=1
+    exit $status
+}
+trap finish EXIT
+
+say() { step=$*; printf '\n== %s\n' "$*"; }
 
 # variant NAME CMAKE-OPTION... builds into a folder of its own below the build folder, and tests there.
 variant() {
@@ -23,14 +41,22 @@ variant() {
     # The suites that run again with every block sampled: once as shipped and once checked is enough.
     local leave_out='^observe\.(1|4k)\.'
     [ "$name" = checked ] && leave_out='^$'
-    run_ctest "$folder" -LE release -E "$leave_out" -j "$jobs"
+    run_ctest "$name" "$folder" -LE release -E "$leave_out" -j "$jobs"
 }
 
-# A folder without a single test is a mistake, not a success.
+# run_ctest STEP FOLDER OPTION...  A folder without a single test is a mistake, not a success.
 run_ctest() {
-    local folder=$1
+    local step=$1 folder=$2
+    shift 2
+    FREEHOLD_SKIPS=$records/$step.skips ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 7200 \
+        --output-junit "$records/$step.xml" "$@" </dev/null
+}
+
+# run_cargo STEP OPTION...
+run_cargo() {
+    local step=$1
     shift
-    ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 "$@" </dev/null
+    FREEHOLD_SKIPS=$records/$step.skips cargo test --locked "$@" </dev/null 2>&1 | tee "$records/$step.cargo"
 }
 
 say "lint"
@@ -38,8 +64,8 @@ scripts/lint.sh "$build"
 
 say "test: release, $(cc --version | head -n 1)"
 # What is labelled `release` measures memory, time or counts, and has the machine to itself.
-run_ctest "$build" -LE release -j "$jobs"
-run_ctest "$build" -L release
+run_ctest release "$build" -LE release -j "$jobs"
+run_ctest release-alone "$build" -L release
 
 variant clang -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 variant checked -DFREEHOLD_CHECKED=ON
@@ -48,7 +74,7 @@ variant ubsan -DFREEHOLD_SANITIZE=undefined
 variant tsan -DFREEHOLD_SANITIZE=thread
 
 say "test: the model"
-cargo test --locked --manifest-path model/Cargo.toml --target-dir "$build/model" </dev/null
+run_cargo model --manifest-path model/Cargo.toml --target-dir "$build/model"
 
 say "test: the command"
-cargo test --locked --manifest-path tools/Cargo.toml </dev/null
+run_cargo command --manifest-path tools/Cargo.toml

@@ -12,8 +12,14 @@ fn soak() -> Option<u64> {
 
 fn explore(part: usize, parts: usize) {
     let mut unfinished = vec![];
+    let only = std::env::var("FREEHOLD_MODEL_ONLY").unwrap_or_default();
+    assert!(
+        scenarios::all()
+            .iter()
+            .any(|entry| entry.name.contains(&only)),
+        "no scenario is called anything with {only:?}"
+    );
     for (number, entry) in scenarios::all().into_iter().enumerate() {
-        let only = std::env::var("FREEHOLD_MODEL_ONLY").unwrap_or_default();
         if number % parts != part || !entry.name.contains(&only) {
             continue;
         }

@@ -12,6 +12,9 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
 SIZES = [16, 32, 64, 100, 128, 256, 512, 1000, 1024, 2048, 4096, 8192, 16384, 32768]
 FEW, MANY = 1000, 3000
 MOST_TO_1_KIB = 33
@@ -44,8 +47,7 @@ def instructions(program, library, size, pairs, folder, options=""):
 def main():
     program, library, folder = sys.argv[1:4]
     if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        print("SKIPPED: no valgrind", file=sys.stderr)
-        sys.exit(77)
+        skips.skip("no valgrind")
     os.makedirs(folder, exist_ok=True)
     good = True
     for size in SIZES:

@@ -8,7 +8,7 @@
 #                     when FREEHOLD_TEST_OVERCOMMIT=1 allows it, and undone on every way out.
 set -euo pipefail
 kind=$1 program=$2 library=$3
-skip() { echo "SKIPPED: $*" >&2; exit 77; }
+. "$(dirname "$0")/../support/skip.sh"
 
 # The least that must be had is six tenths of the limit: the rest is the program itself, the allocator's own
 # records and, in the worst case, an address space cut into pieces.

@@ -3,7 +3,7 @@
 #   setuid.sh PROGRAM       PROGRAM is linked with the static library, so that no loader is in question
 # The check has a counterpart: without the setuid bit the same program must print the banner.
 set -euo pipefail
-skip() { echo "SKIPPED: $*" >&2; exit 77; }
+. "$(dirname "$0")/../support/skip.sh"
 [ "$(id -u)" = 0 ] || skip "only root can make a setuid program here"
 folder=$(mktemp -d /tmp/freehold-setuid.XXXXXX)
 trap 'rm -rf "$folder"' EXIT

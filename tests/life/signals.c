@@ -60,7 +60,7 @@ static void *allocate(void *argument) {
 }
 
 int main(void) {
-    double seconds = (double)env_number("FREEHOLD_TEST_SECONDS", env_number("FREEHOLD_SOAK", 3));
+    double seconds = test_seconds(3);
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;

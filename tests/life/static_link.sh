@@ -5,7 +5,7 @@
 #       musl-static and musl-dynamic (the library's objects are built again with musl-gcc).
 set -euo pipefail
 kind=$1 root=$2 work=$3 archive=${4:-}
-skip() { echo "SKIPPED: $*" >&2; exit 77; }
+. "$(dirname "$0")/../support/skip.sh"
 program=$root/tests/life/static_program.c
 mkdir -p "$work"
 

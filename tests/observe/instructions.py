@@ -9,7 +9,7 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "hotpath"))
-from count import instructions  # noqa: E402
+from count import instructions, skips  # noqa: E402
 
 FEW, MANY = 2000, 6000
 BEFORE = 32  # of the pair up to 1 KiB, by gcc 12 at -O2; other compilers may need one more
@@ -19,8 +19,7 @@ MORE = 10
 def main():
     program, library, folder = sys.argv[1:4]
     if not shutil.which("valgrind"):
-        print("SKIPPED: no valgrind", file=sys.stderr)
-        sys.exit(77)
+        skips.skip("no valgrind")
     os.makedirs(folder, exist_ok=True)
     good = True
     for size in (16, 100, 1024, 8192):

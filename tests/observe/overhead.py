@@ -27,6 +27,9 @@ import tempfile
 import tomllib
 from math import exp, log
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 REAL = os.path.join(HERE, "..", "..", "bench", "real")
 FEWEST = 5
@@ -144,8 +147,7 @@ def main():
     preload = library
     if a.instructions:
         if not shutil.which("valgrind"):
-            print("SKIPPED: no valgrind", file=sys.stderr)
-            return 77
+            skips.skip("no valgrind")
         preload = (a.clock or os.path.join(os.path.dirname(library), "tests/observe/libslow_clock.so")) + " " + library
     samples, ratios = [], []
     counted = a.instructions or a.calls
@@ -166,8 +168,7 @@ def main():
     if ratios:
         print(f"{'geometric mean':68} {statistics.geometric_mean(ratios):9.4f}")
     if not samples and not ratios:
-        print("SKIPPED: none of the programs is here", file=sys.stderr)
-        return 77
+        skips.skip("none of the programs is here")
     if a.most and max(ratios) > a.most:
         print(f"FAILED: a ratio of {max(ratios):.4f}, and {a.most} is the most", file=sys.stderr)
         return 1

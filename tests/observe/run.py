@@ -20,6 +20,9 @@ import time
 
 import profile_file
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
 SIGMAS = 5
 PATIENCE = 900  # seconds until a program counts as one that hangs; no test measures time
 # Not LD_PRELOAD=... of a shell: what reads the pages must not be observed itself.
@@ -311,13 +314,13 @@ def test_folders(bench):
     """A folder that is missing, read-only, full, or too small for what comes later."""
     run_in(bench, "/nowhere/at/all", "no such directory")
     if os.geteuid() != 0:
-        raise Skipped("only root can mount the small and the read-only file systems")
+        return skips.skip_part("only root can mount the small and the read-only file systems")
     small = os.path.join(bench.folder, "small")
     os.mkdir(small)
 
     def mounted(options, act):
         if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", small], capture_output=True).returncode != 0:
-            raise Skipped("mount is not allowed here")
+            return skips.skip_part(f"a file system of {options} may not be mounted here")
         try:
             act()
         finally:
@@ -413,9 +416,9 @@ def test_command(bench, options, *command):
 
 def check_command(bench, command, environment):
     """It ends as it should, and every page that it and its children leave is consistent."""
-    program = subprocess.run(command, env=environment, timeout=900)
+    program = subprocess.run(command, env=environment, timeout=2 * PATIENCE)
     if program.returncode == 77:
-        raise Skipped("the program says that it cannot be tested here")
+        raise SystemExit(skips.STATUS)  # the program has said why
     must(program.returncode == 0, f"{command} ended with {program.returncode}")
     names = bench.pages()
     must(names, "no page")
@@ -437,8 +440,7 @@ def main():
     try:
         tests[name](bench, *more)
     except Skipped as why:
-        print(f"SKIPPED: {why}", file=sys.stderr)
-        return 77
+        skips.skip(why)
     except (Failed, profile_file.BadPage) as why:
         print(f"FAILED: {name}: {why}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ mkdir -p "$work"
 work=$(realpath "$work")
 long=${FREEHOLD_TEST_PROGRAMS:-}
 
-skip() { echo "SKIPPED: $*" >&2; exit 77; }
+. "$(dirname "${BASH_SOURCE[0]}")/../support/skip.sh"
 say() { printf '%s\n' "$*"; }
 die() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 

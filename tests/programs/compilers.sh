@@ -48,6 +48,6 @@ if command -v clang >/dev/null; then
     compile clang "$here/stress/stress.c"
     compile clang++ "$work/big.cc"
 else
-    say "no clang (package clang); gcc only"
+    skip_part "no clang (package clang); gcc only"
 fi
 under g++ "$work/big.cc.with.o" -o "$work/big" && under "$work/big" abc ac b | grep -qx 4 || die "what it made"

@@ -3,7 +3,7 @@
  * somebody else has sees it at that moment. All bytes of a block are its owner's: their middle carries a second stamp.
  *
  * The program is also linked with broken twins of the library, in which one instruction of the slab protocol is wrong;
- * there it must fail (CMakeLists.txt). Seconds: FREEHOLD_SOAK, or FREEHOLD_TWICE_SECONDS, or 4. */
+ * there it must fail (CMakeLists.txt). Seconds: FREEHOLD_TEST_SECONDS, FREEHOLD_SOAK, or 4. */
 #include "freehold/freehold.h"
 #include "../support/check.h"
 
@@ -73,7 +73,7 @@ static void *work(void *number) {
 }
 
 int main(void) {
-    double seconds = (double)env_number("FREEHOLD_SOAK", env_number("FREEHOLD_TWICE_SECONDS", 4));
+    double seconds = test_seconds(4);
     for (int n = 2; n <= MOST; n *= 2) {
         pthread_t thread[MOST];
         atomic_store(&stop, 0);

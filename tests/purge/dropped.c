@@ -45,7 +45,8 @@ static void drop(size_t count) {
     for (size_t i = 0; i < count; i++) t_free(blocks[i]);
 }
 
-static void most_goes_home(size_t bytes, unsigned seconds) {
+/* `most`: how many of 40 parts may stay. */
+static void most_goes_home(size_t bytes, unsigned seconds, size_t most) {
     memset(blocks, 1, sizeof blocks);
     size_t before = resident_bytes(), count = make(bytes), full = resident_bytes() - before;
     sleep(seconds);
@@ -53,7 +54,7 @@ static void most_goes_home(size_t bytes, unsigned seconds) {
     size_t now = resident_bytes(), rest = now > before ? now - before : 0;
     printf("%zu blocks: %.1f MiB, after the last free %.1f\n", count, (double)full / 1048576, (double)rest / 1048576);
     CHECK(full >= bytes, "the blocks are not there");
-    size_t bound = full / 8 + (32u << 20);
+    size_t bound = full / 40 * most;
     CHECK(rest <= bound, "%zu MiB are still there, more than %zu", rest >> 20, bound >> 20);
 }
 
@@ -72,10 +73,7 @@ static void phases(void) {
         double took = seconds_now() - began;
         if (took > slowest) slowest = took;
     }
-    if (slowest > 0.4) {
-        printf("too slow to say: %.1f s a phase\n", slowest);
-        return;
-    }
+    if (slowest > 0.4) skip_test("the machine is too busy: a phase takes more than 0.4 s, and nothing is missed");
     CHECK(kept >= full / 2, "the last of eight phases of %zu MiB left %zu: each pays for its memory anew", full >> 20,
           kept >> 20);
 }
@@ -85,9 +83,9 @@ int main(int count, char **words) {
     if (strcmp(what, "phases") == 0) {
         phases();
     } else if (strcmp(what, "settled") == 0) {
-        most_goes_home((size_t)56 << 20, 4);
+        most_goes_home((size_t)56 << 20, 4, 25);
     } else {
-        most_goes_home((size_t)256 << 20, 0);
+        most_goes_home((size_t)256 << 20, 0, 8);
     }
     return 0;
 }

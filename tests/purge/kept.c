@@ -113,7 +113,11 @@ static void growing(void) {
     doubling();
     unsigned long made = (unsigned long)(calls() - before);
     printf("a buffer that doubles from 4 to 64 MiB for the fourth time: %lu calls\n", made);
-    if (seconds_now() - began < 0.3) CHECK(made == 0, "%lu calls", made);
+    if (seconds_now() - began < 0.3) {
+        CHECK(made == 0, "%lu calls", made);
+    } else {
+        skip_part("the machine is too busy: a buffer that doubles took so long that what was kept for it may go");
+    }
     /* What is asked for less of goes back all the same. */
     char *small = get(3 << 20), *p = fh_realloc(get(4 << 20), 8 << 20), *q = fh_realloc(p, 32 << 20);
     CHECK(p && q, "realloc");

@@ -79,7 +79,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-int main(void) {
+/* The median of some pairs. */
+static double price(void) {
     double ratio[PAIRS];
     for (int i = 0; i < PAIRS; i++) {
         cost lazy = run("lazy"), budget = run("budget");
@@ -92,8 +93,14 @@ int main(void) {
     }
     qsort(ratio, PAIRS, sizeof ratio[0], compare);
     printf("median ratio %.3f, of %d pairs\n", ratio[PAIRS / 2], PAIRS);
-    /* 1.15 is the aim and what a quiet machine shows (docs/memory.md). The test leaves room for a busy one; what it
-     * must not let pass is giving back in every phase, which is 3 to 5 times as long. */
-    CHECK(ratio[PAIRS / 2] <= 1.5, "giving back by budget took %.2f of the time", ratio[PAIRS / 2]);
+    return ratio[PAIRS / 2];
+}
+
+int main(void) {
+    double found = price();
+    /* Again, for a machine that was busy with other things in most pairs: a price that is there is there each time. What
+     * gives back in every phase takes 3 to 5 times as long. */
+    for (int i = 0; i < 3 && found > 1.15; i++) found = price();
+    CHECK(found <= 1.15, "giving back by budget took %.2f of the time", found);
     return 0;
 }

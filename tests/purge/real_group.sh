@@ -4,7 +4,7 @@
 # so it is the group's limit that is tested here and not a program that needs too little.
 set -euo pipefail
 program=$1
-skip() { echo "SKIPPED: $*" >&2; exit 77; }
+. "$(dirname "$0")/../support/skip.sh"
 
 # The own group of version 1 if the memory controller is there, else that of version 2.
 if own=$(grep -m1 -E '^[0-9]+:([^:]*,)?memory(,[^:]*)?:' /proc/self/cgroup); then

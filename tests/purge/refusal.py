@@ -10,6 +10,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
 PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 SIZE = r"(\d+(?:\.\d)? (?:B|[KMGTPE]iB))"
 
@@ -82,7 +85,7 @@ def own_limit():
 def mappings():
     limit = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
     if limit > 300000:
-        print("mappings: not tried, as vm.max_map_count is", limit)
+        skips.skip_part(f"a program with all of its vm.max_map_count of {limit} mappings: more than 300,000 take too long")
         return
     found = one_line(run("mappings"), r"the number of mappings \(vm.max_map_count\) of (\d+) is met: there are (\d+); raise it "
                      r"with sysctl vm.max_map_count=N, or map less in pieces")
@@ -100,6 +103,8 @@ def requests_that_cannot_be():
                          rf"a single piece of {SIZE} is more than this machine's memory and swap of {SIZE}; ask for less")
         check(found[1] >= 1 << 46 and found[2] < 1 << 46, f"{found}")
         check(run("ask", str(1 << 46)) == "", "a request larger than the machine was reported")
+    else:
+        skips.skip_part("vm.overcommit_memory is not 0, so no request is larger than the machine")
 
 
 def silence():
@@ -126,7 +131,7 @@ def strict_overcommit():
     """A setting of the whole machine, so it is only changed when asked to."""
     path = pathlib.Path("/proc/sys/vm/overcommit_memory")
     if os.environ.get("FREEHOLD_TEST_OVERCOMMIT") != "1":
-        print("overcommit: not tried; FREEHOLD_TEST_OVERCOMMIT=1 changes the machine's setting for a moment")
+        skips.skip_part("strict overcommit is a setting of the whole machine; FREEHOLD_TEST_OVERCOMMIT=1 allows it")
         return
     share = path.with_name("overcommit_ratio")
     before, share_before = path.read_text(), share.read_text()

@@ -302,6 +302,9 @@ int main(int arguments, char **argument) {
         CHECK(chain_now->whole, "the first thread's stack is walked to its beginning");
 #endif
     }
+#ifdef NO_TABLE_IN_LIBC
+    skip_part("this C library has no unwind tables: not asked for stacks that go through it, nor for their beginning");
+#endif
     printf("all stacks as they should be\n");
     return 0;
 }

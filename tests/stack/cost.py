@@ -10,6 +10,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
 MOST = 90
 
 
@@ -24,8 +27,7 @@ def instructions(program, depth, walks, folder):
 def main():
     program, folder = sys.argv[1:]
     if not shutil.which("valgrind"):
-        print("SKIPPED: no valgrind", file=sys.stderr)
-        sys.exit(77)
+        skips.skip("no valgrind")
     os.makedirs(folder, exist_ok=True)
     few, many, low, high = 100, 1100, 20, 220
     of = {(d, w): instructions(program, d, w, folder) for d in (low, high) for w in (few, many)}

@@ -113,7 +113,7 @@ int main(void) {
     room += PAGE;
     read_all_of_libc();
     const fh_image *image = &fh_module_at(fh_module_learn((uintptr_t)&qsort))->image;
-    double end = seconds_now() + (double)env_number("FREEHOLD_TEST_SECONDS", 5);
+    double end = seconds_now() + test_seconds(5);
     unsigned rounds = 0;
     for (; seconds_now() < end; rounds++) {
         walk_garbage(room, PAGES * PAGE);

@@ -11,15 +11,12 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
 SIZE = 1234567
-SKIPPED = 77
 
 tables = {}
-
-
-def skip(why):
-    print("SKIPPED:", why, file=sys.stderr)
-    sys.exit(SKIPPED)
 
 
 def symbols(path):
@@ -78,7 +75,7 @@ def check(what, stack, whole, expected):
 
 def rust(probe, work, source):
     if not shutil.which("rustc"):
-        skip("no rustc")
+        skips.skip("no rustc")
     variants = (["-O"], ["-Copt-level=0"], ["-O", "-Cforce-frame-pointers=yes"], ["-O", "-Cpanic=abort"])
     for number, flags in enumerate(variants):
         out = os.path.join(work, f"language{number}")
@@ -109,7 +106,7 @@ def python(probe, _work, _source):
 def main():
     probe, work, source, language = sys.argv[1:]
     if not shutil.which("nm"):
-        skip("no nm (package binutils)")
+        skips.skip("no nm (package binutils)")
     os.makedirs(work, exist_ok=True)
     {"rust": rust, "python": python}[language](probe, work, source)
 

@@ -3,7 +3,7 @@
 set -euo pipefail
 compiler=$1 source=$2 archive=$3 work=$4
 shift 4
-skip() { echo "SKIPPED: $*" >&2; exit 77; }
+. "$(dirname "$0")/../support/skip.sh"
 command -v "$compiler" >/dev/null || skip "no $compiler"
 mkdir -p "$work"
 flags=(-g -D_GNU_SOURCE -pthread)

@@ -103,7 +103,7 @@ static uint64_t run(int threads, double seconds, uint64_t seed) {
 
 int main(void) {
     uint64_t seed = random_seed();
-    double seconds = (double)env_number("FREEHOLD_TEST_SECONDS", env_number("FREEHOLD_SOAK", 8));
+    double seconds = test_seconds(8);
     static const size_t sizes[] = {48, 704, 7000, 100000};
     static const int threads[] = {2, 8, 16, 4};
     for (int i = 0; i < 4; i++) {

@@ -227,7 +227,7 @@ static void run(int threads, double seconds, uint64_t seed) {
 
 int main(void) {
     uint64_t seed = random_seed();
-    double seconds = (double)env_number("FREEHOLD_TEST_SECONDS", env_number("FREEHOLD_SOAK", 8));
+    double seconds = test_seconds(8);
     static const int threads[] = {1, 2, 4, 8};
     for (int i = 0; i < 4; i++) {
         run(threads[i], seconds / 4, seed);

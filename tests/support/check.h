@@ -6,6 +6,8 @@
 #ifndef FREEHOLD_TESTS_CHECK_H
 #define FREEHOLD_TESTS_CHECK_H
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,15 +47,56 @@ __attribute__((format(printf, 3, 4), noreturn, unused)) static void check_failed
         }                                                                                                              \
     } while (0)
 
+/* What could not be tested is printed, and is a line of the file that FREEHOLD_SKIPS names: see tests/README.md. */
+__attribute__((unused)) static void note_skip(const char *mark, const char *why) {
+    char line[512];
+    const char *test = getenv("FREEHOLD_TEST_NAME"), *path = getenv("FREEHOLD_SKIPS");
+    int length = snprintf(line, sizeof line, "%s%s: %s\n", test ? test : program_invocation_short_name, mark, why);
+    if (length >= (int)sizeof line) {
+        length = sizeof line - 1;
+    }
+    fprintf(stderr, "SKIPPED: %s", line);
+    if (path && *path) {
+        /* One write, so that tests that run side by side do not mix their lines. */
+        int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        if (file < 0 || write(file, line, (size_t)length) != length) {
+            check_failed(__FILE__, __LINE__, "cannot write to %s", path);
+        }
+        close(file);
+    }
+}
+
+/* Nothing could be tested here. Ends the program. */
 __attribute__((noreturn, unused)) static void skip_test(const char *why) {
-    fprintf(stderr, "SKIPPED: %s\n", why);
+    note_skip("", why);
     _exit(TEST_SKIPPED);
 }
 
-/* A number from the environment, or the default.  Long runs are chosen this way, not by other programs. */
+/* A part could not be tested here; the rest of the test goes on. */
+__attribute__((unused)) static void skip_part(const char *why) {
+    note_skip(" (in part)", why);
+}
+
+/* A number from the environment, or the default. Long runs are chosen this way, not by other programs. ctest gives its
+ * own default as NAME_DEFAULT, because a NAME that it sets would replace the user's. */
 __attribute__((unused)) static uint64_t env_number(const char *name, uint64_t otherwise) {
+    char own[64];
     const char *text = getenv(name);
+    if (!text || !*text) {
+        snprintf(own, sizeof own, "%s_DEFAULT", name);
+        text = getenv(own);
+    }
     return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+/* How long a stress test runs: FREEHOLD_TEST_SECONDS, else FREEHOLD_SOAK, else what ctest or the test itself chose. */
+__attribute__((unused)) static double test_seconds(unsigned otherwise) {
+    const char *chosen = getenv("FREEHOLD_TEST_SECONDS"), *soak = getenv("FREEHOLD_SOAK");
+    int by_soak = (!chosen || !*chosen) && soak && *soak;
+    double seconds = (double)env_number(by_soak ? "FREEHOLD_SOAK" : "FREEHOLD_TEST_SECONDS", otherwise);
+    printf("seconds: %.0f\n", seconds);
+    fflush(stdout);
+    return seconds;
 }
 
 /* splitmix64: one addition and three multiplications, and every seed gives a full-period stream. */

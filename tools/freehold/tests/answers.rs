@@ -15,6 +15,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use profile_file::testing::skip;
 use observed::*;
 
 /// The profile file of a made-up program.
@@ -211,8 +212,7 @@ fn what_is_not_text_is_named_and_a_way_out_with_it() {
 fn a_thread_of_the_kernel_is_told_from_a_program() {
     let is_kernels = fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
     if !is_kernels {
-        eprintln!("skipped: in this container the kernel's threads are not to be seen");
-        return;
+        return skip("in this container the kernel's threads are not to be seen");
     }
     for command in ["profile", "explain", "leaks", "top", "doctor", "metrics"] {
         let told = complaint(&[command, "2"], 2);

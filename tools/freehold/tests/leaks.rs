@@ -1,6 +1,6 @@
 //! `leaks`, `top` and `report` against a real program under the real library: three leaks among a million blocks.
-//!
-//! Without a build of the library there is nothing to look at, and the tests say so.
+
+mod observed;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use profile_file::testing::skip;
 use tempfile::TempDir;
 
 /// The program with its profile file; it is ended with its test.
@@ -19,9 +20,8 @@ struct Planted {
 }
 
 impl Planted {
-    /// Starts it and waits until it has run for so many seconds. None: no library was built.
-    fn run_for(seconds: u32) -> Option<Planted> {
-        let library = library()?;
+    /// Starts it and waits until it has run for so many seconds.
+    fn run_for(seconds: u32) -> Planted {
         let directory = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/planted.c");
         let program = directory.path().join("planted");
@@ -41,7 +41,7 @@ impl Planted {
         fs::create_dir(&profiles).unwrap();
         let mut child = Command::new(&program)
             .arg(seconds.to_string())
-            .env("LD_PRELOAD", library)
+            .env("LD_PRELOAD", observed::library())
             .env(
                 "FREEHOLD",
                 format!("observe=1,sample=2k,page={}", profiles.display()),
@@ -55,11 +55,11 @@ impl Planted {
             .read_line(&mut line)
             .unwrap();
         assert_eq!(line, "ready\n");
-        Some(Planted {
+        Planted {
             directory,
             child,
             ended: false,
-        })
+        }
     }
 
     fn profile(&self) -> PathBuf {
@@ -110,17 +110,6 @@ impl Drop for Planted {
             let _ = self.child.wait();
         }
     }
-}
-
-/// The library of the build directory that Cargo's own lies in.
-fn library() -> Option<PathBuf> {
-    let command = assert_cmd::cargo::cargo_bin("freehold");
-    let found = command.parent()?.join("../../libfreehold.so");
-    if found.is_file() {
-        return found.canonicalize().ok();
-    }
-    eprintln!("skipped: there is no {}; run make libs", found.display());
-    None
 }
 
 fn freehold(arguments: &[&str]) -> Output {
@@ -181,9 +170,7 @@ fn planted_leaks() -> Vec<String> {
 
 #[test]
 fn three_planted_leaks_are_found_with_file_and_line_and_none_is_invented() {
-    let Some(mut program) = Planted::run_for(8) else {
-        return;
-    };
+    let mut program = Planted::run_for(8);
     let profile = program.profile();
     let profile = profile.to_str().unwrap();
 
@@ -237,9 +224,7 @@ fn three_planted_leaks_are_found_with_file_and_line_and_none_is_invented() {
 
 #[test]
 fn what_is_live_at_the_end_is_counted_there() {
-    let Some(mut program) = Planted::run_for(1) else {
-        return;
-    };
+    let mut program = Planted::run_for(1);
     let profile = program.profile();
     let profile = profile.to_str().unwrap();
     let running = freehold(&["leaks", profile, "--exit"]);
@@ -255,9 +240,7 @@ fn what_is_live_at_the_end_is_counted_there() {
 
 #[test]
 fn marks_tell_what_outlives_two_of_them() {
-    let Some(program) = Planted::run_for(1) else {
-        return;
-    };
+    let program = Planted::run_for(1);
     let profile = program.profile();
     let profile = profile.to_str().unwrap();
     for mark in 1..=4 {
@@ -282,9 +265,7 @@ fn marks_tell_what_outlives_two_of_them() {
 
 #[test]
 fn what_the_program_cannot_find_any_more_is_told_from_what_it_holds() {
-    let Some(program) = Planted::run_for(1) else {
-        return;
-    };
+    let program = Planted::run_for(1);
     let profile = program.profile();
     let profile = profile.to_str().unwrap();
     // What is younger than a tenth of a second is not judged.
@@ -329,9 +310,7 @@ fn what_the_program_cannot_find_any_more_is_told_from_what_it_holds() {
 
 #[test]
 fn a_report_of_a_program_that_runs_is_one_page() {
-    let Some(program) = Planted::run_for(2) else {
-        return;
-    };
+    let program = Planted::run_for(2);
     let profile = program.profile();
     let html = program.directory.path().join("heap.html");
     let said = freehold(&[
@@ -350,9 +329,7 @@ fn a_report_of_a_program_that_runs_is_one_page() {
 
 #[test]
 fn top_prints_plain_screens_and_json() {
-    let Some(program) = Planted::run_for(2) else {
-        return;
-    };
+    let program = Planted::run_for(2);
     let profile = program.profile();
     let profile = profile.to_str().unwrap();
     let once = freehold(&["top", profile, "--once", "--every", "200ms"]);
@@ -391,10 +368,7 @@ impl Terminal {
             .env_remove("TMUX");
         match tmux.status() {
             Ok(status) if status.success() => Some(Terminal { socket }),
-            _ => {
-                eprintln!("skipped: tmux does not run here");
-                None
-            }
+            _ => None,
         }
     }
 
@@ -433,9 +407,7 @@ impl Drop for Terminal {
 
 #[test]
 fn top_in_a_terminal_obeys_its_keys_and_outlives_the_program() {
-    let Some(mut program) = Planted::run_for(1) else {
-        return;
-    };
+    let mut program = Planted::run_for(1);
     let profile = program.profile();
     let command = assert_cmd::cargo::cargo_bin("freehold");
     let line = format!(
@@ -444,7 +416,7 @@ fn top_in_a_terminal_obeys_its_keys_and_outlives_the_program() {
         profile.display()
     );
     let Some(terminal) = Terminal::open(&line) else {
-        return;
+        return skip("tmux does not run here");
     };
     terminal.shows("leak_session");
     terminal.press("Enter");

@@ -5,6 +5,7 @@ mod made_up;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
+use profile_file::testing::skip;
 use made_up::Program;
 use serde_json::Value;
 
@@ -178,8 +179,7 @@ fn pprof_has_what_go_reads() {
         .arg(&out)
         .output()
     else {
-        eprintln!("skipped: no Go on this machine");
-        return;
+        return skip("no go (package golang-go)");
     };
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -225,8 +225,7 @@ fn the_flame_graphs_script_is_sound() {
         .args(["--check", script])
         .output()
     else {
-        eprintln!("skipped: no Node on this machine");
-        return;
+        return skip("no node (package nodejs)");
     };
     assert!(
         output.status.success(),

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use profile_file::testing::skip;
 use observed::{Observed, answer, compile, installed, text, wait_for};
 use serde_json::Value;
 
@@ -240,7 +241,7 @@ fn a_program_that_goes_on_can_be_read_at_any_moment() {
 #[test]
 fn containers_of_cpp_are_passed_over() {
     if !installed("c++") {
-        return;
+        return skip("no c++ (package g++)");
     }
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("boxes.cc");
@@ -276,7 +277,7 @@ fn containers_of_cpp_are_passed_over() {
 #[test]
 fn collections_of_rust_are_passed_over() {
     if !installed("rustc") {
-        return;
+        return skip("no rustc");
     }
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("lists.rs");

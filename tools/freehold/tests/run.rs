@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use profile_file::testing::skip;
 use observed::*;
 use serde_json::Value;
 
@@ -144,7 +145,7 @@ fn a_signal_that_is_sent_to_us_reaches_the_program() {
 #[test]
 fn what_the_terminal_sends_comes_once() {
     if !installed("script") {
-        return;
+        return skip("no script (package bsdutils)");
     }
     let place = Place::new();
     let source = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int count;\n\
@@ -239,7 +240,7 @@ fn a_crash_is_told_and_leaves_its_page() {
     drop(profiles);
 }
 
-/// A control group of our own with a limit, removed in the end. None, with a reason, where there can be none.
+/// A control group of our own with a limit, removed in the end. None where there can be none.
 struct Group(PathBuf);
 
 impl Group {
@@ -262,7 +263,6 @@ impl Group {
                 return Some(group);
             }
         }
-        eprintln!("left out: no control group with a memory limit can be made here");
         None
     }
 }
@@ -276,7 +276,7 @@ impl Drop for Group {
 #[test]
 fn the_end_of_memory_in_a_control_group_is_told_and_leaves_the_page() {
     let Some(group) = Group::new(96 << 20) else {
-        return;
+        return skip("no control group with a memory limit can be made here");
     };
     let place = Place::new();
     // The program enters the group by itself: this process and `freehold run` stay out of it.

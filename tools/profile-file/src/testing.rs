@@ -1,4 +1,8 @@
-//! Profile files made up for tests: what a program might have left, built without one.
+//! What tests share: profile files made up without a program, and a word about what could not be tested.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::panic::Location;
 
 use bytemuck::Zeroable;
 
@@ -11,6 +15,34 @@ use crate::snapshot::{Reading, Snapshot};
 pub const BEGUN_NS: u64 = 1_000_000_000_000;
 /// When made-up programs are read: a hundred seconds later.
 pub const READ_NS: u64 = BEGUN_NS + 100_000_000_000;
+
+/// Nothing of this test can be done here: says so and notes it; the caller returns. See `tests/README.md`.
+#[track_caller]
+pub fn skip(reason: &str) {
+    note_skip("", reason);
+}
+
+/// The same for a part of a test; the rest is done.
+#[track_caller]
+pub fn skip_part(reason: &str) {
+    note_skip(" (in part)", reason);
+}
+
+/// Cargo shows nothing of a test that passes, so there is a line in the file that `FREEHOLD_SKIPS` names, too.
+#[track_caller]
+fn note_skip(mark: &str, reason: &str) {
+    let file = std::path::Path::new(Location::caller().file());
+    let file = file.file_stem().unwrap_or_default().to_string_lossy();
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a thread of a test");
+    let line = format!("{file}::{test}{mark}: {reason}\n");
+    eprint!("SKIPPED: {line}");
+    if let Some(path) = std::env::var_os("FREEHOLD_SKIPS") {
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.expect("FREEHOLD_SKIPS names a file that can be written to");
+    }
+}
 
 /// Makes a profile file, call by call, as the library would.
 pub struct ProfileBuilder {

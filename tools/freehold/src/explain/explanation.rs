@@ -87,6 +87,8 @@ pub struct Explanation {
     pub swapped_bytes: u64,
     /// Sum of `freehold`, then the lines; likewise `other`.
     pub freehold_bytes: u64,
+    /// What was counted of it, before it was made to fit what is resident.
+    pub counted_bytes: u64,
     pub freehold: Vec<Line>,
     pub other_bytes: u64,
     pub other: Vec<Line>,
@@ -106,6 +108,8 @@ pub fn explain(sources: &Sources) -> Explanation {
 struct Work<'a> {
     sources: &'a Sources,
     freehold: Vec<Line>,
+    /// What was counted in the window less what is resident there.
+    off: i64,
     other: Vec<Line>,
     notes: Vec<String>,
     counted: Counted,
@@ -132,6 +136,7 @@ impl<'a> Work<'a> {
         Self {
             sources,
             freehold: Vec::new(),
+            off: 0,
             other: Vec::new(),
             notes: sources.notes.clone(),
             counted: sources.snapshot.as_ref().map(counted).unwrap_or_default(),
@@ -177,6 +182,7 @@ impl<'a> Work<'a> {
             everything(&self.counted)
         };
         let split = heap::split(window, &self.counted, &self.samples);
+        self.off = split.counted as i64 - window as i64;
         self.note_quality(snapshot, &split);
         for part in split.parts {
             // What the allocator has for itself is one line with what lies outside of the window.
@@ -463,6 +469,7 @@ impl<'a> Work<'a> {
                 .as_ref()
                 .map_or(0, |memory| memory.swapped),
             freehold_bytes: ours,
+            counted_bytes: ours.saturating_add_signed(self.off),
             freehold: self.freehold,
             other_bytes: others,
             other: self.other,

@@ -1,9 +1,9 @@
 //! Splits what Freehold has in memory into what it is good for.
 //!
-//! Three sources, of different age and certainty: the kernel says, now and exactly, how much of Freehold's address
-//! range is resident; the allocator counted, some time ago, its blocks by state; samples say, with an error, what the
-//! program had asked for and which call sites hold on to what. The parts are made to add up to what the kernel says,
-//! and how far they had to be bent for it is told.
+//! Three sources, of different age and certainty: the kernel says, now and exactly, how much of Freehold's address range
+//! is resident; the allocator counted, some time ago, its blocks by state; samples say, with an error, what the program
+//! had asked for and which call sites hold on to what. The parts add up to what the kernel says: what is there beyond all
+//! that was counted is a part of its own, and where less is there, parts are made smaller and it is told how far.
 
 use std::collections::BTreeMap;
 
@@ -118,6 +118,8 @@ pub struct Split {
     /// What the live parts were multiplied with to add up to what is resident, and what the free and cached ones.
     pub scale: f64,
     pub scale_of_free: f64,
+    /// What was counted, before it was made to fit.
+    pub counted: u64,
     /// Bytes of live blocks that were never touched, and so are not in memory.
     pub untouched: u64,
 }
@@ -187,21 +189,16 @@ fn shares(samples: &[Sample], classes: &[Class]) -> Option<Shares> {
     })
 }
 
-/// What live blocks (`firm`), and what is free or cached (`loose`), are multiplied with to be `whole` together. If
-/// less is there than was counted, memory was returned to the OS since, and that was free; the live blocks are what
-/// the samples say now. If more is there, and samples of now say how much lives, within an `error`, the live blocks
-/// are no more than that: what is beyond was counted before threads filled their caches and slabs. Without samples
-/// it is unknown what it is.
-fn scales(whole: f64, firm: f64, loose: f64, error: f64) -> (f64, f64) {
-    if whole >= firm && whole < firm + loose {
+/// What live blocks (`firm`), and what is free or cached (`loose`), are multiplied with to be no more than `whole`. If less is
+/// there than was counted, memory was purged since, and that was free; the live blocks are what the samples say now.
+/// Nothing is ever made more: what is there beyond all that was counted is a part of its own.
+fn scales(whole: f64, firm: f64, loose: f64) -> (f64, f64) {
+    if whole >= firm + loose {
+        (1.0, 1.0)
+    } else if whole >= firm {
         (1.0, (whole - firm) / loose)
-    } else if whole > firm && error > 0.0 && loose > 0.0 {
-        let firm_now = (whole - loose).min(firm + error);
-        (firm_now / firm, (whole - firm_now) / loose)
-    } else if firm + loose > 0.0 {
-        (whole / (firm + loose), whole / (firm + loose))
     } else {
-        (0.0, 0.0)
+        (whole / (firm + loose), whole / (firm + loose))
     }
 }
 
@@ -225,14 +222,13 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     // What is there beyond the blocks that were ever used are usually pages that used and unused blocks share.
     let fresh = (resident as f64 - firm - loose).clamp(0.0, counted.fresh as f64);
     let whole = resident as f64 - fresh;
-    let (scale, scale_of_free) = scales(whole, firm, loose, live_error);
-    // Statistics from before most of the memory was taken say nothing of what it is used for; stretched, they would
-    // call all of it caches or records.
-    let beyond = whole - firm * scale - loose;
-    let (scale_of_free, uncounted) = if loose > 0.0 && beyond > whole / 2.0 {
-        (1.0, beyond)
+    let (scale, scale_of_free) = scales(whole, firm, loose);
+    // Statistics that are older than what is there, or free slots on a huge page with others. Where nothing at all was counted
+    // everything is of unknown use, see `settle`.
+    let uncounted = if firm + loose > 0.0 {
+        (whole - firm - loose).max(0.0)
     } else {
-        (scale_of_free, 0.0)
+        0.0
     };
 
     let part = |key, label, bytes: f64, error: f64| {
@@ -303,7 +299,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     if uncounted > 0.0 {
         parts.push(Part {
             key: "uncounted",
-            label: "not counted yet: the statistics are older",
+            label: "beyond what the allocator counted",
             bytes: uncounted.round() as u64,
             certainty: Certainty::About(live_error.round() as u64),
         });
@@ -313,6 +309,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
         parts,
         scale,
         scale_of_free,
+        counted: (firm + loose + fresh).round() as u64,
         untouched: untouched.round() as u64,
     }
 }
@@ -474,12 +471,16 @@ mod tests {
         assert_eq!((less.scale, less.scale_of_free), (1.0, 0.5));
         let cached = less.parts.iter().find(|part| part.key == "cached").unwrap();
         assert_eq!(cached.certainty, Certainty::About(500));
-        // Less than is live, or more than all: everything is bent alike.
+        // Less than is live: everything is bent alike.
         let least = split(500, &counted, &[sample(16, 3.0)]);
         assert_eq!((bytes(&least, "live"), bytes(&least, "cached")), (250, 250));
+        // More than all: nothing is bent, and the rest stands alone.
         let more = split(3000, &counted, &[sample(16, 3.0)]);
-        assert_eq!((bytes(&more, "live"), bytes(&more, "cached")), (1500, 1500));
-        assert_eq!(sum(&more), 3000);
+        assert_eq!((bytes(&more, "live"), bytes(&more, "cached")), (1000, 1000));
+        assert_eq!((bytes(&more, "uncounted"), sum(&more)), (1000, 3000));
+        for (split, counted) in [(less, 2000), (least, 2000), (more, 2000)] {
+            assert_eq!(split.counted, counted);
+        }
     }
 
     #[test]
@@ -495,9 +496,9 @@ mod tests {
         assert_eq!(sum(&split), 10_000_000);
         assert_eq!(
             (bytes(&split, "live"), bytes(&split, "own")),
-            (80_000, 8192)
+            (60_000, 8192)
         );
-        assert_eq!(bytes(&split, "uncounted"), 9_911_808);
+        assert_eq!(bytes(&split, "uncounted"), 9_931_808);
     }
 
     #[test]
@@ -512,8 +513,9 @@ mod tests {
         };
         let split = split(761_000, &counted, &[sample(16, 40_000.0)]);
         assert_eq!(sum(&split), 761_000);
-        assert_eq!(bytes(&split, "live"), 620_000);
-        assert_eq!(bytes(&split, "cached") + bytes(&split, "own"), 141_000);
+        assert_eq!(bytes(&split, "live"), 600_000);
+        assert_eq!(bytes(&split, "cached") + bytes(&split, "own"), 11_000);
+        assert_eq!(bytes(&split, "uncounted"), 150_000);
     }
 
     #[test]

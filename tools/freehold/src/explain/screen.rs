@@ -150,6 +150,7 @@ mod tests {
             resident_bytes: 110 << 20,
             swapped_bytes: 3 << 20,
             freehold_bytes: 100 << 20,
+            counted_bytes: 100 << 20,
             freehold: vec![
                 line("free space in partly used slabs", 10 << 20, Some(0)),
                 line("live: what the program asked for", 90 << 20, Some(2 << 20)),

@@ -230,13 +230,20 @@ pub fn settle(pid: u32) {
     });
 }
 
-/// True if a program is installed; otherwise says that its part is left out.
+/// True if a program is installed.
 pub fn installed(program: &str) -> bool {
-    let found = std::env::var_os("PATH").is_some_and(|path| {
+    std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-    });
-    if !found {
-        eprintln!("left out: {program} is not installed");
-    }
-    found
+    })
+}
+
+/// The library that the command finds, which is in the build directory around Cargo's own.
+pub fn library() -> PathBuf {
+    let library = command().with_file_name("../../libfreehold.so");
+    assert!(
+        library.is_file(),
+        "there is no {}: `make libs` builds it",
+        library.display()
+    );
+    library
 }
