@@ -46,7 +46,7 @@ static const char *name_of(const char *const *names, size_t count, uint64_t valu
 
 const char *fh_field_use_name(uint64_t use) {
     static const char *const names[] = {
-#define CLASS_USE(use, word) [use] = word,
+#define CLASS_USE(use, word) [use] = (word),
 #include "observe/contract.def"
     };
     return name_of(names, COUNT(names), use);
