@@ -396,7 +396,7 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     ),
     (
         "cache/thread.c",
-        "__thread fh_thread_state fh_here\n    __attribute__((tls_model(\"initial-exec\"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = 0};",
+        "__thread fh_thread_state fh_here\n    __attribute__((tls_model(\"initial-exec\"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = -1};",
         "",
     ),
 ];

@@ -59,7 +59,7 @@
  *     128 … 135    the allocator's own: magazines of 64 · 2^k bytes, and thread caches. Never in the class map.
  *     136 … 146    blocks of programs that the observer has sampled: powers of two from 64 bytes to 64 KiB. Never in the
  *                  class map either: to free they are special, so that a free of any other block pays nothing for them.
- * In the class map of a program that is observed from its beginning, FH_CLASS_MARK is added to the classes 1 … 127. */
+ * The class map has a byte for a class, of which the eighth bit is free. */
 #define FH_CLASS_SPECIAL 0u
 #define FH_FINE_MAX ((size_t)1024)
 #define FH_SMALL_LAST 112u
@@ -68,7 +68,6 @@
 #define FH_RUN_LAST 127u
 #define FH_RUN_CACHED_MAX ((size_t)16 * FH_SLOT_SIZE) /* the largest block that a magazine may hold */
 #define FH_BINS 128u
-#define FH_CLASS_MARK 128u     /* cache/observed.h */
 #define FH_CLASS_MAGAZINE 128u /* 128 + k: magazines of 64 << k bytes */
 #define FH_MAGAZINE_SIZES 7u
 #define FH_CLASS_THREAD 135u
@@ -313,8 +312,7 @@ _Static_assert(FH_SLOT_SIZE / FH_MIN_ALIGN == FH_SLAB_WORDS * 64, "a slot of the
 _Static_assert(sizeof(fh_bin) == FH_MIN_ALIGN, "malloc computes the bin's address from the size without a shift");
 _Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASS_BORROWED,
                "the classes of sampled blocks");
-_Static_assert(FH_CLASS_MARK == FH_BINS && sizeof(fh_bin[FH_BINS]) == offsetof(fh_thread, bin),
-               "a marked class leads from the decoys to the bin");
+_Static_assert(sizeof(fh_bin[FH_BINS]) == offsetof(fh_thread, bin), "a row of bins behind a row of decoys");
 _Static_assert(FH_RUN_LAST + 1 == FH_BINS, "a bin for each class that a thread caches");
 
 #endif

@@ -72,7 +72,7 @@ static inline void fh_release(void *p) {
         fh_release_slow(p, fh_bins());
         return;
     }
-    fh_bin *bin = &fh_bins()[fh_bin_number_at(p)];
+    fh_bin *bin = &fh_bins()[fh_class_at(p)];
     /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
     __asm__("" : "+r"(bin));
     fh_push(bin, p);

@@ -67,10 +67,9 @@ static void release(const char *call, void *p) {
     errno = error;
 }
 
-/* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy, and p from a slab that was made
- * before the program was observed. */
+/* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    if ((uintptr_t)bin - (uintptr_t)fh_own()->decoy < sizeof fh_own()->decoy) bin += FH_BINS;
+    bin = (fh_bin *)((char *)bin + fh_here.beyond);
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
         release("free", p);

@@ -8,22 +8,13 @@
  * counts, and does with the real bin, a row further on, what the hot path would have done. The hot path itself has not one
  * instruction for all this, and a thread changes between the two by writing a few words.
  *
- * free has nothing to count. It finds its bin by the byte of the class map, which has eight bits for 128 bins: in a program
- * that is observed from its beginning (MARKED) the classes have the eighth bit set, and lead free past the decoys to the real
- * bin. In one that was asked to later (PLAIN) they have not, and free goes the way of malloc. Both kinds of bytes are right
- * in either, because all that they decide is by which way free gets there: with the one exception that behind the bins of a
- * thread that is not observed there is nothing. So in a MARKED program all threads keep their decoys, with endless bytes
- * until a sample while nothing is to be sampled, and which of the two it is, is decided before there is any cache:
- *
- *     OPEN ──(the options say observe, before any cache is made)──▶ MARKED
- *     OPEN ──(the first cache is made)──▶ PLAIN                     each by compare-and-swap, once
- *
- * Marked bytes save 1.05 % of the instructions of an observed python that allocates each object by malloc, 0.9 to 1.0 % of
- * lua and perl (tests/observe/overhead.py with and without them).
+ * free has nothing to count. It goes to its slow half too, which finds the real bin as far behind the decoy as `beyond` says:
+ * a row, or 0 of a thread that is not observed.
  *
  * Measured and rejected: a countdown on the hot path (2 instructions for everybody); a second malloc that the loader
  * chooses (cannot be switched on in a running program, and not in a static one on musl); one read-only row of decoys for all
- * threads and no marked bytes (a pair of an observed thread takes 59 instructions in place of 40). */
+ * threads (a pair of an observed thread takes 59 instructions in place of 46); class bytes with their eighth bit set that
+ * lead free past the decoys (40 instructions, but at most 0.6 % of a real program, for half of the class numbers). */
 #ifndef FH_CACHE_OBSERVED_H
 #define FH_CACHE_OBSERVED_H
 
@@ -36,6 +27,7 @@ extern fh_word fh_observing FH_HIDDEN;
 typedef struct {
     fh_thread *thread; /* the calling thread's cache, observed or not, or one of those of threads that have none */
     int64_t bytes_until_sample; /* below 0 if the thread is not observed */
+    size_t beyond;              /* bytes from the bins that it sees to the real ones */
 } fh_thread_state;
 
 extern __thread fh_thread_state fh_here __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
@@ -59,7 +51,7 @@ static inline bool fh_count(size_t n) {
 /* Makes the calling thread, whose cache is t, observed or not. */
 void fh_thread_observe(fh_thread *t, bool on);
 
-/* The program is observed from now on; if no thread has a cache yet, it becomes MARKED. */
+/* The program is observed from now on. */
 void fh_thread_observe_all(void);
 
 #endif

@@ -21,17 +21,14 @@
 const fh_thread fh_thread_none = {.bin = {B128}};
 const fh_thread fh_thread_over = {.bin = {B128}};
 
-/* What malloc and free see of these two. Two rows, because a free of a marked class may come before there is a cache. */
+/* What malloc and free see of these two, and for a moment of any thread. Two rows, because a signal handler may then take the
+ * first for decoys. */
 static const fh_bin no_bins[2 * FH_BINS] = {B128, B128};
 
 __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_thread_state fh_here
     __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = -1};
 fh_word fh_observing;
-
-/* See observed.h. acq_rel where it is decided: fh_class_mark is read afterwards. */
-enum { OPEN, MARKED, PLAIN };
-static fh_word way_of_observing;
 
 /* Number of forks that lie behind this process, in its own line of ancestors. A cache of an older generation belongs to
  * a thread that does not exist here: all but the one that forked, which renews its own. */
@@ -113,15 +110,19 @@ void fh_process_start(void) {
 static void thread_exit(void *value);
 
 /* The calling thread's cache is t from now on, and these are the bins that malloc and free see. A signal handler may come at
- * each step and allocate: while there are no bytes until a sample, bins that are empty and full are always good, so these
- * go first and come last. */
+ * each step and allocate. Bins that are empty and full are always good while there are no bytes until a sample, and so is
+ * the row behind them. */
 static void switch_to(const fh_thread *t, const fh_bin *bins) {
+    fh_self_bins = (fh_bin *)no_bins;
     fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    bool observed = bins == t->decoy;
     fh_here.thread = (fh_thread *)t;
+    fh_here.beyond = observed ? sizeof t->decoy : 0;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)bins;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (fh_is_observed()) fh_here.bytes_until_sample = INT64_MAX;
+    if (observed) fh_here.bytes_until_sample = INT64_MAX;
 }
 
 /* A cache with nothing in hand; NULL when there is no memory. */
@@ -152,8 +153,6 @@ static fh_thread *make(void) {
     t->ticks = t->next_idle = 0;
     t->interval = t->polls = 0;
     fh_store_release(&t->state, FH_THREAD_BUSY);
-    uint64_t way = OPEN;
-    (void)fh_cas_acq_rel(&way_of_observing, &way, PLAIN); /* if it is decided already, that holds */
     fh_thread_observe(t, false);
     /* This may call malloc: from here on that works. If the system has no such service left, what the thread has in hand
      * when it ends stays where it is. */
@@ -162,14 +161,11 @@ static fh_thread *make(void) {
 }
 
 void fh_thread_observe_all(void) {
-    uint64_t way = OPEN;
-    /* Without samples from the beginning there may never be any, and then nothing should be counted. */
-    if (fh_settings.sample && fh_cas_acq_rel(&way_of_observing, &way, MARKED)) fh_store(&fh_class_mark, FH_CLASS_MARK);
     fh_store(&fh_observing, 1);
 }
 
 void fh_thread_observe(fh_thread *t, bool on) {
-    if (!on && fh_load(&way_of_observing) != MARKED) {
+    if (!on) {
         switch_to(t, t->bin);
         return;
     }

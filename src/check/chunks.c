@@ -1,6 +1,7 @@
 #include "check/chunks.h"
 
 #include "base/classes.h"
+#include "base/tuning.h"
 #include "store/hints.h"
 #include "store/holes.h"
 #include "store/window.h"
@@ -162,9 +163,7 @@ static void check_borrowed(fh_check *check, size_t slot, uint64_t state) {
 /* [slot.class] Of slots that begin nothing, and of each slot of a slab; a run has its class in the first alone. */
 static void check_byte(fh_check *check, size_t slot, unsigned c) {
     unsigned byte = fh_byte_load(fh_class_byte(slot));
-    if (byte != c && byte != (c | FH_CLASS_MARK)) at_slot(check, FH_EQUATION_SLOT_CLASS, slot, c, byte, c);
-    /* The mark alone is the class of nothing. */
-    if (c == FH_CLASS_SPECIAL && byte == FH_CLASS_MARK) at_slot(check, FH_EQUATION_SLOT_CLASS, slot, c, byte, c);
+    if (byte != c) at_slot(check, FH_EQUATION_SLOT_CLASS, slot, c, byte, c);
 }
 
 /* [slot.free] Nothing begins here: a free slot, or one further on in a slab or run. */
@@ -229,7 +228,7 @@ static void count_stray(fh_check *check, size_t chunk, uint64_t stray) {
     if (!stray) return;
     bool reserved = fh_load(&fh_window.origin) & 1;
     /* Where nothing is reserved, a chunk that somebody else's mapping is in was passed over for good. */
-    if (!reserved && stray == ~UINT64_C(0)) return;
+    if (!reserved && stray == FH_CHUNK_OPEN) return;
     check->stray_slots += fh_count_bits(stray);
     if (check->held_slots) return; /* which they are is not known, so they are judged together */
     at_slot(check, FH_EQUATION_SLOT_LOST, chunk * FH_CHUNK_SLOTS + fh_lowest_bit(stray), 0, stray, 0);
@@ -250,7 +249,7 @@ static void check_chunk(fh_check *check, size_t chunk) {
             things |= check_thing(check, slot, state, free | things);
         }
     }
-    count_stray(check, chunk, ~(free | things));
+    count_stray(check, chunk, ~(free | things) & FH_CHUNK_OPEN);
     check_length(check, chunk, free);
     /* [chunk.dirty] */
     if (dirty & ~used)

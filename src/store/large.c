@@ -11,8 +11,7 @@ static unsigned slots_of(size_t size) {
 
 /* Says what a run's first slot is. Up to 16 slots it has a class, so that free puts it into a magazine. */
 static void label(size_t slot, unsigned n) {
-    fh_class_set(slot, n <= FH_RUN_CACHED_MAX / FH_SLOT_SIZE && n >= 2 ? fh_class_marked(FH_RUN_FIRST - 2 + n)
-                                                                       : FH_CLASS_SPECIAL);
+    fh_class_set(slot, n <= FH_RUN_CACHED_MAX / FH_SLOT_SIZE && n >= 2 ? FH_RUN_FIRST - 2 + n : FH_CLASS_SPECIAL);
     /* release: a reader of the heap that sees the state sees the class. */
     fh_store_release(&fh_slab_at(slot)->state, fh_state_make(FH_KIND_RUN, n));
 }

@@ -72,7 +72,7 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
     char *p = fh_slot_address(slot);
     for (unsigned i = 0; i < n; i++, p += info->size) out[i] = p;
     if (c <= FH_SMALL_LAST) {
-        for (unsigned i = 0; i < info->slots; i++) fh_class_set(slot + i, fh_class_marked(c));
+        for (unsigned i = 0; i < info->slots; i++) fh_class_set(slot + i, c);
     }
     /* release: whoever sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store: a
      * mark from this slot's earlier life may be on its way out, and whoever clears it must see the state, or we must see

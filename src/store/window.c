@@ -7,7 +7,6 @@
 
 fh_window_state fh_window;
 fh_word fh_base = {FH_NO_WINDOW};
-fh_word fh_class_mark;
 
 #define RESERVED UINT64_C(1)
 

@@ -43,27 +43,13 @@ static inline void fh_class_set(size_t slot, unsigned c) {
     fh_byte_store(fh_class_byte(slot), (uint8_t)c);
 }
 
-/* FH_CLASS_MARK in a program that is observed from its beginning, else 0. Changes at most once, before any thread has a
- * cache; relaxed, because both kinds of bytes may be side by side: see cache/observed.h. */
-extern fh_word fh_class_mark FH_HIDDEN;
-
-/* What the class map has for slots of class c, which is not special. */
-static inline uint8_t fh_class_marked(unsigned c) {
-    return (uint8_t)(c | fh_load(&fh_class_mark));
-}
-
-/* The byte of the block at p, which is the number of its bin: 0 if p is not in the window, or special. The only metadata
+/* The class of the block at p, which is the number of its bin: 0 if p is not in the window, or special. The only metadata
  * that free reads. */
-static inline unsigned fh_bin_number_at(const void *p) {
+static inline unsigned fh_class_at(const void *p) {
     uintptr_t base = fh_window_base();
     uintptr_t slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
     if (FH_UNLIKELY(slot >= FH_WINDOW_SLOTS)) return FH_CLASS_SPECIAL;
     return fh_byte_load((const fh_byte *)(base - FH_CLASS_MAP_SIZE) + slot);
-}
-
-/* The class of the block at p: 0 if p is not in the window, or special. */
-static inline unsigned fh_class_at(const void *p) {
-    return fh_bin_number_at(p) % FH_CLASS_MARK;
 }
 
 static inline bool fh_in_window(const void *p) {
