@@ -85,7 +85,7 @@ struct Memory {
     refusals: u32,
     refusals_left: u32,
     /// What is thread-local in the library, by thread: after the prologue, and now.
-    own_image: [[usize; 4]; MOST_THREADS],
+    own_image: [[usize; 3]; MOST_THREADS],
 }
 
 /// Threads of a scenario, and the hand of nobody.
@@ -100,7 +100,7 @@ shuttle::thread_local! {
 
 thread_local! {
     static PROLOGUE_THREAD: Cell<usize> = const { Cell::new(0) };
-    static OWN: Cell<[[usize; 4]; MOST_THREADS]> = const { Cell::new([[0; 4]; MOST_THREADS]) };
+    static OWN: Cell<[[usize; 3]; MOST_THREADS]> = const { Cell::new([[0; 3]; MOST_THREADS]) };
     static MODE: Cell<Mode> = const { Cell::new(Mode::Prologue) };
     static MEMORY: RefCell<Memory> = RefCell::new(Memory::default());
     static LEARNT: Cell<bool> = const { Cell::new(false) };
@@ -382,7 +382,7 @@ unsafe extern "C-unwind" fn own() -> *mut usize {
     // and, while no thread of a model runs, by `set_own`.
     OWN.with(|all| {
         all.as_ptr()
-            .cast::<[usize; 4]>()
+            .cast::<[usize; 3]>()
             .wrapping_add(thread)
             .cast()
     })
@@ -390,7 +390,7 @@ unsafe extern "C-unwind" fn own() -> *mut usize {
 
 /// What every thread has at its beginning: bins and cache of no thread, -1 bytes until a sample, no decoys.
 pub fn begin_threads(no_bins: usize, no_thread: usize) {
-    OWN.set([[no_bins, no_thread, usize::MAX, 0]; MOST_THREADS]);
+    OWN.set([[no_bins, no_thread, usize::MAX]; MOST_THREADS]);
 }
 
 /// From now on the system refuses memory so many times.

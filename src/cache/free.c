@@ -69,7 +69,7 @@ static void release(const char *call, void *p) {
 
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    bin = (fh_bin *)((char *)bin + fh_here.beyond);
+    if (fh_here.bytes_until_sample >= 0) bin += FH_BINS;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
         release("free", p);

@@ -8,13 +8,13 @@
  * counts, and does with the real bin, a row further on, what the hot path would have done. The hot path itself has not one
  * instruction for all this, and a thread changes between the two by writing a few words.
  *
- * free has nothing to count. It goes to its slow half too, which finds the real bin as far behind the decoy as `beyond` says:
- * a row, or 0 of a thread that is not observed.
+ * free has nothing to count. It goes to its slow half too, which knows a decoy by the bytes until a sample: these are below 0 of
+ * a thread that is not observed.
  *
  * Measured and rejected: a countdown on the hot path (2 instructions for everybody); a second malloc that the loader
  * chooses (cannot be switched on in a running program, and not in a static one on musl); one read-only row of decoys for all
- * threads (a pair of an observed thread takes 59 instructions in place of 46); class bytes with their eighth bit set that
- * lead free past the decoys (40 instructions, but at most 0.6 % of a real program, for half of the class numbers). */
+ * threads (a pair of an observed thread takes 59 instructions in place of 48); class bytes with their eighth bit set that
+ * lead free past the decoys (40 instructions, but at most 0.8 % of a real program, for half of the class numbers; docs/weighed.md). */
 #ifndef FH_CACHE_OBSERVED_H
 #define FH_CACHE_OBSERVED_H
 
@@ -27,7 +27,6 @@ extern fh_word fh_observing FH_HIDDEN;
 typedef struct {
     fh_thread *thread; /* the calling thread's cache, observed or not, or one of those of threads that have none */
     int64_t bytes_until_sample; /* below 0 if the thread is not observed */
-    size_t beyond;              /* bytes from the bins that it sees to the real ones */
 } fh_thread_state;
 
 extern __thread fh_thread_state fh_here __attribute__((tls_model("initial-exec"))) FH_HIDDEN;

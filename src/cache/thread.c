@@ -11,7 +11,7 @@
 #include "store/window.h"
 #include "system/system.h"
 
-/* A bin whose magazine is full and empty at once, 128 of them, and two rows of these. */
+/* A bin whose magazine is full and empty at once, and 128 of them. */
 #define B                                                                                                              \
     { (void **)&fh_empty_magazine[1], (void **)&fh_empty_magazine[1] }
 #define B4 B, B, B, B
@@ -21,9 +21,8 @@
 const fh_thread fh_thread_none = {.bin = {B128}};
 const fh_thread fh_thread_over = {.bin = {B128}};
 
-/* What malloc and free see of these two, and for a moment of any thread. Two rows, because a signal handler may then take the
- * first for decoys. */
-static const fh_bin no_bins[2 * FH_BINS] = {B128, B128};
+/* What malloc and free see of these two, and for a moment of any thread. */
+static const fh_bin no_bins[FH_BINS] = {B128};
 
 __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_thread_state fh_here
@@ -110,19 +109,17 @@ void fh_process_start(void) {
 static void thread_exit(void *value);
 
 /* The calling thread's cache is t from now on, and these are the bins that malloc and free see. A signal handler may come at
- * each step and allocate. Bins that are empty and full are always good while there are no bytes until a sample, and so is
- * the row behind them. */
+ * each step and allocate. Bins that are empty and full are always good while there are no bytes until a sample, so these
+ * go first and come last. */
 static void switch_to(const fh_thread *t, const fh_bin *bins) {
-    fh_self_bins = (fh_bin *)no_bins;
     fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    bool observed = bins == t->decoy;
+    fh_self_bins = (fh_bin *)no_bins;
     fh_here.thread = (fh_thread *)t;
-    fh_here.beyond = observed ? sizeof t->decoy : 0;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)bins;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (observed) fh_here.bytes_until_sample = INT64_MAX;
+    if (bins == t->decoy) fh_here.bytes_until_sample = INT64_MAX;
 }
 
 /* A cache with nothing in hand; NULL when there is no memory. */

@@ -67,6 +67,13 @@ void fh_event_unmapped(size_t bytes) {
     fh_set_due(FH_DUE_IDLE);
 }
 
+void fh_event_kept_much(void) {
+    uint64_t now = fh_system_seconds();
+    if (FH_LIKELY(fh_load(&fh_counts.kept_second) == now)) return;
+    fh_store(&fh_counts.kept_second, now);
+    fh_set_due(FH_DUE_IDLE);
+}
+
 void fh_event_missed(size_t bytes) {
     uint64_t unmapped = fh_load(&fh_counts.huge_unmapped);
     /* Larger than what was turned away: a larger cache would not have had it either. */

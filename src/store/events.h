@@ -54,6 +54,7 @@ typedef struct {
     fh_word purged_second;   /* when free slots were last purged, in units of 2^30 ns */
     fh_word unmapped_second; /* when a huge block was last turned away from the cache */
     fh_word huge_unmapped;   /* its bytes */
+    fh_word kept_second;     /* when more than the floor was last found to be kept */
     fh_word huge_missed;     /* bytes of the largest huge block since then that the cache did not have */
     fh_word touch_ns;        /* what the last timed huge page took */
     fh_word lowest_dirty;    /* the least that dirty_slots was since the background thread last asked */
@@ -149,9 +150,11 @@ void fh_event_mapped(size_t bytes);
 void fh_event_unmapped(size_t bytes);
 void fh_event_missed(size_t bytes);
 
-/* So many bytes are kept of freed huge blocks, or are in use again. */
+/* So many bytes are kept of freed huge blocks, or are in use again. What may be kept beyond the floor fades with time, so it
+ * is asked for anew once a second. */
+void fh_event_kept_much(void);
 static inline void fh_event_kept(size_t cached) {
-    if (FH_UNLIKELY(cached > FH_HUGE_CACHE_FLOOR)) fh_set_due(FH_DUE_IDLE);
+    if (FH_UNLIKELY(cached > FH_HUGE_CACHE_FLOOR)) fh_event_kept_much();
     if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) fh_set_due(FH_DUE_BACKGROUND);
 }
 static inline void fh_event_reused(size_t bytes) {

@@ -33,7 +33,7 @@ typedef struct {
     void (*fence)(void);
     unsigned (*near)(void);
     struct fh_thread **(*own)(
-        void);            /* what is thread-local: the cache's pointer, and three words of an observed thread */
+        void);            /* what is thread-local: the cache's pointer, and two words of an observed thread */
     bool (*allows)(void); /* does the system give memory this time? */
     void (*plain)(uintptr_t address, uint64_t bytes, int writes);
     void *(*map)(uint64_t size, uint64_t align);
