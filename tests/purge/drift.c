@@ -11,8 +11,8 @@
  * The program built over the system's allocator (test-purge.drift-system) gives the floors of others, by LD_PRELOAD.
  * Allocators that keep sizes apart have a floor of 2.2 to 2.4 times what is alive: a size's slabs are as many as its first
  * phase needs, one block in twenty of each phase stays in them, and no later size may use the holes. One that cuts all sizes
- * out of the same memory, as glibc does, has 1.4. Freehold lets the slabs of sizes that nobody asks for any more to others
- * (store/sublet.h), and has 1.84. */
+ * out of the same memory, as glibc does, has 1.4. Freehold opens the holes of cold classes to other
+ * sizes (store/holes.h), and has 1.84. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"

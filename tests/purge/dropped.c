@@ -1,5 +1,5 @@
-/* A program drops all that it had, blocks of a hundred sizes in no order. What caches keep of it is strewn over all slabs, so
- * they have to notice (src/cache/ebb.h): without that, half of 256 MiB stayed.  dropped [settled|phases]
+/* A program drops all that it had, blocks of a hundred sizes in no order. What caches keep of it is scattered over all slabs,
+ * so the caches have to shrink (src/cache/shrink.h): without that, half of 256 MiB stayed.  dropped [settled|phases]
  *
  *     young      a large heap that has just been made: most of it goes home at once, with no trim, no helper thread and no
  *                further call

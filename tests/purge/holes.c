@@ -1,7 +1,7 @@
-/* Slabs that are let to other sizes (src/store/sublet.h): sizes grow from phase to phase, one block in eight stays, and later
- * sizes come to lie in the holes that earlier ones left. Every block must hold what was written to it, be aligned as it was
- * asked for, and be freed by whatever thread; wrong pointers into such slabs are told apart; and when all is free, all of the
- * slabs go back. That lodgers came to be at all is asked of the store itself. */
+/* Hole reuse (src/store/holes.h): sizes grow from phase to phase, and one block in eight stays. Blocks of later sizes are put
+ * into the holes that earlier ones left. Every block must hold what was written to it, be aligned as requested, and be freed
+ * by any thread. Wrong pointers into borrowed slabs are told apart. When all is free, all of the slabs are released. The store
+ * itself is asked whether there were guest blocks at all. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"

@@ -1,5 +1,5 @@
-/* A heap that grows and shrinks by half a GiB over and over: giving back by budget must not cost much more than never
- * giving back. After the first phase the regret is as large as what was missed, so that the second purges less and the
+/* A heap that grows and shrinks by half a GiB over and over: purging by budget must not cost much more than never
+ * purging. After the first phase the refault credit is as large as what was missed, so that the second purges less and the
  * following ones nothing.
  *
  * No time is compared with a constant: the two modes run in turn, in a process each, and the pairs' median ratio counts.

@@ -1,8 +1,9 @@
-/* A program whose phases take turns: many small blocks, then many of another size, then the first ones again; one in eight
- * stays until its size comes back. A size that nobody asks for is idle for the length of a phase, and what it holds goes back
- * and is let to the other (src/store/idle.h, sublet.h), only to be wanted again. So a size that comes back has to stay away for
- * twice as long the next time: in the end such a program runs as if nothing were ever given back. Counted are calls of the
- * system, as they are the same on every machine; with an argument, processor times are printed too. */
+/* A program whose phases take turns: many small blocks, then many of another size, then the first ones again. One in eight
+ * stays until its size comes back. A size without demand is a cold class after a phase: what it holds is purged, and its holes
+ * are opened to the other size (src/reclaim/cold.h, src/store/holes.h). Then there is demand for it again. So a class that
+ * comes back has to be without demand for twice as many rounds the next time. In the end such a program runs as if nothing
+ * were ever purged. System calls are counted, because they are the same on every machine. With an argument, CPU times are
+ * printed too. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"

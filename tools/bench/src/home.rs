@@ -91,7 +91,7 @@ fn lines_of<'a>(figures: &Figures, workload: &str) -> Vec<(String, usize, Reader
         }
     }
     lines.push((
-        "processor time, s".to_owned(),
+        "CPU time, s".to_owned(),
         3,
         Box::new(|run| Some(Metric::Cpu.of(run))),
     ));
