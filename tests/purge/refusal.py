@@ -76,7 +76,7 @@ def own_limit():
     # Blocks whose slabs are of several slots, and such as lie in a run or a mapping of their own: less is used then.
     for size in 20000, 60000, 100000, 1500000, 3 << 20, 20 << 20:
         one_line(run("own", str(size), options="limit=64m"), pattern)
-    one_line(run("own-threads", options="limit=32m"), pattern)
+    one_line(run("own-threads", options="limit=16m"), pattern)
     # A program that sets its limit itself knows of it, unless somebody asks.
     check(run("own-by-call") == "", "the limit of a program that set it itself was reported")
     one_line(run("own-by-call", options="on_oom=report"), pattern)

@@ -15,8 +15,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use profile_file::testing::skip;
 use observed::*;
+use profile_file::testing::skip;
 
 /// The profile file of a made-up program.
 fn saved(directory: &Path) -> String {

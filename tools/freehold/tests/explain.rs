@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use profile_file::testing::{skip, skip_part};
 use observed::*;
+use profile_file::testing::{skip, skip_part};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;

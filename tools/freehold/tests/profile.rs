@@ -5,8 +5,8 @@ mod made_up;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
-use profile_file::testing::skip;
 use made_up::Program;
+use profile_file::testing::skip;
 use serde_json::Value;
 
 struct Bench {

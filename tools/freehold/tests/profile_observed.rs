@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use profile_file::testing::skip;
 use observed::{Observed, answer, compile, installed, text, wait_for};
+use profile_file::testing::skip;
 use serde_json::Value;
 
 /// Each line that allocates has a number of its own; the program tells when it is done, and waits.

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use profile_file::testing::skip;
 use observed::*;
+use profile_file::testing::skip;
 use serde_json::Value;
 
 /// Holds a MiB for each line of input that says "more", tells about signals, and waits.
