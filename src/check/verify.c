@@ -101,6 +101,7 @@ size_t fh_check_all(void (*found)(const fh_violation *v), size_t *live) {
     int saved = errno;
     size_t bytes = fh_window_chunks() * FH_CHECK_SEEN_BYTES;
     /* Without memory for it, no block is looked for in two places. */
+    bytes = fh_round_up(bytes, fh_system_page_size());
     uint64_t *seen = bytes ? fh_system_map(bytes, fh_system_page_size()) : NULL;
     fh_check check = {.found = found, .seen = seen};
     fh_check_heap(&check);
