@@ -115,6 +115,7 @@ static void meet_limits(void) {
         void *p = fh_malloc(3000000);
         p = fh_realloc(p, 6000000);
         fh_free(p);
+        fh_free(fh_calloc(1, 100000));
         p = fh_malloc(1200000);
         p = fh_realloc(p, 1300000);
         fh_free(p);

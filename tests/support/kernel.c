@@ -205,7 +205,7 @@ int __wrap_madvise(void *p, size_t n, int advice) {
 }
 
 int __wrap_mincore(void *p, size_t n, unsigned char *pages) {
-    static __thread unsigned char small[(2 << 20) / 4096];
+    static __thread unsigned char small[(4 << 20) / 4096]; /* a chunk */
     size_t each = page() / own_page(), count = n / page();
     check_whole("mincore", p, n);
     CHECK(count * each <= sizeof small, "mincore of %zu bytes is more than this test can tell", n);
