@@ -71,7 +71,7 @@ const MUTANTS: &[Mutant] = &[
         name: "lower_without_second_look",
         edits: &[(
             "store/hints.c",
-            "if (fh_load_acquire(node(mark, level, index)) != 0) {",
+            "if (fh_load_acquire(node(hint, level, index)) != 0) {",
             "if (level == 64) {",
         )],
     },
@@ -277,8 +277,8 @@ const MUTANTS: &[Mutant] = &[
         name: "freed_while_being_opened",
         edits: &[(
             "store/holes.c",
-            "if (!is_let(slot, *state)) return false;",
-            "if ((void)is_let, fh_state_kind(*state) != FH_CLASS_BORROWED) return false;",
+            "if (!is_borrowed(slot, *state)) return false;",
+            "if ((void)is_borrowed, fh_state_kind(*state) != FH_CLASS_BORROWED) return false;",
         )],
     },
     Mutant {

@@ -128,7 +128,7 @@ static fh_pressure read_group(bool new_second) {
     return by_use > by_waiting ? by_use : by_waiting;
 }
 
-/* Takes the turn of reading: for a new second, or for a share of the room that is used up. */
+/* Takes the turn of reading: for a new second, or for a share of what was left that is used up. */
 static bool take_turn(bool *new_second) {
     uint64_t now = fh_system_seconds(), then = fh_load(&group_second), left = fh_load(&fh_counts.until_group);
     *new_second = now != then && fh_cas_relaxed(&group_second, &then, now);
