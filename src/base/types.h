@@ -289,8 +289,8 @@ typedef struct fh_thread {
     uint32_t ticks;     /* slow paths taken */
     uint32_t next_idle; /* the bin that the next tick checks */
     uint64_t refills, flushes, from_depot, to_depot; /* statistics, plain: only the owner writes */
-    /* Of a thread that is observed (cache/observed.h): the interval from which its bytes until the next sample were drawn (0: none
-     * were), the state of its generator, and the OS's number of it. */
+    /* Of a thread that is observed (cache/observed.h): the interval from which its bytes until the next sample were
+     * drawn (0: none were), the state of its generator, and the OS's number of it. */
     uint64_t interval, random;
     uint32_t system_number;
     uint32_t polls; /* slow paths, observed or about to be */

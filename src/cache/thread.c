@@ -57,7 +57,8 @@ static void after_fork_in_child(void) {
         fh_store(&t->generation, fh_load(&generation));
         t->interval = 0; /* or the child's generator would continue as the parent's does */
     }
-    /* Parked caches are found with the other orphans, because they are of an older generation. Here no thread may get one too. */
+    /* Parked caches are found with the other orphans, because they are of an older generation. Here no thread may get one
+     * too. */
     for (unsigned i = 0; i < FH_SHARDS; i++) fh_store(&parked[i], 0);
     fh_store_release(&orphans, 1);
     fh_hook_forked(t);

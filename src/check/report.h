@@ -75,7 +75,7 @@ typedef struct {
 
 /* One check of the heap. The caller fills in the first part with zeros or what its comments say. */
 typedef struct fh_check {
-    void (*found)(const fh_violation *v); /* is told of the first 100 violations; NULL: nobody */
+    void (*found)(const fh_violation *v); /* is told of the first 100 violations; may be NULL */
     bool brief; /* leave out what reads every word: free slots, hint trees, the table of huge blocks, depots */
     bool leave_magazines; /* leave out caches and depots: the caller has magazines in its own hands */
     unsigned only[2];     /* of a brief check: the two classes whose depots are looked at */

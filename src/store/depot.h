@@ -1,8 +1,8 @@
 /* Depot: where threads hand each other whole magazines. A few slots a class, exchanged by compare-and-swap.
  *
  * Thread-safety: any thread. Progress: put is wait-free, each slot is tried once. Get is
- * lock-free: it begins again when another thread got the magazine that it had chosen. Cost: one locked instruction for up to 510
- * blocks. Idea: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with slots in place of its locked lists. */
+ * lock-free: it begins again when another thread got the magazine that it had chosen. Cost: one locked instruction for up
+ * to 510 blocks. Idea: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with slots in place of its locked lists. */
 #ifndef FH_STORE_DEPOT_H
 #define FH_STORE_DEPOT_H
 

@@ -33,8 +33,8 @@ bool fh_hint_is_set(unsigned hint, size_t slot);
 /* The lowest child at that level with the hint set, or FH_NONE. */
 size_t fh_hint_find(unsigned hint, unsigned level);
 
-/* The lowest slot with the hint of a class that is none of the n in apart[] (slots; FH_NONE is ignored). If these are the only
- * ones, FH_NONE; if the search would be long, one of them. */
+/* The lowest slot with the hint of a class that is none of the n in apart[] (slots; FH_NONE is ignored). If these are the
+ * only ones, FH_NONE; if the search would be long, one of them. */
 size_t fh_hint_find_apart(unsigned hint, const size_t *apart, unsigned n);
 
 /* The lowest slot with the hint of a class from that slot on, or FH_NONE. Cost: a load a region in between. */

@@ -38,7 +38,7 @@
 
 #include "base/types.h"
 
-/* Blocks of these classes are parts. Below there is no room for the second half of the words; above, a page that has a
+/* Blocks of these classes are parts. Below, the second half of the words has no space for joined bits. Above, a page with a
  * survivor on it is the exception, and the others are purged (reclaim/trim.h). */
 #define FH_OWNER_FIRST 2u /* 32 bytes: 2,048 parts at most */
 #define FH_OWNER_LAST 72u /* 2 KiB */

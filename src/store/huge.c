@@ -116,9 +116,9 @@ void *fh_huge_around(const void *p) {
 
 static fh_word cache[FH_HUGE_CACHE_SLOTS];
 
-/* The most recent block: the one that was freed last, for a program that frees and allocates blocks of one size in turn. It counts
- * as live all the time, so a pair of malloc and free moves it with three locked instructions, one of them that of the table,
- * where the cache takes nine. Packed like a slot of the cache.
+/* The most recent block: the one that was freed last, for a program that frees and allocates blocks of one size in turn. It
+ * counts as live all the time. So a pair of malloc and free moves it with three locked instructions, one of them that of the
+ * table, where the cache takes nine. Packed like a slot of the cache.
  *
  *     any → block   by exchange, by a free that has taken the block out of the table. It then caches what was there
  *     block → 0     by compare-and-swap, by a malloc that hands it out again. Or by exchange, by a thread that caches or

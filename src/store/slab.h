@@ -1,5 +1,5 @@
-/* Taking blocks out of slabs and giving them to slabs, by the batch. Slabs are found by hints; what may happen to one meanwhile
- * is in slab_life.h.
+/* Taking blocks out of slabs and giving them to slabs, by the batch. Slabs are found by hints. What may happen to one
+ * meanwhile is in slab_life.h.
  *
  * Thread-safety: any thread. Progress: lock-free. Cost: a locked instruction for up to 64 blocks of one word. */
 #ifndef FH_STORE_SLAB_H
