@@ -125,7 +125,7 @@ static bool is_at_rest(void) {
 #define CACHE_PATHS 8u
 #define HEAP_PATHS 1024u
 
-/* Only looked at by a thread that is alone, so an exact count does not matter. */
+/* Only read by a thread that is alone, so an exact count does not matter. */
 static fh_word paths_left;
 
 static bool heap_is_due(void) {

@@ -1,5 +1,5 @@
 /* When memory returns to the OS: pure arithmetic, with no memory, clock or thread in sight, so that each rule can be tested by
- * giving it numbers. The other files of this folder have the counters and do what is decided here.
+ * giving it numbers. The other files of this directory have the counters and do what is decided here.
  *
  * The idea is a budget and not a delay. A delay that is checked only when some thread allocates never ends in a program
  * that has gone idle. A budget holds at each moment, so what an idle program keeps is bounded without a helper thread: a free
