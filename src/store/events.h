@@ -151,7 +151,7 @@ void fh_event_unmapped(size_t bytes);
 void fh_event_missed(size_t bytes);
 
 /* So many bytes are kept of freed huge blocks, or are in use again. What may be kept beyond the floor fades with time, so it
- * is asked for anew once a second. */
+ * is asked for again once a second. */
 void fh_event_kept_much(void);
 static inline void fh_event_kept(size_t cached) {
     if (FH_UNLIKELY(cached > FH_HUGE_CACHE_FLOOR)) fh_event_kept_much();
