@@ -367,9 +367,6 @@ void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), vo
     }
 }
 
-size_t fh_huge_claimed_bytes(void) {
-    return (size_t)fh_load(&fh_counts.huge_live);
-}
 /* The most recent block may be gone by now, and the sum without it. */
 static size_t without(uint64_t sum, uint64_t part) {
     return (size_t)(sum > part ? sum - part : 0);

@@ -37,9 +37,6 @@ size_t fh_huge_trim(size_t keep);
 /* Calls `visit` for each huge block, by ascending address. Reads the whole table: some ms. */
 void fh_huge_each(void (*visit)(void *context, uintptr_t begin, size_t size), void *context);
 
-/* Live blocks, and the kept one that malloc may hand out without asking a limit: at no moment less than what is live. */
-size_t fh_huge_claimed_bytes(void);
-
 /* For the statistics. */
 size_t fh_huge_bytes(void);
 size_t fh_huge_cached_bytes(void);
