@@ -71,7 +71,7 @@ const MUTANTS: &[Mutant] = &[
         name: "lower_without_second_look",
         edits: &[(
             "store/hints.c",
-            "if (fh_load_acquire(node(mark, level, index)) != 0) {",
+            "if (fh_load_acquire(node(hint, level, index)) != 0) {",
             "if (level == 64) {",
         )],
     },
@@ -181,8 +181,8 @@ const MUTANTS: &[Mutant] = &[
         name: "two_in_the_callback",
         edits: &[(
             "reclaim/limits.c",
-            "if (!callback || !fh_cas_acq_rel(&calling, &nobody, caller)) return;",
-            "if (!callback || (nobody = fh_load_acquire(&calling)) != 0) return;\n    fh_store(&calling, caller);",
+            "if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;",
+            "if (!callback || (none = fh_load_acquire(&calling)) != 0) return;\n    fh_store(&calling, caller);",
         )],
     },
     Mutant {
@@ -277,8 +277,8 @@ const MUTANTS: &[Mutant] = &[
         name: "freed_while_being_opened",
         edits: &[(
             "store/holes.c",
-            "if (!is_let(slot, *state)) return false;",
-            "if ((void)is_let, fh_state_kind(*state) != FH_CLASS_BORROWED) return false;",
+            "if (!is_borrowed(slot, *state)) return false;",
+            "if ((void)is_borrowed, fh_state_kind(*state) != FH_CLASS_BORROWED) return false;",
         )],
     },
     Mutant {

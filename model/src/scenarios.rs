@@ -405,6 +405,15 @@ fn edges() -> Vec<Entry> {
             ),
         ),
         entry(
+            "two claims where a limit has room for one",
+            Some(3),
+            two(
+                &[(rest, Claim(28, 1)), (rest, Limit(40))],
+                &[TryClaim(8)],
+                &[TryClaim(8)],
+            ),
+        ),
+        entry(
             "chunks are dropped while slots are claimed",
             Some(2),
             two(
@@ -469,21 +478,6 @@ fn edges() -> Vec<Entry> {
             ),
         ),
     ]
-}
-
-/// A refusal goes through all depots and slabs, thousands of steps: explored by the tests of seeded bugs, as far as they come.
-fn long_ones() -> Vec<Entry> {
-    let rest = REST(2);
-    vec![entry(
-        "two claims where a limit has room for one",
-        Some(2),
-        // Hard limit: 40 slots. Its reserve is two of them; 28 are used.
-        two(
-            &[(rest, Claim(28, 1)), (rest, Limit(40))],
-            &[TryClaim(8)],
-            &[TryClaim(8)],
-        ),
-    )]
 }
 
 /// The observer's tables.
@@ -584,7 +578,6 @@ pub fn all() -> Vec<Entry> {
 pub fn named(name: &str) -> Entry {
     all()
         .into_iter()
-        .chain(long_ones())
         .find(|entry| entry.name == name)
         .unwrap_or_else(|| panic!("there is no scenario {name:?}"))
 }

@@ -47,7 +47,7 @@ static inline bool fh_class_is_run(unsigned c) {
     return c >= FH_RUN_FIRST && c <= FH_RUN_LAST;
 }
 
-/* Index of the block that `offset` bytes into a slab of class c lie in. */
+/* Index of the block that `offset` bytes into a slab of class c are in. */
 static inline unsigned fh_block_index(unsigned c, size_t offset) {
     return (unsigned)((offset * fh_class_table[c].reciprocal) >> 40);
 }

@@ -1,10 +1,10 @@
-/* What the core wants to know of the processor, in one place. x86-64 and arm64 differ in one point only. */
+/* What the core wants to know of the CPU, in one place. x86-64 and arm64 differ in one point only. */
 #ifndef FH_BASE_CPU_H
 #define FH_BASE_CPU_H
 
 #include <stdatomic.h>
 
-/* Bytes that two processors pass to each other as one. Structures that different threads write are kept apart by it. */
+/* Bytes that two CPUs pass to each other as one. Structures that different threads write are kept apart by it. */
 #define FH_CACHE_LINE 64
 
 /* A full barrier between an atomic read-modify-write before it and a load after it. On x86-64 the locked instruction is

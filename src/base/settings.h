@@ -1,5 +1,5 @@
 /* What the options (api/options.c) set and the layers below read. Plain values, set once at start in the usual case;
- * a change while threads run takes effect when they next look. */
+ * a change while threads run takes effect when they next read it. */
 #ifndef FH_BASE_SETTINGS_H
 #define FH_BASE_SETTINGS_H
 
@@ -26,7 +26,7 @@ typedef enum { FH_THP_AUTO, FH_THP_NEVER, FH_THP_ALWAYS } fh_thp_mode;
 #define FH_THP_NAMES "auto", "never", "always"
 
 /* A path is set once and stays: a thread may be reading it at any time. Its length says how far that is.
- *     0 → FH_SETTING_BEGUN   by compare-and-swap of whoever sets it
+ *     0 → FH_SETTING_BEGUN   by compare-and-swap, by the thread that sets it
  *     FH_SETTING_BEGUN → n   release: the text before its length, which the reader loads with acquire */
 #define FH_SETTING_PATH 256
 #define FH_SETTING_BEGUN (~UINT64_C(0))
@@ -51,9 +51,9 @@ typedef struct {
     size_t limit;            /* bytes that the heap may have at most; 0: no limit of its own */
     fh_on_oom on_oom;        /* what is said when the program gets no memory */
     fh_setting_path metrics; /* the file for the metrics */
-    bool observe;            /* sample allocations and show them in the shared page (observe/profile.h) */
-    size_t sample;           /* mean bytes between two samples; 0: no samples, only figures */
-    fh_setting_path page;    /* the folder of the page, which then stays when the program ends; none: /dev/shm */
+    bool observe;            /* sample allocations and show them in the profile file (observe/profile.h) */
+    size_t sample;           /* mean bytes between two samples; 0: no samples, only statistics */
+    fh_setting_path page;    /* the directory of the profile file, which then stays; none: /dev/shm */
 } fh_settings_values;
 
 extern fh_settings_values fh_settings __attribute__((visibility("hidden")));

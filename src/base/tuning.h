@@ -44,14 +44,14 @@
 /* ── What the caches keep while the program frees (cache/shrink.h) ──────────────────────────────────────────────────── */
 
 /* Bytes of a class that found their depot full since it was in demand last; from there on its caches shrink. While the
- * heap contracts: whatever was flushed. */
+ * heap contracts: all that was flushed. */
 #define FH_SHRINK_BYTES (FH_STRESS ? 64 * FH_KIB : 4 * FH_MIB)
 #define FH_SHRINK_CONTRACTING_BYTES (FH_STRESS ? 4 * FH_KIB : 64 * FH_KIB)
 
 /* Blocks that each magazine of a shrinking class may hold, if it is that class alone. */
 #define FH_SHRUNK_BLOCKS (FH_STRESS ? 1u : 30u)
 
-/* A contraction begins when this much was freed: 64 MiB, because many programs drop as much only to allocate it again at once;
+/* A contraction begins when this much was freed: 64 MiB, because many programs free as much only to allocate it again. It is
  * 16 MiB once the heap has not grown for some seconds. It ends when this much, and a sixteenth, was taken again. */
 #define FH_CONTRACTION_LEAST (FH_STRESS ? FH_MIB : 64 * FH_MIB)
 #define FH_CONTRACTION_LEAST_SETTLED (FH_STRESS ? 256 * FH_KIB : 16 * FH_MIB)
@@ -74,7 +74,7 @@
 
 /* The slots of a chunk that may be free: all, or in a stress build the lower half. It is the fewest that hold the largest
  * run, FH_RUN_MAX_SLOTS at a multiple of as many, so that every request still finds its place in a new chunk. A chunk word
- * has 64 bits all the same; the upper slots count as claimed for ever by nobody. */
+ * has 64 bits all the same; the upper slots count as claimed for ever. */
 #define FH_CHUNK_OPEN_SLOTS (FH_STRESS ? FH_RUN_MAX_SLOTS : FH_CHUNK_SLOTS)
 #define FH_CHUNK_OPEN (~UINT64_C(0) >> (FH_CHUNK_SLOTS - FH_CHUNK_OPEN_SLOTS))
 

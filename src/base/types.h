@@ -2,13 +2,13 @@
  * name under which src/check/ checks the equation, in a heap at rest.
  *
  * The one idea: everything free is a bit. A free block is a bit of its slab, a free slot a bit of its chunk, a slab with
- * free blocks a bit of the marks above it. Freeing sets bits, allocating claims bits; nothing is linked, nothing is
+ * free blocks a bit of the hints above it. Freeing sets bits, allocating claims bits. Nothing is linked, nothing is
  * owned, and a free block is never written to.
  *
  *     window   1 TiB of address space                               64 units
- *     unit     16 GiB                                               64 regions     (only marks)
+ *     unit     16 GiB                                               64 regions     (only hints)
  *     region   256 MiB; has its own metadata mapping (fh_region)    64 chunks
- *     chunk    4 MiB, taken from the system at once (fh_chunk)      64 slots
+ *     chunk    4 MiB, taken from the OS at once (fh_chunk)          64 slots
  *     slot     64 KiB; 1, 2, 4 or 8 of them are a slab (fh_slab),
  *              2 to 32 of them a large block ("run")                blocks
  *
@@ -44,7 +44,7 @@
 #define FH_WINDOW_SLOTS ((size_t)FH_WINDOW_CHUNKS * FH_CHUNK_SLOTS)
 #define FH_WINDOW_SIZE (FH_WINDOW_SLOTS * FH_SLOT_SIZE) /* 1 TiB */
 
-/* The class map, one byte a slot, lies just below the window: the byte of slot s is at base - FH_CLASS_MAP_SIZE + s. */
+/* The class map, one byte a slot, is just below the window: the byte of slot s is at base - FH_CLASS_MAP_SIZE + s. */
 #define FH_CLASS_MAP_SIZE FH_WINDOW_SLOTS
 
 #define FH_MIN_ALIGN 16u /* what malloc promises: max_align_t, and SSE */
@@ -56,9 +56,11 @@
  *       1 …  64    16 · c bytes, to 1 KiB
  *      65 … 112    eight a doubling, to 64 KiB: at most 1/9 of a block is rounding
  *     113 … 127    runs of 2 … 16 slots (128 KiB … 1 MiB), cached in magazines like blocks
- *     128 … 135    the allocator's own: magazines of 64 · 2^k bytes, and thread caches. Never in the class map.
- *     136 … 146    blocks of programs that the observer has sampled: powers of two from 64 bytes to 64 KiB. Never in the
- *                  class map either: to free they are special, so that a free of any other block pays nothing for them.
+ *     128 … 134    the allocator's own: magazines of 64 · 2^k bytes. Never in the class map.
+ *     135          thread caches. Never in the class map.
+ *     136 … 146    blocks that the observer has sampled: powers of two from 64 bytes to 64 KiB. Never in the class map
+ *                  either: to free they are special, so that a free of any other block pays nothing for them.
+ *     147, 148     no classes, but kinds of a slab's state: a slab whose holes are open, and the first slot of a run.
  * The class map has a byte for a class, of which the eighth bit is free. */
 #define FH_CLASS_SPECIAL 0u
 #define FH_FINE_MAX ((size_t)1024)
@@ -74,11 +76,11 @@
 #define FH_CLASS_SAMPLE 136u /* 136 + k: sampled blocks of 64 << k bytes */
 #define FH_SAMPLE_SIZES 11u
 #define FH_SAMPLE_LAST 146u
-#define FH_CLASS_BORROWED 147u /* a slab state and a mark only: its holes are let to other classes (store/sublet.h) */
+#define FH_CLASS_BORROWED 147u /* a slab state and a hint only: its holes are open to other classes (store/holes.h) */
 #define FH_CLASSES 148u
 #define FH_KIND_RUN 148u /* a slab state only: this slot is the head of a run */
 
-/* Runs of up to 2 MiB lie in the window; what is bigger gets a mapping of its own (store/huge.h). */
+/* Runs of up to 2 MiB are in the window; what is bigger gets a mapping of its own (store/huge.h). */
 #define FH_RUN_MAX_SLOTS 32u
 #define FH_RUN_MAX (FH_RUN_MAX_SLOTS * FH_SLOT_SIZE)
 
@@ -86,28 +88,28 @@ typedef struct {
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* blocks of a slab = slots · FH_SLOT_SIZE / size */
     uint8_t slots;       /* slots of a slab, a power of two; the slab begins at a multiple of it */
-    uint8_t hint_at;     /* a slab is marked when this many of its blocks are free */
+    uint8_t hint_at;     /* a slab gets its hint when this many of its blocks are free */
     uint64_t reciprocal; /* ceil(2^40 / size): index of a block = offset · reciprocal >> 40, exact below 2^19 */
 } fh_class_info;
 
-/* Depots and preferred slabs come in so many sets; threads near different processors use different ones. */
+/* Depots and preferred slabs come in so many sets. Threads near different CPUs use different ones. */
 #define FH_SHARDS 4u
 
-/* ── Marks: "there is something here" ────────────────────────────────────────────────────────────────────────────── */
+/* ── Hints: "there is something here" ────────────────────────────────────────────────────────────────────────────── */
 
-/* A mark index is a class ("a slab of this class with free blocks") or, behind the classes, a room ("a chunk whose
- * longest free run is about that long"). For each index there is a tree of bits: window → unit → region → chunk; class
- * marks end in the chunk (one bit a slot), room marks in the region (one bit a chunk).
+/* The index of a hint is a class: "a slab of this class with free blocks". Behind the classes it is a length bucket: "a
+ * chunk whose longest free run is about that long". Each index has a tree of bits: window → unit → region → chunk. Hints
+ * of classes end in the chunk, one bit a slot. Those of length buckets end in the region, one bit a chunk.
  *
- *     equations, whenever nobody is in the middle of a change:
+ *     equations, while no thread is in the middle of a change:
  *         [hint.tree]    word i of the level below is not 0  ⇒  bit i of a node is set
  *         [hint.length]  a chunk has free slots  ⇒  its bit is set in the bucket of its longest run
  *         [slab.hint]    a slab has hint_at free blocks, or blocks never handed out, or is all free  ⇒  its bit is set
  *
- * While somebody is, a bit may be set too many (whoever follows it finds nothing and clears it) and, between a clear
- * and the second look that follows every clear, one too few. See store/hints.h. */
+ * While one is, a bit may be set too many: the thread that follows it finds nothing, and clears it. And one may be
+ * missing between a clear and the check that follows every clear. See store/hints.h. */
 #define FH_LENGTHS 20u
-#define FH_HINT_LENGTH FH_CLASSES /* + room: chunks by their longest free run */
+#define FH_HINT_LENGTH FH_CLASSES /* + length bucket: chunks by their longest free run */
 #define FH_HINTS (FH_CLASSES + FH_LENGTHS)
 
 typedef struct {
@@ -119,18 +121,18 @@ typedef struct {
 /* state:  63    56 55     48 47     40 39      32 31      16 15       0
  *         │  0    │ owner   │ 0       │ kind      │ bump      │ count  │
  *
- *   host   of a sublet slab the class whose blocks are its units, else 0
+ *   owner  of a borrowed slab the class whose blocks are its parts, else 0
  *   kind   class + 1 of a slab, FH_KIND_RUN + 1 of a run, 0 of a free slot
  *   bump   blocks handed out at least once; those beyond were never touched. Of a run: its length in slots.
- *   count  blocks given back since the mark was cleared last, while it is clear: a hint that says when to mark. Nothing
- *          but the mark depends on it; how many blocks are free is what the words say
+ *   count  blocks given since the hint was cleared last, while it is clear. It says when to set the hint, and nothing
+ *          else depends on it: how many blocks are free is what the words say
  *
  *     equations:  live + in magazines  =  bump − set bits
  *         [slab.state]   the slab or run fits where it begins: within its chunk, a slab at a multiple of its slots
  *         [slab.bump]    1 ≤ bump ≤ blocks
  *         [slab.beyond]  no bit is set from bump on
- *         [slab.count]   count < mark_at
- *         [slot.free]    a free slot has state 0 and all words 0, so that a stale mark finds nothing there
+ *         [slab.count]   count < hint_at
+ *         [slot.free]    a free slot has state 0 and all words 0, so that a stale hint finds nothing there
  *         [slot.class]   the class byte of each slot of a slab, and of a run's first, is its class; of all others it is 0.
  *                        Of classes above 127, of sampled runs and of runs that no magazine holds it is 0 too
  *
@@ -139,7 +141,7 @@ typedef struct {
 
 typedef struct {
     fh_word state;
-    fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Sublet: words 32 … 63 are joined */
+    fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Borrowed: words 32 … 63 are joined */
     uint64_t pad[7];
 } fh_slab;
 
@@ -158,7 +160,7 @@ static inline unsigned fh_state_bump(uint64_t s) {
 static inline unsigned fh_state_kind(uint64_t s) {
     return ((unsigned)(s >> FH_STATE_KIND_SHIFT) & 0xFF) - 1;
 }
-/* The class whose blocks the slab is divided into: its kind, or the host of a sublet one. */
+/* The class whose blocks the slab is divided into: its kind, or the owner of a borrowed one. */
 static inline unsigned fh_state_class(uint64_t s) {
     unsigned kind = fh_state_kind(s);
     return kind == FH_CLASS_BORROWED ? (unsigned)(s >> FH_STATE_OWNER_SHIFT) & 0xFF : kind;
@@ -174,26 +176,26 @@ static inline uint64_t fh_state_make(unsigned kind, unsigned bump) {
  *     the slots beyond FH_CHUNK_OPEN (base/tuning.h: only in a stress build) none of this is ever true: they are in no word
  *     of the chunk, and nothing of theirs is counted.
  *         [chunk.dirty]  dirty  ⇒  used
- *         [chunk.lost]   a chunk that the system had no memory for has no free slot and nothing in it
+ *         [chunk.lost]   a chunk that the OS had no memory for has no free slot and nothing in it
  *     over all chunks:
  *         [count.used]   slots of slabs and runs   =  the counter of used slots
  *         [count.dirty]  slots free and dirty      =  the counter of dirty slots
  *         [count.lost]   bits of `lost` in regions =  the window's number of them
- *     dirty says of a free slot that it has memory of the system behind it; of a used slot it says nothing that counts. */
+ *     dirty says of a free slot that it has memory behind it; of a used slot it says nothing that counts. */
 typedef struct {
-    fh_word free;  /* 1 = free. Claimed by compare-and-swap, given back by fetch_or: neighbours are one run again */
-    fh_word dirty; /* 1 = written since it came from the system */
+    fh_word free;  /* 1 = free. Claimed by compare-and-swap, released by fetch_or: neighbours are one run again */
+    fh_word dirty; /* 1 = written since it came from the OS */
     fh_word used;  /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
-    fh_word hint[FH_CLASSES]; /* lowest level of the class marks: one bit a slot */
-    fh_word split;            /* bit 0, bit 1: pages of that half may go back one by one: no huge page any more;
-                               * bit 2, bit 3: and the kernel was told to make none of it again. See purge.c */
+    fh_word hint[FH_CLASSES]; /* lowest level of the hints of classes: one bit a slot */
+    fh_word split;            /* bit 0, bit 1: pages of that half may be purged one by one: no huge page any more;
+                               * bit 2, bit 3: and the kernel was advised to make none of it again. See thp.h */
 } fh_chunk;
 
 /* ── Region: the metadata of 256 MiB, one mapping ────────────────────────────────────────────────────────────────── */
 
 typedef struct {
     fh_hints hints; /* one bit a chunk */
-    fh_word lost;   /* chunks of this region that the system had no memory for: to be tried again */
+    fh_word lost;   /* chunks of this region that the OS had no memory for: to be tried again */
     fh_word huge;   /* chunks for which huge pages were asked for when they were started */
     /* Each on lines of its own, so that a slab's state and its first seven words come with one miss. */
     _Alignas(FH_CACHE_LINE) fh_chunk chunk[FH_REGION_CHUNKS];
@@ -222,7 +224,7 @@ typedef struct {
  *         [magazine.lost]    blocks of its classes that are handed out  =  magazines in such places */
 typedef struct {
     uint16_t capacity;
-    uint16_t from; /* near which processor it was put into the depot, the number's low half: a hint */
+    uint16_t from; /* near which CPU it was put into the depot, the number's low half: a hint */
     uint32_t count;
     void *bottom; /* always NULL */
     void *block[];
@@ -241,7 +243,7 @@ static inline unsigned fh_depot_slots(unsigned c) {
     return c == 1 ? 4 * FH_DEPOT_SLOTS : c == 2 ? 2 * FH_DEPOT_SLOTS : FH_DEPOT_SLOTS;
 }
 
-/* The depots of all classes near one processor, one behind the other; class 0 has none. */
+/* The depots of all classes near one CPU, one behind the other; class 0 has none. */
 #define FH_DEPOT_ALL ((FH_BINS - 3 + 4 + 2) * FH_DEPOT_SLOTS)
 
 typedef struct {
@@ -255,7 +257,7 @@ static inline fh_word *fh_depot_of(fh_depots *all, unsigned c) {
 /* ── Thread cache ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A bin is all that the hot path touches: 16 bytes a class.
- *     equation:  [cache.bin]  loaded->block ≤ top ≤ end ≤ loaded->block + capacity;  blocks in hand = top − loaded->block.
+ *     equation:  [cache.bin]  loaded->block ≤ top ≤ end ≤ loaded->block + capacity;  blocks cached = top − loaded->block.
  *     Without a loaded magazine, and in bin 0, both are those of the magazine that is full and empty at once. */
 typedef struct {
     void **top;
@@ -281,14 +283,14 @@ typedef struct fh_thread {
     fh_rack rack[FH_BINS];
     size_t budget_used; /* [cache.budget] Σ 2 · limit · size over the bins, bytes: two magazines each */
     int64_t flushed;    /* bytes flushed less refilled that the others do not know of yet (cache/shrink.h) */
-    fh_word generation; /* forks that lay behind the process when it was made: an older one belongs to nobody */
+    fh_word generation; /* forks before it was made: the thread of an older cache does not exist in this process */
     uint32_t number;    /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
     fh_word state;      /* FH_THREAD_… */
     uint32_t ticks;     /* slow paths taken */
-    uint32_t next_idle; /* the bin that the next tick looks at */
+    uint32_t next_idle; /* the bin that the next tick checks */
     uint64_t refills, flushes, from_depot, to_depot; /* statistics, plain: only the owner writes */
-    /* Of a thread that is observed (cache/observed.h): the interval with which its distance was drawn (0: none was), the
-     * state of its generator, and the system's number of it. */
+    /* Of a thread that is observed (cache/observed.h): the interval from which its bytes until the next sample were
+     * drawn (0: none were), the state of its generator, and the OS's number of it. */
     uint64_t interval, random;
     uint32_t system_number;
     uint32_t polls; /* slow paths, observed or about to be */
@@ -297,7 +299,7 @@ typedef struct fh_thread {
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.
  *     equations, in a heap at rest:
  *         [cache.state]   a cache that is handed out is LIVE or PARKED, one that is free in its slab is DEAD
- *         [cache.parked]  PARKED  ⇔  it is where the next thread looks for one. But for what a fork has left behind */
+ *         [cache.parked]  PARKED  ⇔  it is where the next thread looks for one, except what a fork has left behind */
 #define FH_THREAD_DEAD UINT64_C(0)
 #define FH_THREAD_LIVE UINT64_C(0x66682D6C69766521)
 #define FH_THREAD_PARKED UINT64_C(0x66682D7061726B21) /* its thread has ended; the next one gets it (cache/thread.c) */

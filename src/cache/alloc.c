@@ -1,4 +1,4 @@
-/* The slow half of allocating: whatever is not a pop of the hot path. */
+/* The slow half of allocating: all that is not a pop of the hot path. */
 #include "cache/alloc.h"
 
 #include "base/hooks.h"
@@ -100,8 +100,8 @@ void *fh_alloc_slow(size_t n, fh_bin *bin) {
     return p;
 }
 
-/* Where nothing is counted or looked at on the way, the most recently freed huge block will do. Out of line, or the hot path
- * below would save registers. */
+/* Without an observer or a metrics file the most recently freed huge block will do. Out of line, or the hot path below would
+ * save registers. */
 __attribute__((noinline)) static void *alloc_above_runs(size_t n) {
     bool clean;
     if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(FH_SLOT_SIZE, n, &clean);

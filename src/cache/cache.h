@@ -1,5 +1,5 @@
-/* The hot path: what one thread has cached. This file is what malloc and free are made of; everything else in the library
- * is here so that it is rarely needed.
+/* The hot path: what one thread has cached. malloc and free are this file; everything else in the library exists so that
+ * it is rarely needed.
  *
  *     malloc ─▶ fh_alloc ─┬─ bin not empty: pop                                            14 instructions, no atomic
  *                         └─ fh_alloc_slow ─┬─ previous magazine                           cache/magazine.c

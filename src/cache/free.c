@@ -1,4 +1,4 @@
-/* The slow half of freeing: whatever is not a push of the hot path. And the sizes of blocks. */
+/* The slow half of freeing: all that is not a push of the hot path. And the sizes of blocks. */
 #include "base/hooks.h"
 #include "cache/cache.h"
 #include "cache/magazine.h"

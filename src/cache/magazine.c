@@ -30,11 +30,11 @@ static unsigned first_blocks(unsigned c) {
 }
 
 void fh_bin_reset(fh_bin *bin) {
-    /* The cast drops const: the hot path writes only below end, and here top == end. */
+    /* The cast removes const: the hot path writes only below end, and here top == end. */
     bin->top = bin->end = (void **)&fh_empty_magazine[1];
 }
 
-/* ── The store, whatever the class ───────────────────────────────────────────────────────────────────────────────── */
+/* ── The store, for any class ────────────────────────────────────────────────────────────────────────────────────── */
 
 static unsigned take(unsigned c, unsigned want, void **out) {
     if (!fh_class_is_run(c)) return fh_slab_take(c, want, out);
@@ -138,7 +138,7 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
     rack->limit = 0;
 }
 
-/* Every FH_BIN_TICK slow paths one bin is looked at. What was not used since the last two looks goes back. */
+/* Every FH_BIN_TICK slow paths one bin is checked. What was not used since the last two checks is flushed. */
 static void tick(fh_thread *t) {
     if (++t->ticks % FH_BIN_TICK) return;
     fh_hook_metrics();
@@ -157,7 +157,7 @@ static void tick(fh_thread *t) {
     }
 }
 
-/* While the heap contracts, every eighth flush looks at one other bin too, so that what the thread does not flush any more is
+/* While the heap contracts, every eighth flush checks one other bin too, so that what the thread does not flush any more is
  * flushed as well. The clock hand takes a thousand flushes to go round, in which demand for a class shows. */
 static void contract(fh_thread *t, unsigned c) {
     if (t->flushes % FH_CONTRACTION_TICK) return;
@@ -180,12 +180,12 @@ static void fill(unsigned c, unsigned want, fh_magazine *m) {
     m->count = n;
 }
 
-/* Blocks that were freed near another processor are put into an order without neighbours in a row.
+/* Blocks that were freed near another CPU are put into an order without neighbours in a row.
  *
- * Where one thread makes blocks and another one frees them while both run, both walk the same addresses, the second close
- * behind the first, and its processor fetches lines ahead that the first is about to write: a third to a half of the time
- * was that. A thread that gets blocks back that were freed on its own processor, by itself or by whom it shares it with,
- * wants them in a row, where fetching ahead is worth more. Of 16-byte blocks four share a line: it gained nothing there. */
+ * One thread allocates blocks and another one frees them while both run. Both walk the same addresses, the second close
+ * behind the first. Its CPU fetches lines ahead that the first is about to write: a third to a half of the time was that.
+ * A thread that gets blocks that were freed on its own CPU wants them in a row, because fetching ahead is worth more there.
+ * Of 16-byte blocks four share a line: it gained nothing there. */
 static void scatter(fh_magazine *m) {
     for (uint32_t i = 0; i < m->count; i++) {
         /* Multiples of the golden ratio: an exchange with wherever they fall leaves hardly any two where they were. */
@@ -234,9 +234,9 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     t->flushes++;
     tick(t);
     if (rack->limit == 0 && fh_class_size(c) < FH_CACHE_LINE) {
-        /* A thread that frees a block before it has asked for one of that class (or long after: the bin has been emptied
-         * since) may have it from another, who goes on writing to the rest of its cache line: the thread's next block
-         * should not be this one. */
+        /* A thread that frees a block before it has asked for one of that class may have it from another thread. So may
+         * one that frees it long after, when the bin has been emptied since. The other thread continues to write to the
+         * rest of the cache line: the thread's next block should not be this one. */
         grow(t, c);
         give(c, 1, &p);
         return;
@@ -247,7 +247,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     (shrunk && rack->limit ? shrink : grow)(t, c);
     fh_magazine *full = unload(t, c), *empty = rack->previous;
     if (empty && empty->count) {
-        /* The oldest half goes as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
+        /* The oldest half is flushed as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
         size_t bytes = oldest->count * fh_class_size(c);
         fh_count_flushed(t, (int64_t)bytes);

@@ -11,7 +11,7 @@
  * free has nothing to count. It goes to its slow half too, which knows a decoy by the bytes until a sample: these are below 0 of
  * a thread that is not observed.
  *
- * Measured and rejected: a countdown on the hot path (2 instructions for everybody); a second malloc that the loader
+ * Measured and rejected: a countdown on the hot path (2 instructions for every program); a second malloc that the loader
  * chooses (cannot be switched on in a running program, and not in a static one on musl); one read-only row of decoys for all
  * threads (a pair of an observed thread takes 59 instructions in place of 48); class bytes with their eighth bit set that
  * lead free past the decoys (40 instructions, but at most 0.8 % of a real program, for half of the class numbers; docs/weighed.md). */

@@ -42,7 +42,7 @@ static void *kept(void *p, size_t n) {
     return p;
 }
 
-/* True if the block at p, of class c, stays where it is with n bytes: as below, but without a look at the slab. That p is the
+/* True if the block at p, of class c, stays where it is with n bytes: as below, but without reading the slab. That p is the
  * beginning of a block is seen by arithmetic. */
 static inline bool stays(const void *p, unsigned c, size_t n) {
     size_t size = fh_class_size(c);

@@ -1,11 +1,11 @@
-/* Cache shrinking: what the caches keep while the program frees memory. When it drops a large structure, what magazines and
+/* Cache shrinking: what the caches keep while the program frees memory. When it frees a large structure, what magazines and
  * depots keep of it is scattered over all of its slabs, and one block is enough to hold a slab of 64 KiB: a server that
- * had forgotten everything held 50 MiB by 40,000 blocks of some dozens of bytes. So caches have to become small at the
+ * had freed everything held 50 MiB by 40,000 blocks of some dozens of bytes. So caches have to become small at the
  * right time, which is seen in two ways:
  *
  *     a class     from 4 MiB on that found their depot full since there was demand for the class
  *     the heap    when threads have flushed half of the most that they had, and enough of it: the heap contracts. Then
- *                 64 KiB of a class are enough, and a clock hand goes round over the classes and finds those that no
+ *                 64 KiB of a class are enough, and a clock hand moves over the classes and finds those that no
  *                 thread flushes any more
  *
  * A class that is shrunk has no depot, and its bins shrink as they are flushed. The next refill ends it for the class.
@@ -17,7 +17,7 @@
  *     contraction:       0 ──(flushed ≥ threshold)──▶ blocks a bin may hold ──(1/16 of it is in demand again)──▶ 0
  *
  * What is in demand again within a second or so is a refault, and the refault credit raises the threshold: a program that
- * drops and makes the same 100 MiB over and over pays for the first time.
+ * frees and allocates the same 100 MiB over and over pays for the first time.
  *
  * Thread-safety: any thread. Memory orders: relaxed would do throughout: these are figures to steer by, and the memory that
  * they speak of is handed over by the words of depot and slabs. The exchanges are acq_rel because there is no other.
@@ -32,7 +32,7 @@
 /* ── The rules: pure arithmetic ──────────────────────────────────────────────────────────────────────────────────── */
 
 /* Bytes of a class without demand from which on it is shrunk: what found its depot full, or, while the heap contracts,
- * whatever was flushed. */
+ * all that was flushed. */
 static inline size_t fh_shrink_limit(bool contracting) {
     return contracting ? FH_SHRINK_CONTRACTING_BYTES : FH_SHRINK_BYTES;
 }

@@ -29,10 +29,10 @@ __thread fh_thread_state fh_here
     __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = -1};
 fh_word fh_observing;
 
-/* Number of forks that lie behind this process, in its own line of ancestors. A cache of an older generation belongs to
+/* Number of forks behind this process, in its own line of ancestors. A cache of an older generation belongs to
  * a thread that does not exist here: all but the one that forked, which renews its own. */
 static fh_word generation;
-static fh_word orphans; /* 1: the child has not yet taken in what the other threads had */
+static fh_word orphans; /* 1: the child has not yet flushed what the other threads had */
 static fh_word threads_made;
 
 /* What threads that are no more have counted, so that the sums never shrink. Relaxed: figures. */
@@ -43,7 +43,7 @@ static void keep_counts(const fh_thread *t) {
     for (unsigned i = 0; i < FH_THREAD_COUNTS; i++) fh_add_relaxed(&fh_threads_gone[i], counts[i]);
 }
 
-/* Caches that threads left behind when they ended, for threads to come: fh_thread* or 0. See the end of this file. */
+/* Caches that threads parked when they ended, for threads to come: fh_thread* or 0. See the end of this file. */
 static fh_word parked[FH_SHARDS];
 
 /* ── Fork ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -55,9 +55,10 @@ static void after_fork_in_child(void) {
     fh_thread *t = fh_own();
     if (t != &fh_thread_none && t != &fh_thread_over) {
         fh_store(&t->generation, fh_load(&generation));
-        t->interval = 0; /* or the child's generator would go on as the parent's does */
+        t->interval = 0; /* or the child's generator would continue as the parent's does */
     }
-    /* Parked caches are found with the other orphans, as they are of an older generation; here nobody may get one too. */
+    /* Parked caches are found with the other orphans, because they are of an older generation. Here no thread may get one
+     * too. */
     for (unsigned i = 0; i < FH_SHARDS; i++) fh_store(&parked[i], 0);
     fh_store_release(&orphans, 1);
     fh_hook_forked(t);
@@ -77,8 +78,8 @@ static void dissolve(fh_thread *t) {
     fh_slab_give(FH_CLASS_THREAD, 1, &p);
 }
 
-/* Hands in the cache of a thread that did not survive the fork. One that was inside a slow path at that moment may have
- * a magazine half way to somewhere: it is left alone, which is a leak of at most FH_THREAD_BYTES and never a block twice. */
+/* Flushes the cache of a thread that did not survive the fork. One that was inside a slow path at that moment may have
+ * a magazine half way to somewhere. It is left alone, which is a leak of at most FH_THREAD_BYTES and never a block twice. */
 static void adopt(fh_thread *t, uint64_t state) {
     /* acq_rel: of two threads of the child that come here, one gets it. */
     if (fh_cas_acq_rel(&t->state, &state, FH_THREAD_DEAD)) dissolve(t);
@@ -122,7 +123,7 @@ static void switch_to(const fh_thread *t, const fh_bin *bins) {
     if (bins == t->decoy) fh_here.bytes_until_sample = INT64_MAX;
 }
 
-/* A cache with nothing in hand; NULL when there is no memory. */
+/* A cache with nothing in it; NULL when there is no memory. */
 static fh_thread *make_empty(void) {
     void *p;
     if (!fh_window_start() || !fh_slab_take(FH_CLASS_THREAD, 1, &p)) return NULL;
@@ -151,7 +152,7 @@ static fh_thread *make(void) {
     t->interval = t->polls = 0;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_thread_observe(t, false);
-    /* This may call malloc: from here on that works. If the system has no such service left, what the thread has in hand
+    /* This may call malloc: from here on that works. If the OS has no such service left, what the thread has cached
      * when it ends stays where it is. */
     (void)fh_system_at_thread_exit(thread_exit, t);
     return t;
@@ -211,13 +212,13 @@ void fh_cache_flush(void) {
 
 /* ── Parked caches ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A program that makes a thread for each request would have every one of them empty its bins into the slabs and the next
- * one fill them again, 150,000 instructions for some hundred blocks. So a thread that ends leaves its cache, with what is
- * small in it, for one that begins later, best near the same processor. FH_SHARDS of them wait at most.
+/* A program may start a thread for each request. Each would empty its bins into the slabs and the next one fill them again,
+ * 150,000 instructions for some hundred blocks. So a thread that ends parks its cache, with what is small in it, for one that
+ * begins later, best near the same CPU. At most FH_SHARDS of them are parked.
  *
  *     BUSY ──(the thread ends)──▶ PARKED ──(swapped out of parked[], by one thread)──▶ BUSY, or DEAD and dissolved
  *
- * acq_rel on the exchange: whoever gets the cache sees all that its last owner wrote into it. Progress: wait-free. */
+ * acq_rel on the exchange: the thread that gets the cache sees all that its last owner wrote into it. Progress: wait-free. */
 
 static fh_thread *unpark(unsigned shard) {
     if (!fh_load(&parked[shard])) return NULL;
@@ -225,7 +226,7 @@ static fh_thread *unpark(unsigned shard) {
 }
 
 /* Bytes of blocks that t has of class c, and of the magazines that they are in. */
-static size_t bytes_in_hand(const fh_thread *t, unsigned c) {
+static size_t bytes_cached(const fh_thread *t, unsigned c) {
     const fh_rack *rack = &t->rack[c];
     const fh_magazine *loaded = rack->loaded, *previous = rack->previous;
     size_t blocks = (loaded ? (size_t)(t->bin[c].top - loaded->block) : 0) + (previous ? previous->count : 0);
@@ -233,12 +234,12 @@ static size_t bytes_in_hand(const fh_thread *t, unsigned c) {
     return blocks * fh_class_size(c) + places * sizeof(void *);
 }
 
-/* Hands in what goes beyond FH_PARKED_BYTES, the small classes being the ones that stay. False: nothing is left. */
+/* Flushes what exceeds FH_PARKED_BYTES; the small classes stay. False: nothing is left. */
 static bool lighten(fh_thread *t) {
     size_t kept = 0;
     for (unsigned c = 1; c < FH_BINS; c++) {
         if (!t->rack[c].limit) continue;
-        size_t bytes = bytes_in_hand(t, c);
+        size_t bytes = bytes_cached(t, c);
         if (kept + bytes > FH_PARKED_BYTES) {
             fh_bin_empty(t, c);
         } else {
@@ -248,7 +249,7 @@ static bool lighten(fh_thread *t) {
     return kept != 0;
 }
 
-/* Puts t where none waits, or else in the place of one that waits near here, and returns that one. */
+/* Parks t in a free place, or else in the place of one that is parked near here, and returns that one. */
 static fh_thread *park(fh_thread *t) {
     uint64_t word = (uint64_t)(uintptr_t)t;
     unsigned near = fh_system_cpu_hint();

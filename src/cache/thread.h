@@ -10,18 +10,18 @@
  * all bins empty and full. */
 extern const fh_thread fh_thread_none, fh_thread_over;
 
-/* The calling thread's cache, made now if it has none. NULL: the thread is over, or there is no memory for a cache; the
- * caller then goes to the store block by block. Also takes in, after a fork, what the parent's other threads had. */
+/* The calling thread's cache, created now if it has none. NULL: the thread is over, or there is no memory for a cache. The
+ * caller then uses the store block by block. After a fork it also flushes what the parent's other threads had. */
 fh_thread *fh_thread_enter(void);
 
 /* Refills, flushes, and of these to and from the depot: sums over threads that have ended. */
 #define FH_THREAD_COUNTS 4u
 extern fh_word fh_threads_gone[FH_THREAD_COUNTS] FH_HIDDEN;
 
-/* Flushes the caches that ended threads have left for others to come, and which no thread has taken yet. */
+/* Flushes the parked caches: those of ended threads that no new thread has taken yet. */
 void fh_cache_flush_parked(void);
 
-/* For check/: the cache that waits in a shard for a thread to come, or NULL; and how many forks lie behind this process. */
+/* For check/: the cache that waits in a shard for a thread to come, or NULL; and how many forks are behind this process. */
 const fh_thread *fh_thread_parked(unsigned shard);
 uint64_t fh_thread_generation(void);
 

@@ -69,7 +69,7 @@ static void check_path(fh_check *check, unsigned hint, unsigned level, size_t ch
     }
 }
 
-/* Bits may be set too many, as whoever follows one finds nothing and clears it; none may be missing. */
+/* Bits may be set too many, because a thread that follows one finds nothing and clears it. None may be missing. */
 static void check_trees(fh_check *check, size_t chunks) {
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         for (unsigned h = 0; h < FH_CLASSES; h++) {
@@ -227,7 +227,7 @@ static uint64_t check_thing(fh_check *check, size_t slot, uint64_t state, uint64
 static void count_stray(fh_check *check, size_t chunk, uint64_t stray) {
     if (!stray) return;
     bool reserved = fh_load(&fh_window.origin) & 1;
-    /* Where nothing is reserved, a chunk that somebody else's mapping is in was passed over for good. */
+    /* Where nothing is reserved, a chunk with a foreign mapping in it was passed over for good. */
     if (!reserved && stray == FH_CHUNK_OPEN) return;
     check->stray_slots += fh_count_bits(stray);
     if (check->held_slots) return; /* which they are is not known, so they are judged together */

@@ -35,7 +35,7 @@ static bool find_in_slab(unsigned c, const void *p, block_place *at) {
     return !(fh_load(&slab->free[at->index / 64]) >> at->index % 64 & 1);
 }
 
-/* The same of a block of class c that lies in a hole of another class's slab. */
+/* The same of a block of class c that is in a hole of another class's slab. */
 static bool find_guest(unsigned c, const void *p, block_place *at) {
     size_t bytes = 0;
     if (fh_holes_block_of(p, &bytes) != p || bytes < fh_class_size(c)) return false;

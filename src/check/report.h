@@ -75,10 +75,10 @@ typedef struct {
 
 /* One check of the heap. The caller fills in the first part with zeros or what its comments say. */
 typedef struct fh_check {
-    void (*found)(const fh_violation *v); /* is told of the first 100 violations; NULL: nobody */
+    void (*found)(const fh_violation *v); /* is told of the first 100 violations; may be NULL */
     bool brief; /* leave out what reads every word: free slots, hint trees, the table of huge blocks, depots */
     bool leave_magazines; /* leave out caches and depots: the caller has magazines in its own hands */
-    unsigned only[2];     /* of a brief check: the two classes whose depots are looked at */
+    unsigned only[2];     /* of a brief check: the two classes whose depots are checked */
     uint64_t
         *seen; /* FH_CHECK_SEEN_BYTES of zeros for each chunk, to find what is in two places; NULL: not looked for */
     size_t held_slots;    /* slots that the caller has claimed and not made into anything */

@@ -50,7 +50,7 @@ static void check_apart(fh_check *check, uintptr_t block, bool is_apart, uintptr
     fh_check_violated(check, (fh_violation){FH_EQUATION_HUGE_OVERLAP, FH_PLACE_ADDRESS, block, 0, other, 0});
 }
 
-/* [huge.overlap] A block of the table lies apart from the one before, from the window, and from all that are kept. */
+/* [huge.overlap] A block of the table is apart from the one before, from the window, and from all that are kept. */
 static void visit_huge(void *context, uintptr_t begin, size_t size) {
     huge_walk *walk = context;
     walk->bytes += size;
@@ -113,7 +113,7 @@ size_t fh_check_all(void (*found)(const fh_violation *v), size_t *live) {
 
 /* ── By itself ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* True if nobody can be inside the allocator: there is one thread, this one, which holds nothing. In the child of a fork
+/* True if no other thread can be inside the allocator: this is the only one, and it holds nothing. In the child of a fork
  * what the others were in the middle of stays as it was. */
 static bool is_at_rest(void) {
     if (fh_thread_generation() != 0 || fh_system_threads() != 1) return false;
@@ -126,7 +126,7 @@ static bool is_at_rest(void) {
 #define CACHE_PATHS 8u
 #define HEAP_PATHS 1024u
 
-/* Only looked at by a thread that is alone, so an exact count does not matter. */
+/* Only read by a thread that is alone, so an exact count does not matter. */
 static fh_word paths_left;
 
 static bool heap_is_due(void) {

@@ -38,7 +38,7 @@ static void put_sample(fh_output *out, const fh_field *field, const fh_profile_s
     fh_put(out, "\n");
 }
 
-/* The allocator's own classes are no concern of whoever draws curves, nor are those that have nothing. */
+/* The allocator's own classes are no part of a curve, nor are those that have nothing. */
 static bool is_shown(const fh_profile_row *row) {
     return row->slabs && row->class_use != FH_PROFILE_USE_OWN;
 }

@@ -41,8 +41,8 @@ void fh_background_check(void) {
     nudge();
 }
 
-/* Where it is made. Malloc may be called from anywhere in the C library, and making a thread takes some of the C library's
- * own locks. So it is not made
+/* Where it is started. Malloc may be called from anywhere in the C library, and starting a thread takes some of the C
+ * library's own locks. So it is not started
  *   - before this library's constructor has run: the C library may not be ready. Not in that constructor either: a thread
  *     that is not wanted should not be, and the loader is at work;
  *   - from free: glibc frees what belonged to ended threads while it holds the lock of its stacks, which a new thread's
@@ -64,7 +64,7 @@ void fh_background_forked(void) {
 
 typedef struct {
     uint64_t moves;        /* fh_counts.moves at the last round */
-    size_t huge;           /* bytes of kept huge blocks at the last look */
+    size_t huge;           /* bytes of kept huge blocks at the last round */
     unsigned quiet_rounds; /* in a row, at which nothing had moved */
 } last_round;
 
@@ -74,7 +74,7 @@ static size_t lowest_bytes(void) {
     return (size_t)lowest * FH_SLOT_SIZE;
 }
 
-/* Slots that were free for the whole time since the last look, and huge blocks that were kept as long. */
+/* Slots that were free for the whole time since the last round, and huge blocks that were kept as long. */
 static size_t purge_unused(last_round *m) {
     size_t purged = 0, dirty = fh_dirty_bytes(), keep = fh_background_keep(dirty, lowest_bytes());
     if (keep < dirty) purged += fh_idle_purge_unused(keep);
@@ -85,7 +85,7 @@ static size_t purge_unused(last_round *m) {
     return purged;
 }
 
-/* One look. True if there is nothing more to do until somebody frees. */
+/* One round. True if there is nothing more to do until a thread frees. */
 static bool go_round(last_round *m) {
     uint64_t moves = fh_load(&fh_counts.moves);
     m->quiet_rounds = moves == m->moves ? m->quiet_rounds + 1 : 0;
@@ -105,7 +105,7 @@ static bool sleep_until_wanted(void) {
     size_t rest = idle_bytes();
     if (!fh_cas_acq_rel(&fh_background, &awake, FH_BACKGROUND_ASLEEP)) return false;
     fh_fence_after_rmw();
-    /* The last look; see the header. What could not be given back before is no reason to stay awake. */
+    /* The last check; see the header. What could not be purged before is no reason to stay awake. */
     size_t now = idle_bytes();
     if (now > rest && fh_background_is_worth(now - rest)) nudge();
     while (fh_load(&fh_background) == FH_BACKGROUND_ASLEEP) fh_system_wait(&fh_background, FH_BACKGROUND_ASLEEP, 0);
@@ -129,7 +129,7 @@ static void run(void) {
 void fh_background_start(void) {
     uint64_t wanted = FH_BACKGROUND_WANTED;
     if (!fh_load(&allowed) || !fh_cas_acq_rel(&fh_background, &wanted, FH_BACKGROUND_AWAKE)) return;
-    /* No thread to be had: the budget goes on by itself, and nobody tries again. */
+    /* No thread to be had: the budget continues by itself, and this is not tried again. */
     if (!fh_system_thread_start(run)) fh_store(&fh_background, FH_BACKGROUND_FAILED);
 }
 

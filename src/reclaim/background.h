@@ -1,7 +1,7 @@
 /* The thread of purge=background: purges what there was no demand for in a while. Off by default; the budget alone bounds
  * what an idle program keeps, and this takes away what is left below it.
  *
- *     awake    goes round every 250 ms, purges half of what was unused since the last round, and the rest when that is below
+ *     awake    a round every 250 ms: purges half of what was unused since the last round, and the rest when that is below
  *              a MiB; after a second in which the heap did not change also what depots, parked caches and empty slabs
  *              hold, and free pages inside of slabs
  *     asleep   when nothing is left to purge. It is woken by the thread that frees, when that makes a MiB: an idle process
@@ -14,8 +14,8 @@
  *
  *     NONE → WANTED      a safe point in a heap of 8 MiB while the option is set, by compare-and-swap
  *     WANTED → AWAKE     the thread that starts it, at the end of an allocation, by compare-and-swap
- *     AWAKE → ASLEEP     the background thread alone: there is nothing to purge. It then looks once more
- *     ASLEEP → AWAKE     a thread that leaves a MiB for it, by compare-and-swap, and wakes it; or itself, in that last look
+ *     AWAKE → ASLEEP     the background thread alone: there is nothing to purge. It then checks once more
+ *     ASLEEP → AWAKE     a thread that leaves a MiB for it, by compare-and-swap, and wakes it; or itself, in that last check
  *     any → NONE         in the child of a fork, where it does not exist
  *
  * Store and load: a thread adds to the free memory and then reads the word; the background thread writes ASLEEP and then

@@ -1,7 +1,7 @@
 /* When memory returns to the OS: pure arithmetic, with no memory, clock or thread in sight, so that each rule can be tested by
- * giving it numbers. The other files of this folder have the counters and do what is decided here.
+ * giving it numbers. The other files of this directory have the counters and do what is decided here.
  *
- * The idea is a budget and not a delay. A delay that is looked at only when some thread allocates never ends in a program
+ * The idea is a budget and not a delay. A delay that is checked only when some thread allocates never ends in a program
  * that has gone idle. A budget holds at each moment, so what an idle program keeps is bounded without a helper thread: a free
  * that exceeds the budget purges a bounded amount.
  *
@@ -30,7 +30,7 @@ static inline size_t fh_group_next_read(size_t limit, size_t used) {
 }
 
 /* The kernel says in how much of the last ten seconds some thread of the group waited for memory; here in hundredths of a
- * percent. From a tenth on the group is short, whatever its figures say. */
+ * percent. From a tenth on the group is short, even if its figures say otherwise. */
 #define FH_STALL_SHORT 1000u
 static inline fh_pressure fh_stall_judge(unsigned hundredths) {
     return hundredths >= FH_STALL_SHORT ? FH_PRESSURE_SOME : FH_PRESSURE_NONE;
@@ -108,8 +108,8 @@ static inline bool fh_cold_is_due_by_flow(size_t heap, uint64_t taken) {
     return heap >= FH_COLD_HEAP_BYTES && taken >= FH_COLD_TAKEN_BYTES && taken >= heap / 32;
 }
 
-/* A cold class is gone through again when as much was given back since as makes it worth the walk: a sixteenth of what was
- * free in it, and a MiB at least. */
+/* A cold class is walked again when enough was given to its slabs since: a sixteenth of what was free in it, and a MiB at
+ * least. */
 static inline bool fh_cold_again(size_t given, size_t free_then) {
     return given >= FH_COLD_AGAIN_BYTES && given >= free_then / 16;
 }
@@ -123,7 +123,7 @@ static inline bool fh_huge_pages_fit(size_t limit) {
 }
 
 /* The kernel clears a huge page that it has ready in 0.1 to 0.4 ms; 512 small pages cost 0.3 to 0.8. But when it has to move
- * other pages out of the way first, or a virtual machine's host has to find the memory, it took 2 to 6 ms. So the first
+ * other pages out of the way first, or a virtual machine's hypervisor has to find the memory, it took 2 to 6 ms. So the first
  * touch is timed, and after a slow one the next are passed over: sixteen, and twice as many each time that it is slow again
  * (a back-off). A quick one halves that. With all of them slow, three of the hundred of a heap of 200 MB are asked for,
  * which makes its first touch an eighth longer than without any.

@@ -110,7 +110,7 @@ static void go_round(void) {
     fh_add_relaxed(&fh_order.cold_rounds, 1);
 }
 
-/* One thread moves the figure and goes round; the others continue. */
+/* One thread moves the figure and does the round; the others continue. */
 void fh_cold_grown(void) {
     static fh_word last;
     size_t chunks = fh_window_chunks() - 1; /* the last has just come */

@@ -3,8 +3,8 @@
  * done is to purge the pages without a live block, and to open the holes to other sizes (store/holes.h), as soon as the heap
  * grows for these.
  *
- *     in demand ──▶ unused for 1 … back-off rounds ──▶ cold, bytes given back since are counted
- *        ▲     a round │       rounds                       │      │ ▲  a round, when much was given back since
+ *     in demand ──▶ unused for 1 … back-off rounds ──▶ cold, bytes given since are counted
+ *        ▲     a round │       rounds                       │      │ ▲  a round, when much was given since
  *        │             │                                    │      └─┘
  *        └─────────────┴────────────────────────────────────┘
  *         blocks of the class were taken from slabs or the depot since the last round

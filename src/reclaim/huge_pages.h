@@ -3,7 +3,7 @@
 #ifndef FH_RECLAIM_HUGE_PAGES_H
 #define FH_RECLAIM_HUGE_PAGES_H
 
-/* The options or limits have changed: gives the orders anew. */
+/* The options or limits have changed: gives the orders again. */
 void fh_huge_pages_configure(void);
 
 /* A first touch was timed. */

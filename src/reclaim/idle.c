@@ -57,7 +57,7 @@ static void publish_huge_budget(fh_pressure pressure) {
     if (fh_load(&fh_order.huge_cache_bytes) != budget) fh_store(&fh_order.huge_cache_bytes, budget);
 }
 
-/* From how many dirty slots on a safe point has to look. */
+/* From how many dirty slots on a safe point has to check. */
 void fh_idle_configure(void) {
     uint64_t from = FH_IDLE_FLOOR_SLOTS;
     if (fh_settings.purge == FH_PURGE_EAGER) from = FH_EAGER_WHOLE;

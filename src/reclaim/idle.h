@@ -7,7 +7,7 @@
 
 #include "base/types.h"
 
-/* The options or the pressure have changed: gives the orders anew. */
+/* The options or the pressure have changed: gives the orders again. */
 void fh_idle_configure(void);
 
 /* Purges a bounded piece if there is more than the budget allows. For the safe point. */

@@ -92,9 +92,9 @@ void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback) {
 
 void fh_limits_call_back(bool refused, uint64_t caller) {
     fh_limit_callback callback = (fh_limit_callback)(uintptr_t)fh_load(&callback_word);
-    uint64_t nobody = 0;
+    uint64_t none = 0;
     /* acq_rel: one thread at a time, and not again from within. */
-    if (!callback || !fh_cas_acq_rel(&calling, &nobody, caller)) return;
+    if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;
     callback(bytes_in_use(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
     fh_store_release(&calling, 0);
 }
@@ -128,7 +128,7 @@ static fh_pressure read_group(bool new_second) {
     return by_use > by_waiting ? by_use : by_waiting;
 }
 
-/* Takes the turn of reading: for a new second, or for a share of the room that is used up. */
+/* Takes the turn of reading: for a new second, or for a share of what was left that is used up. */
 static bool take_turn(bool *new_second) {
     uint64_t now = fh_system_seconds(), then = fh_load(&group_second), left = fh_load(&fh_counts.until_group);
     *new_second = now != then && fh_cas_relaxed(&group_second, &then, now);

@@ -49,7 +49,7 @@ static void act_after_allocation(uint64_t due) {
     if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
 }
 
-/* The OS has no more memory. Whatever is free but kept is returned: what this thread has cached, the depots, empty slabs,
+/* The OS has no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs,
  * cached mappings, the address space of chunks that are empty then, and the memory of free slots. */
 static void release_all(void) {
     fh_cache_flush();

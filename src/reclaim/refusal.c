@@ -15,14 +15,14 @@
 
 /* What is said by default, and what is not. A program at the end of its memory should not have to guess why, so one line
  * is the default. Programs that probe for memory on purpose ask for more than there can be, and those that set a limit of
- * their own by fh_limit_set know it: both are left in peace. And a line comes once, as whoever goes on after a refusal
- * mostly meets the next. on_oom=report takes the two exceptions away, silent says nothing at all. */
+ * their own by fh_limit_set know it: they get no line. And a line comes once, because a program that continues after a
+ * refusal usually meets the next. on_oom=report takes the two exceptions away, silent says nothing at all. */
 
 #define OWN_LIMIT (FH_REFUSED_UNKNOWN + 1u) /* a bit of `said` beyond those of fh_refusal */
 
-/* Bit i: limit i was reported. Set by whoever reports it first; relaxed, as it guards nothing. */
+/* Bit i: limit i was reported. Set by the thread that reports it first; relaxed, because it guards nothing. */
 static fh_word said;
-static fh_word looked_second; /* when the system was asked last, in units of 2^30 ns, plus 1 */
+static fh_word looked_second; /* when the OS was asked last, in units of 2^30 ns, plus 1 */
 
 /* True for one caller, the first. */
 static bool say_once(unsigned what) {
@@ -33,7 +33,7 @@ static bool say_once(unsigned what) {
     return false;
 }
 
-/* The system's files are read at most once a second: a program may try again and again. */
+/* The OS's files are read at most once a second: a program may try again and again. */
 static bool take_turn(void) {
     uint64_t now = fh_system_seconds() + 1, then = fh_load(&looked_second);
     return now != then && fh_cas_relaxed(&looked_second, &then, now);
@@ -111,7 +111,7 @@ static void say_limit(fh_text *t, fh_refusal which, const fh_system_limits *l, u
     }
 }
 
-/* In a container that is nearly full the other limits are seldom the reason why a program runs short. */
+/* In a container that is nearly full the other limits are rarely the reason why a program runs short. */
 static void say_group(fh_text *t) {
     size_t limit, used;
     if (!fh_system_group_memory(&limit, &used) || fh_limit_judge(used, limit) == FH_PRESSURE_NONE) return;
@@ -150,12 +150,12 @@ static void report(size_t n, const fh_limit_figures *own, fh_refusal which, cons
 
 /* ── Which limit ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* What a block of n bytes takes when there is none at hand: a small one a slab, of one to eight slots. */
+/* What a block of n bytes takes when none is cached: a small one a slab, of one to eight slots. */
 static size_t bytes_needed(size_t n) {
     return n <= FH_SMALL_MAX ? fh_class_table[fh_class_of(n)].slots * FH_SLOT_SIZE : n;
 }
 
-/* True if the own limit is why: it has refused something and the system never has, or the block does not fit below it. The
+/* True if the own limit is why: it has refused something and the OS never has, or the block does not fit below it. The
  * figures alone would not do: other threads may have freed since, or be about to claim. */
 static bool own_limit_is_met(const fh_limit_figures *own, size_t n) {
     if (!own->hard) return false;
@@ -164,7 +164,7 @@ static bool own_limit_is_met(const fh_limit_figures *own, size_t n) {
     return need > most || own->in_use > most - need;
 }
 
-/* The system refused. What it was asked for last is more than the block: a chunk, or room to align it. */
+/* The OS refused. What it was asked for last is more than the block: a chunk, or room to align it. */
 static void ask_system(size_t n, bool always) {
     if (!take_turn()) return;
     fh_system_limits limits;

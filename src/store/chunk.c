@@ -22,13 +22,13 @@ static void enter_bucket(size_t chunk, unsigned length) {
     if (length != NO_LENGTH) fh_hint_set(FH_HINT_LENGTH + length, 1, chunk);
 }
 
-/* The chunk is no longer in this bucket, or so it seemed: clear, look again. */
+/* The chunk is no longer in this bucket, or so it seemed: clears its bit, and enters it where it belongs now. */
 static void leave_bucket(size_t chunk, unsigned length) {
     fh_hint_clear(FH_HINT_LENGTH + length, 1, chunk);
     enter_bucket(chunk, fh_chunk_length(fh_load_acquire(&fh_chunk_at(chunk)->free)));
 }
 
-/* The thread that changes the word last also looks last, so the right bucket is the one that stays hinted. A hint too many
+/* The thread that changes the word last also reads it last, so the right bucket is the one that stays hinted. A hint too many
  * is cleared by the thread that follows it. */
 void fh_chunk_changed(size_t chunk, uint64_t before) {
     fh_fence_after_rmw();
@@ -64,8 +64,8 @@ static unsigned best_place(uint64_t free, unsigned n, uint64_t allowed) {
 
 /* Bookkeeping for slots that this thread has just claimed. True if all of them read as zero. */
 static bool account_claim(fh_chunk *chunk, uint64_t mask) {
-    /* Relaxed: what was written to `dirty` before the slots were given back came to us with the claim (acquire), and
-     * nobody else writes these bits while the slots are ours. */
+    /* Relaxed: what was written to `dirty` before the slots were released came to us with the claim (acquire), and no
+     * other thread writes these bits while the slots are ours. */
     uint64_t dirty = fh_load(&chunk->dirty) & mask;
     uint64_t purged = fh_load(&chunk->used) & mask & ~dirty;
     fh_event_claimed(fh_count_bits(mask), fh_count_bits(dirty), fh_count_bits(purged));
@@ -91,18 +91,18 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
         if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;
         *clean = account_claim(chunk, mask);
         fh_chunk_changed(chunk_index, free);
-        /* Not a large block, which may be memory that nobody ever touches. */
+        /* Not a large block, which may be memory that the program never touches. */
         if (n == 1 && begins_half(chunk, free, place)) fh_thp_begin_half(chunk_index * FH_CHUNK_SLOTS + place);
         return place;
     }
 }
 
-/* A new chunk for everybody, all of it free. False: the OS has no more memory.
+/* A new chunk, open to all threads, all of it free. False: the OS has no more memory.
  *
  * The thread that brings it does not keep its first slots, but searches again like all others. While one thread waits in
  * the kernel for a chunk, others find no free run either and bring one each. When each took from its own, a thousand
  * threads that began at once took 195 chunks and, a huge page for each, 400 MiB. Now all go to the lowest, and the others
- * are address space that nobody has touched. */
+ * are address space that was never touched. */
 static bool bring_chunk(void) {
     size_t index = fh_window_take_chunk();
     if (index == FH_NONE) return false;
@@ -114,10 +114,10 @@ static bool bring_chunk(void) {
     return true;
 }
 
-/* Claims in a chunk that there is; FH_NONE if none has room. */
+/* Claims in a chunk that there is; FH_NONE if none has so long a run. */
 static size_t claim_in_any(unsigned n, unsigned align, bool *clean) {
     /* A chunk with n + align − 1 free slots in a row fits for sure; one with n may. It is tried once, so that an aligned
-     * hole of exactly n slots is not passed over. */
+     * run of exactly n slots is not passed over. */
     for (unsigned length = 0; length < FH_LENGTHS; length++) {
         if (lengths[length] < n) continue;
         bool sure = lengths[length] >= n + align - 1 || lengths[length] == 64;
@@ -153,7 +153,7 @@ size_t fh_chunk_claim(unsigned n, unsigned align, bool *clean) {
     return slot;
 }
 
-/* As fh_chunk_extend, without a look at the limit. */
+/* As fh_chunk_extend, without asking the limit. */
 static bool extend(size_t slot, unsigned n) {
     size_t index = slot / FH_CHUNK_SLOTS;
     unsigned place = slot % FH_CHUNK_SLOTS;
@@ -180,7 +180,7 @@ void fh_chunk_release(size_t slot, unsigned n) {
     size_t index = slot / FH_CHUNK_SLOTS;
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t mask = fh_run_mask(slot % FH_CHUNK_SLOTS, n);
-    /* While the slots are ours nobody else changes their bits in these two words. */
+    /* While the slots are ours no other thread changes their bits in these two words. */
     if ((fh_load(&chunk->dirty) & mask) != mask) fh_or_release(&chunk->dirty, mask);
     if ((fh_load(&chunk->used) & mask) != mask) fh_or_release(&chunk->used, mask);
     fh_event_released(n);

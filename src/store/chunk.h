@@ -11,7 +11,7 @@
 #include "base/types.h"
 
 /* Claims n slots beginning at a multiple of `align` slots, a power of two. Neither is more than FH_CHUNK_OPEN_SLOTS: no new
- * chunk would ever do. Returns the first slot, or FH_NONE when the system has no more memory. *clean: the memory reads as zero. */
+ * chunk would ever do. Returns the first slot, or FH_NONE when the OS has no more memory. *clean: it reads as zero. */
 size_t fh_chunk_claim(unsigned n, unsigned align, bool *clean);
 
 /* Claims exactly these slots if they are free (all in one chunk): how a run grows in place. */

@@ -6,7 +6,7 @@
 #include "store/large.h"
 #include "store/slab.h"
 
-/* One depot a class and shard. A shard is a place near a processor: what it gets was last touched there. */
+/* One depot a class and shard. A shard is a place near a CPU: what it gets was last touched there. */
 static fh_depots depot[FH_SHARDS];
 
 static unsigned slots_of(unsigned c, const fh_magazine *m) {
@@ -43,9 +43,9 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
     return false;
 }
 
-/* Put fills the lowest slot that is not full, so that beyond one which holds nothing there is seldom anything: the search
- * ends there, and in a depot that nobody uses at its first slot. The highest full one is taken: what came last is the one
- * still in somebody's cache. */
+/* Put fills the lowest slot that is not full, so beyond one which holds nothing there is rarely anything. The search ends
+ * there, and in a depot that no thread uses at its first slot. The highest full one is taken: what came last is still in
+ * a CPU's cache. */
 static fh_magazine *get_from(unsigned shard, unsigned c, fh_magazine *empty) {
     fh_word *here = fh_depot_of(&depot[shard], c);
     for (;;) {

@@ -1,14 +1,14 @@
 /* Depot: where threads hand each other whole magazines. A few slots a class, exchanged by compare-and-swap.
  *
- * Thread-safety: any thread. Progress: put is wait-free, each slot is tried once; get is
- * lock-free: it begins anew when somebody else got the magazine that it had chosen. Cost: one locked instruction for up to 510
- * blocks. Idea: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with slots in place of its locked lists. */
+ * Thread-safety: any thread. Progress: put is wait-free, each slot is tried once. Get is
+ * lock-free: it begins again when another thread got the magazine that it had chosen. Cost: one locked instruction for up
+ * to 510 blocks. Idea: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with slots in place of its locked lists. */
 #ifndef FH_STORE_DEPOT_H
 #define FH_STORE_DEPOT_H
 
 #include "base/types.h"
 
-/* `near` is a small number that stands for the processor the caller runs on: a hint. Each shard is tried in turn by get,
+/* `near` is a small number that stands for the CPU that the caller runs on: a hint. Each shard is tried in turn by get,
  * beginning there; put uses only that one.
  *
  * Puts a full magazine in. True if there was room; *empty is then an empty magazine taken in exchange, or NULL. */
@@ -17,8 +17,7 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
 /* Takes a full magazine out, NULL if there is none. `empty` (may be NULL) goes in for it. */
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
 
-/* Gives all blocks in the depot of class c back to their slabs (runs: to their chunks), and the
- * magazines too. */
+/* Flushes the depot of class c: gives its blocks to their slabs (runs: to their chunks), and the magazines too. */
 void fh_depot_empty(unsigned c);
 
 /* Magazines: blocks of classes of their own, out of the reach of programs. The smallest that holds `blocks` (at most

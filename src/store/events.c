@@ -13,7 +13,7 @@ fh_orders fh_order = {
     .thp_split_bytes = {FH_SPLIT_BYTES},
 };
 
-/* Only while somebody counts: that slots changed hands, and how few were dirty after it. */
+/* Only while they are counted: that slots were claimed or released, and how few were dirty after it. */
 static void watch_slots(uint64_t dirty) {
     fh_add_relaxed(&fh_counts.moves, 1);
     if (dirty < fh_load(&fh_counts.lowest_dirty)) fh_store(&fh_counts.lowest_dirty, dirty);

@@ -1,6 +1,6 @@
 /* What the store tells the policy, and what the policy tells the store.
  *
- * The store is mechanism: it claims, releases and purges, and decides nothing about when. Whatever a policy may have to
+ * The store is mechanism: it claims, releases and purges, and decides nothing about when. All that a policy may have to
  * react to is an *event*: it adds to counters and sets *due* bits, nothing more. The policy (src/reclaim) is polled at one
  * safe point, the end of a slow path with nothing held, and only if a due bit is set. What it decides comes back as
  * *orders*: words that the store reads.
@@ -78,7 +78,7 @@ static inline size_t fh_dirty_bytes(void) {
 
 typedef struct {
     fh_word demand; /* 1: blocks were taken from slabs or the depot since the policy last asked */
-    fh_word given;  /* 0, or FH_COLD_COUNTED | bytes given back to slabs */
+    fh_word given;  /* 0, or FH_COLD_COUNTED | bytes given to slabs */
 } fh_class_events;
 
 extern fh_class_events fh_class_event[FH_CLASSES] FH_HIDDEN;
@@ -89,7 +89,7 @@ extern fh_class_events fh_class_event[FH_CLASSES] FH_HIDDEN;
 typedef enum {
     FH_PRESSURE_NONE,
     FH_PRESSURE_SOME, /* nine tenths of a limit are used: caches shrink */
-    FH_PRESSURE_HIGH, /* next to nothing is left: whatever is free is purged */
+    FH_PRESSURE_HIGH, /* next to nothing is left: all that is free is purged */
 } fh_pressure;
 
 #define FH_WATCH_GROUP (UINT64_C(1) << 0)      /* there is a control group with a limit */
@@ -98,10 +98,10 @@ typedef enum {
 typedef struct {
     fh_word pressure;         /* an fh_pressure */
     fh_word watch;            /* FH_WATCH_…: events that are worth counting */
-    fh_word idle_slots;       /* more dirty slots than this are to be looked at */
+    fh_word idle_slots;       /* with more dirty slots than this the policy checks */
     fh_word credit;           /* bytes of refault credit (reclaim/credit.h) */
     fh_word huge_cache_bytes; /* what freed huge blocks may be kept */
-    fh_word cold_rounds;      /* how often cold classes were looked for: more holes may be open */
+    fh_word cold_rounds;      /* rounds over the cold classes: more holes may be open */
     fh_word thp_first_chunk;  /* chunks from this one on are put on huge pages */
     fh_word thp_timed;        /* 1: first touches are timed, and thp_skip counts */
     fh_word thp_skip;         /* so many halves of chunks are to do without */
@@ -151,7 +151,7 @@ void fh_event_unmapped(size_t bytes);
 void fh_event_missed(size_t bytes);
 
 /* So many bytes are kept of freed huge blocks, or are in use again. What may be kept beyond the floor fades with time, so it
- * is asked for anew once a second. */
+ * is asked for again once a second. */
 void fh_event_kept_much(void);
 static inline void fh_event_kept(size_t cached) {
     if (FH_UNLIKELY(cached > FH_HUGE_CACHE_FLOOR)) fh_event_kept_much();

@@ -4,44 +4,44 @@
 
 #define TOP_LEVEL 3
 
-static fh_word *node(unsigned mark, unsigned level, size_t index) {
+static fh_word *node(unsigned hint, unsigned level, size_t index) {
     switch (level) {
     case 0:
-        return &fh_chunk_at(index)->hint[mark];
+        return &fh_chunk_at(index)->hint[hint];
     case 1:
-        return &fh_region_at(index)->hints.hint[mark];
+        return &fh_region_at(index)->hints.hint[hint];
     case 2:
-        return &fh_window.unit[index].hint[mark];
+        return &fh_window.unit[index].hint[hint];
     default:
-        return &fh_window.top.hint[mark];
+        return &fh_window.top.hint[hint];
     }
 }
 
-void fh_hint_set(unsigned mark, unsigned level, size_t child) {
+void fh_hint_set(unsigned hint, unsigned level, size_t child) {
     for (; level <= TOP_LEVEL; level++, child >>= 6) {
-        fh_word *word = node(mark, level, child >> 6);
+        fh_word *word = node(hint, level, child >> 6);
         uint64_t bit = UINT64_C(1) << (child & 63);
-        /* Relaxed is enough for the look: the full barrier before it (in the caller, or below) orders it.
+        /* Relaxed is enough for this load: the full barrier before it (in the caller, or below) orders it.
          *
-         * A bit that is set says nothing of those above it: a thread that took one of them away may have been stopped
-         * before its second look. So the look goes on to the top, else all that lies below would be found by nobody until
-         * that thread runs again: others then brought chunk after chunk, up to a region of them. */
+         * A bit that is set says nothing of those above it: a thread that cleared one of them may have been stopped
+         * before it read again. So this continues to the top. Else no thread would find what is below until that one
+         * runs again: others then brought chunk after chunk, up to a region of them. */
         if (fh_load(word) & bit) continue;
-        /* release: what the mark announces happened before; the acquire half keeps the levels in order. */
+        /* release: what the hint announces happened before; the acquire half keeps the levels in order. */
         fh_or_acq_rel(word, bit);
         fh_fence_after_rmw();
     }
 }
 
-/* Word `index` of `level` was seen to be 0: clears its bit in the level above, looks again, and goes on upwards while
- * the words become 0. */
-static void lower(unsigned mark, unsigned level, size_t index) {
+/* Word `index` of `level` was seen to be 0: clears its bit in the level above, reads it again, and continues upwards
+ * while the words become 0. */
+static void lower(unsigned hint, unsigned level, size_t index) {
     while (level < TOP_LEVEL) {
         uint64_t bit = UINT64_C(1) << (index & 63);
-        uint64_t before = fh_and_acq_rel(node(mark, level + 1, index >> 6), ~bit);
+        uint64_t before = fh_and_acq_rel(node(hint, level + 1, index >> 6), ~bit);
         fh_fence_after_rmw();
-        if (fh_load_acquire(node(mark, level, index)) != 0) {
-            fh_hint_set(mark, level + 1, index);
+        if (fh_load_acquire(node(hint, level, index)) != 0) {
+            fh_hint_set(hint, level + 1, index);
             return;
         }
         if (before & ~bit) return;
@@ -50,26 +50,26 @@ static void lower(unsigned mark, unsigned level, size_t index) {
     }
 }
 
-void fh_hint_clear(unsigned mark, unsigned level, size_t child) {
+void fh_hint_clear(unsigned hint, unsigned level, size_t child) {
     uint64_t bit = UINT64_C(1) << (child & 63);
-    uint64_t before = fh_and_acq_rel(node(mark, level, child >> 6), ~bit);
+    uint64_t before = fh_and_acq_rel(node(hint, level, child >> 6), ~bit);
     fh_fence_after_rmw();
-    if ((before & ~bit) == 0) lower(mark, level, child >> 6);
+    if ((before & ~bit) == 0) lower(hint, level, child >> 6);
 }
 
-bool fh_hint_is_set(unsigned mark, size_t slot) {
-    return fh_load(node(mark, 0, slot >> 6)) >> (slot & 63) & 1;
+bool fh_hint_is_set(unsigned hint, size_t slot) {
+    return fh_load(node(hint, 0, slot >> 6)) >> (slot & 63) & 1;
 }
 
-size_t fh_hint_find(unsigned mark, unsigned lowest_level) {
+size_t fh_hint_find(unsigned hint, unsigned lowest_level) {
     for (;;) {
         size_t index = 0;
         for (unsigned level = TOP_LEVEL;; level--) {
-            /* acquire: whoever finds the bit sees what was written before it was set. */
-            uint64_t word = fh_load_acquire(node(mark, level, index));
+            /* acquire: a thread that finds the bit sees what was written before it was set. */
+            uint64_t word = fh_load_acquire(node(hint, level, index));
             if (!word) {
                 if (level == TOP_LEVEL) return FH_NONE;
-                lower(mark, level, index);
+                lower(hint, level, index);
                 break;
             }
             index = index << 6 | fh_lowest_bit(word);
@@ -78,17 +78,17 @@ size_t fh_hint_find(unsigned mark, unsigned lowest_level) {
     }
 }
 
-size_t fh_hint_next(unsigned mark, size_t from) {
+size_t fh_hint_next(unsigned hint, size_t from) {
     size_t chunks = fh_window_chunks(), chunk = from / FH_CHUNK_SLOTS;
     unsigned first = from % FH_CHUNK_SLOTS;
     while (chunk < chunks) {
         size_t region = chunk / FH_REGION_CHUNKS;
         /* acquire: as in fh_hint_find. */
-        uint64_t rest = fh_region_at(region) ? fh_load_acquire(node(mark, 1, region)) >> chunk % FH_REGION_CHUNKS : 0;
+        uint64_t rest = fh_region_at(region) ? fh_load_acquire(node(hint, 1, region)) >> chunk % FH_REGION_CHUNKS : 0;
         if (!rest) {
             chunk = (region + 1) * FH_REGION_CHUNKS;
         } else if (rest & 1) {
-            uint64_t slots = fh_load_acquire(node(mark, 0, chunk)) & ~fh_low_mask(first);
+            uint64_t slots = fh_load_acquire(node(hint, 0, chunk)) & ~fh_low_mask(first);
             if (slots) return chunk * FH_CHUNK_SLOTS + fh_lowest_bit(slots);
             chunk++;
         } else {
@@ -99,23 +99,23 @@ size_t fh_hint_next(unsigned mark, size_t from) {
     return FH_NONE;
 }
 
-bool fh_hint_other(unsigned mark, size_t slot) {
+bool fh_hint_other(unsigned hint, size_t slot) {
     for (unsigned level = 0; level <= TOP_LEVEL; level++, slot >>= 6) {
-        if (fh_load(node(mark, level, slot >> 6)) & ~(UINT64_C(1) << (slot & 63))) return true;
+        if (fh_load(node(hint, level, slot >> 6)) & ~(UINT64_C(1) << (slot & 63))) return true;
     }
     return false;
 }
 
-size_t fh_hint_find_apart(unsigned mark, const size_t *apart, unsigned n) {
-    size_t lowest = fh_hint_find(mark, 0);
+size_t fh_hint_find_apart(unsigned hint, const size_t *apart, unsigned n) {
+    size_t lowest = fh_hint_find(hint, 0);
     bool taken = false;
     for (unsigned i = 0; i < n; i++) taken |= apart[i] == lowest;
     if (lowest == FH_NONE || !taken) return lowest;
     size_t region = lowest / FH_REGION_SLOTS;
     /* At most n chunks can have nothing but what others use, so this ends soon. */
-    for (uint64_t chunks = fh_load_acquire(node(mark, 1, region)); chunks; chunks &= chunks - 1) {
+    for (uint64_t chunks = fh_load_acquire(node(hint, 1, region)); chunks; chunks &= chunks - 1) {
         size_t chunk = region * FH_REGION_CHUNKS + fh_lowest_bit(chunks);
-        uint64_t slots = fh_load_acquire(node(mark, 0, chunk));
+        uint64_t slots = fh_load_acquire(node(hint, 0, chunk));
         for (unsigned i = 0; i < n; i++) {
             if (apart[i] / FH_CHUNK_SLOTS == chunk) slots &= ~(UINT64_C(1) << apart[i] % FH_CHUNK_SLOTS);
         }
@@ -123,7 +123,7 @@ size_t fh_hint_find_apart(unsigned mark, const size_t *apart, unsigned n) {
     }
     for (unsigned level = 2; level <= TOP_LEVEL; level++) {
         size_t child = lowest >> 6 * level;
-        if (fh_load(node(mark, level, child >> 6)) & ~(UINT64_C(1) << (child & 63))) return lowest;
+        if (fh_load(node(hint, level, child >> 6)) & ~(UINT64_C(1) << (child & 63))) return lowest;
     }
     return FH_NONE;
 }

@@ -17,7 +17,7 @@ static fh_word *joined_word(fh_slab *slab, unsigned w) {
 
 /* ── Opening ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* 1 once a slab has been let. */
+/* 1 once a slab has been opened. */
 static fh_word any;
 
 /* Blocks that were never handed out are free parts from now on. */
@@ -34,7 +34,7 @@ static unsigned hold(size_t slot, fh_slab *slab, unsigned c, uint64_t *held) {
         uint64_t bits = fh_load(&slab->free[w]);
         while (bits) {
             *held = bits & -bits;
-            /* acquire: as whoever takes a block. */
+            /* acquire: as for a block that is taken. */
             if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~*held)) continue;
             if (fh_state_kind(fh_load(&slab->state)) == c) return w;
             fh_slab_put_back(slot, w, *held);
@@ -51,18 +51,18 @@ bool fh_holes_open(size_t slot, unsigned c) {
     if (fh_state_kind(state) != c) return false;
     unsigned w = hold(slot, slab, c, &held);
     if (w == PART_WORDS) return false;
-    /* While we hold a block the slab stays, and stays of class c unless somebody else opens it. */
+    /* While we hold a block the slab stays, and stays of class c unless another thread opens it. */
     fh_class_set(slot, FH_CLASS_SPECIAL);
     uint64_t borrowed = fh_state_make(FH_CLASS_BORROWED, blocks) | (uint64_t)c << FH_STATE_OWNER_SHIFT;
     state = fh_load(&slab->state);
     bool opened = false;
     while (fh_state_kind(state) == c && !opened) {
-        /* acq_rel: the class byte before the state; and as whoever bumps. */
+        /* acq_rel: the class byte before the state; and as for a bump. */
         opened = fh_cas_acq_rel(&slab->state, &state, borrowed);
     }
     if (opened) {
         free_fresh(slab, fh_state_bump(state), blocks);
-        fh_hint_clear(c, 0, slot); /* no second look: of class c it has nothing any more, for good */
+        fh_hint_clear(c, 0, slot); /* no check after it: of class c it has nothing any more */
         if (!fh_load(&any)) fh_store(&any, 1);
     }
     fh_slab_put_back(slot, w, held);
@@ -108,14 +108,14 @@ static unsigned take_in(size_t slot, const fit *f, uint64_t state, unsigned want
     for (unsigned w = 0; w * 64 < fh_state_bump(state) && got < want; w++) {
         uint64_t bits = fh_load(&slab->free[w]), heads, parts;
         while ((parts = choose(f, bits, want - got, &heads)) != 0) {
-            /* acquire: pairs with the release of whoever gave the parts: the program's last use of them, and that their
-             * joined bits are clear. */
+            /* acquire: pairs with the release of the thread that gave the parts. It brings the program's last use of
+             * them, and that their joined bits are clear. */
             if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~parts)) continue;
             if (got == 0 && fh_load(&slab->state) != state) {
                 fh_slab_put_back(slot, w, parts);
                 return 0;
             }
-            /* Relaxed: whoever frees one of them has its address from us. */
+            /* Relaxed: the thread that frees one of them has its address from us. */
             if (parts != heads) fh_or_relaxed(joined_word(slab, w), parts & ~heads);
             for (; heads; heads &= heads - 1) out[got++] = start + (64 * w + fh_lowest_bit(heads)) * f->part_size;
             break;
@@ -124,18 +124,18 @@ static unsigned take_in(size_t slot, const fit *f, uint64_t state, unsigned want
     return got;
 }
 
-/* Where each class goes on looking: a slot, or NOWHERE when it has come to the end; and how many looks at idle classes there
- * had been when it began from the beginning. Hints: all relaxed. */
+/* Where each class continues its search: a slot, or NOWHERE when it has come to the end. And how many rounds over the cold
+ * classes there had been when it last began from the first slot. Hints: all relaxed. */
 #define NOWHERE (~UINT64_C(0))
 static fh_word place[FH_SMALL_LAST + 1], begun[FH_SMALL_LAST + 1];
 
 unsigned fh_holes_take(unsigned c, unsigned want, void **out) {
     if (FH_LIKELY(!fh_load(&any)) || c > FH_SMALL_LAST) return 0;
-    uint64_t from = fh_load(&place[c]), looks = fh_load(&fh_order.cold_rounds);
+    uint64_t from = fh_load(&place[c]), rounds = fh_load(&fh_order.cold_rounds);
     if (from == NOWHERE) {
-        /* Not before the next look, by which time a share of the heap has been given back, and perhaps more been let. */
-        if (fh_load(&begun[c]) == looks) return 0;
-        fh_store(&begun[c], looks);
+        /* Not before the next round, by which time a share of the heap was given, and perhaps more was opened. */
+        if (fh_load(&begun[c]) == rounds) return 0;
+        fh_store(&begun[c], rounds);
         from = 0;
     }
     /* What is in holes may have no memory yet. */
@@ -165,22 +165,22 @@ unsigned fh_holes_take(unsigned c, unsigned want, void **out) {
 /* ── Giving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* True if a slab is a borrowed one, or is just becoming one: between the two writes of fh_holes_open its class byte is 0 and
- * its state says owner still. Its blocks are special to free by then, and whoever frees one has come here because of it. Who
- * reads that byte read it 0 before, and nobody sets it while a block of the slab is out. */
-static bool is_let(size_t slot, uint64_t state) {
+ * its state says owner still. Its blocks are special to free by then, which is why a free has come here. The free has read
+ * that byte as 0 before, and no thread sets it while a block of the slab is out. */
+static bool is_borrowed(size_t slot, uint64_t state) {
     unsigned c = fh_state_kind(state);
     if (c == FH_CLASS_BORROWED) return true;
     return c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST && fh_byte_load(fh_class_byte(slot)) == FH_CLASS_SPECIAL;
 }
 
-/* The part that p lies in, and its slab's state; false if it is no borrowed slab. The caller's block keeps the slab. */
+/* The part that p is in, and its slab's state; false if it is no borrowed slab. The caller's block keeps the slab. */
 static bool find(const void *p, fh_slab **slab, unsigned *part, uint64_t *state) {
     if (!fh_in_window(p)) return false;
     size_t slot = fh_slot_of(p);
     if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return false;
     *slab = fh_slab_at(slot);
     *state = fh_load_acquire(&(*slab)->state);
-    if (!is_let(slot, *state)) return false;
+    if (!is_borrowed(slot, *state)) return false;
     *part = fh_block_index(fh_state_class(*state), (size_t)((const char *)p - fh_slot_address(slot)));
     return *part < fh_state_bump(*state);
 }
@@ -212,7 +212,7 @@ void *fh_holes_block_of(const void *p, size_t *bytes) {
     unsigned i;
     uint64_t state;
     if (!find(p, &slab, &i, &state) || fh_load(&slab->free[i / 64]) >> i % 64 & 1) return NULL;
-    while (fh_holes_is_joined(slab, i)) i--; /* never at bit 0 of a word, as a guest lies in one */
+    while (fh_holes_is_joined(slab, i)) i--; /* never at bit 0 of a word, because a guest is in one */
     size_t part = fh_class_size(fh_state_class(state));
     *bytes = fh_holes_parts(slab, i) * part;
     return fh_slot_address(fh_slot_of(p)) + i * part;
@@ -230,10 +230,10 @@ bool fh_holes_give(const char *call, void *p) {
         return true;
     }
     unsigned w = i / 64, parts = fh_holes_parts(slab, i);
-    /* Relaxed: the release below publishes it, and until then nobody else looks at the bits of our parts. */
+    /* Relaxed: the release below publishes it, and until then no other thread reads the bits of our parts. */
     if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, parts - 1));
     uint64_t mask = fh_run_mask(i % 64, parts);
-    /* release: the program's last use of the block, and the above, before anybody takes a part. */
+    /* release: the program's last use of the block, and the above, before another thread takes a part. */
     uint64_t before = fh_or_release(&slab->free[w], mask);
     if (FH_UNLIKELY(before & mask)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, bytes);
     fh_fence_after_rmw();

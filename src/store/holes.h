@@ -1,7 +1,7 @@
-/* Slabs whose free blocks are let to other sizes. A program whose sizes drift leaves slabs behind in which one block in
- * five is alive: nobody asks for that size any more, so nobody fills the holes, and no slab gets all free. When a class has
- * become idle (idle.h), its slabs are opened to larger classes: a *guest* is a block of another class that lies on two or
- * more of the slab's blocks in a row, its *parts*.
+/* Slabs whose free blocks are open to other sizes. A program whose sizes drift leaves slabs behind in which one block in
+ * five is alive. No request of that size comes, so nothing fills the holes, and no slab gets all free. When a class has
+ * become cold (reclaim/cold.h), its slabs are opened to larger classes: a *guest* is a block of another class on two or more
+ * of the slab's blocks in a row, its *parts*.
  *
  *     a slab of 96-byte blocks, three of them alive (■), with two guests of 176 and 272 bytes:
  *
@@ -20,7 +20,7 @@
  *
  *     equations of a borrowed slab:  bump = all its blocks
  *                                    [holes.joined] a joined bit of a part is only set while the part belongs to a guest
- *                                    [holes.empty] one that is all free goes when there is another
+ *                                    [holes.empty] one that is all free is released when there is another
  *                                  the class byte of each of its slots is 0: to free, its blocks are special
  *
  * A slab never goes from borrowed to in use, but is released when all of it is free. So nothing changes for the hot path: it
@@ -29,8 +29,8 @@
  * it is freed.
  *
  * Why the bytes first, then the state: a guest can only be handed out when the state says borrowed, and by then its class byte
- * is 0 for everybody, so that no thread takes it for a block of h. A block of h that is freed between the two finds byte 0 in
- * a slab of class h, and is given back as such.
+ * is 0 for all threads, so that none takes it for a block of h. A block of h that is freed between the two finds byte 0 in
+ * a slab of class h, and is given as such.
  *
  * Thread-safety: any thread. Progress: lock-free, as slab.h. */
 #ifndef FH_STORE_HOLES_H
@@ -38,8 +38,8 @@
 
 #include "base/types.h"
 
-/* Blocks of these classes are parts. Below there is no room for the second half of the words; above, a page that has a
- * survivor on it is the exception, and the others go back to the system (trim.h). */
+/* Blocks of these classes are parts. Below, the second half of the words has no space for joined bits. Above, a page with a
+ * survivor on it is the exception, and the others are purged (reclaim/trim.h). */
 #define FH_OWNER_FIRST 2u /* 32 bytes: 2,048 parts at most */
 #define FH_OWNER_LAST 72u /* 2 KiB */
 
@@ -56,8 +56,8 @@ bool fh_holes_open(size_t slot, unsigned c);
  * what the blocks of the class's own slabs are. */
 unsigned fh_holes_take(unsigned c, unsigned want, void **out);
 
-/* Gives a block back that lies in a borrowed slab. False: p lies in none. A pointer that is no block's beginning and a block
- * that is free already are reported, in the name of `call` (NULL: found when a cache was handed in). */
+/* Gives a block of a borrowed slab. False: p is in none. A pointer that is no block's beginning and a block
+ * that is free already are reported, in the name of `call` (NULL: found when a cache was flushed). */
 bool fh_holes_give(const char *call, void *p);
 
 /* True if p points into a borrowed slab. */

@@ -15,7 +15,7 @@
 #define ROOT_SIZE ((size_t)1 << (ADDRESS_BITS - UNIT_SHIFT - LEAF_BITS))
 
 /* root[address >> 34] → leaf (0 until needed, then for ever); leaf[address >> 21] → bytes of the block, 0 = none.
- * An entry changes 0 → bytes when the block is made, bytes → 0 by exchange when it is freed: of two frees one gets it.
+ * An entry changes 0 → bytes when the block is allocated, bytes → 0 by exchange when it is freed: of two frees one gets it.
  *
  * Bytes are whole pages, so the lowest twelve bits are free. They say how much of a block that has grown into a much larger
  * mapping was asked for, in 4,096ths of it; 0: all of it. Only realloc, whose caller owns the block, changes them. */
@@ -67,7 +67,7 @@ static bool prepare(const void *p) {
     return true;
 }
 
-/* The block at p, prepared, is in the caller's hands from now on. */
+/* The block at p, prepared, is the caller's from now on. */
 static void *enter(void *p, size_t size) {
     fh_store_release(entry_of(p), size);
     fh_add_relaxed(&fh_counts.huge_live, size);
@@ -112,17 +112,17 @@ void *fh_huge_around(const void *p) {
 /* ── Cache ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A slot holds 0 or one freed block, address and size packed in one word, exchanged by compare-and-swap. */
-#define PAGE_SHIFT 12 /* the unit of the packed size, not the system's page */
+#define PAGE_SHIFT 12 /* the packed size is in multiples of this, not of the OS's page */
 
 static fh_word cache[FH_HUGE_CACHE_SLOTS];
 
-/* The most recent block: the one that was freed last, for a program that frees and makes blocks of one size in turn. It counts
- * as live all the time, so a pair of malloc and free moves it with three locked instructions, one of them that of the table,
- * where the cache takes nine. Packed like a slot of the cache.
+/* The most recent block: the one that was freed last, for a program that frees and allocates blocks of one size in turn. It
+ * counts as live all the time. So a pair of malloc and free moves it with three locked instructions, one of them that of the
+ * table, where the cache takes nine. Packed like a slot of the cache.
  *
- *     any → block   by exchange, by who has taken the block out of the table; and then puts what was there into the cache
- *     block → 0     by compare-and-swap, by who gives it out again; or by exchange, by who puts it into the cache or unmaps
- *                   it, and then no longer counts it as live
+ *     any → block   by exchange, by a free that has taken the block out of the table. It then caches what was there
+ *     block → 0     by compare-and-swap, by a malloc that hands it out again. Or by exchange, by a thread that caches or
+ *                   unmaps it, and then no longer counts it as live
  *
  * A word that was changed and changed back is the same block again, kept as before. */
 static fh_word most_recent;
@@ -173,7 +173,7 @@ static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
     return NULL;
 }
 
-/* The block of that word, taken out of wherever it was kept, goes back. */
+/* Unmaps the block of that word, which the caller has taken out of where it was kept. */
 static size_t unmap(uint64_t word) {
     if (word) fh_system_unmap(unpack_address(word), unpack_size(word));
     return unpack_size(word);
@@ -187,15 +187,15 @@ static uint64_t take_most_recent(void) {
 }
 
 size_t fh_huge_trim(size_t keep) {
-    size_t given = 0;
+    size_t unmapped = 0;
     for (unsigned i = 0; i < FH_HUGE_CACHE_SLOTS && fh_huge_cached_bytes() > keep; i++) {
         uint64_t seen = fh_load(&cache[i]) ? fh_swap_acq_rel(&cache[i], 0) : 0;
         if (!seen) continue;
         fh_sub_relaxed(&fh_counts.huge_cached, unpack_size(seen));
-        given += unmap(seen);
+        unmapped += unmap(seen);
     }
-    if (fh_huge_cached_bytes() > keep) given += unmap(take_most_recent());
-    return given;
+    if (fh_huge_cached_bytes() > keep) unmapped += unmap(take_most_recent());
+    return unmapped;
 }
 
 /* ── Blocks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -234,7 +234,7 @@ void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
     return p;
 }
 
-/* The mapping at p is nobody's any more. */
+/* The mapping at p belongs to no block any more. */
 static void retire(void *p, size_t size) {
     if (!cache_put(p, size)) fh_system_unmap(p, size);
 }
@@ -243,7 +243,7 @@ void *fh_huge_again(size_t size) {
     uint64_t seen = fh_load(&most_recent);
     size_t have = unpack_size(seen);
     if (have < size || have - size > size / 4) return NULL;
-    /* acquire: whoever freed the block has done with it. */
+    /* acquire: the thread that freed the block has done with it. */
     if (!fh_cas_acquire(&most_recent, &seen, 0)) return NULL;
     void *p = unpack_address(seen);
     fh_store_release(entry_of(p), have);
@@ -254,7 +254,7 @@ void *fh_huge_again(size_t size) {
  * in the meantime. */
 static bool keep_most_recent(void *p, size_t size) {
     if (!may_keep((size_t)fh_load(&fh_counts.huge_cached) + size)) return false;
-    /* acq_rel: our last use of this block, and somebody's of the one before. */
+    /* acq_rel: our last use of this block, and another thread's of the one before. */
     uint64_t before = fh_swap_acq_rel(&most_recent, pack(p, size));
     if (FH_UNLIKELY(before != 0)) {
         uncount(unpack_size(before));
@@ -296,11 +296,11 @@ static void *resize_mapping(void *p, size_t old, size_t size) {
 
 /* The caller's block p has that size, and this much of it was asked for now. */
 static void ask(void *p, size_t size, size_t asked) {
-    fh_store(entry_of(p), with_share(size, asked)); /* relaxed: nobody else may ask for this block */
+    fh_store(entry_of(p), with_share(size, asked)); /* relaxed: no other thread may ask for this block */
 }
 
 /* A block that is to grow may find a cached mapping at least twice as long: its memory is there already, so copying what
- * there is costs less than touching as much anew, and the mapping would only lie beside it. */
+ * there is costs less than touching as much again. Without it the mapping would stay unused beside the new one. */
 static void *grow_into_cached(void *p, size_t old, size_t size) {
     size_t got;
     if (size <= old || fh_limit_is_set()) return NULL;
@@ -320,7 +320,7 @@ static void *grow_into_cached(void *p, size_t old, size_t size) {
 
 /* As fh_huge_resize; size is whole pages. */
 static void *resize(void *p, size_t size) {
-    /* Out of the table while its address may become somebody else's. */
+    /* Out of the table while its address may become another block's. */
     size_t old = leave(p);
     if (!old) return NULL;
     void *cached = grow_into_cached(p, old, size);

@@ -4,7 +4,7 @@
  * slots, bounded in bytes, and given out again for requests of about their size. A block that grows gets address space
  * ahead (half of its size; not memory), so that growing in steps costs a system call now and then and never a copy.
  *
- * Thread-safety: any thread. Progress: lock-free, but for what the kernel does in mmap, munmap and mremap. */
+ * Thread-safety: any thread. Progress: lock-free, except what the kernel does in mmap, munmap and mremap. */
 #ifndef FH_STORE_HUGE_H
 #define FH_STORE_HUGE_H
 
@@ -31,7 +31,7 @@ void *fh_huge_around(const void *p);
  * possible, and the block is as it was. */
 void *fh_huge_resize(void *p, size_t size);
 
-/* Unmaps cached blocks until at most `keep` bytes are cached; returns the bytes given back. */
+/* Unmaps cached blocks until at most `keep` bytes are cached; returns the bytes unmapped. */
 size_t fh_huge_trim(size_t keep);
 
 /* Calls `visit` for each huge block, by ascending address. Reads the whole table: some ms. */
@@ -46,7 +46,7 @@ size_t fh_huge_count(void);
  *
  *     equations:  [huge.live]     bytes and number of live blocks: what the table says, and the most recent one
  *                 [huge.cached]   bytes cached: what the slots of the cache hold, and the most recent one
- *                 [huge.overlap]  a block lies apart from every other one, kept ones among them, and from the window */
+ *                 [huge.overlap]  a block is apart from every other one, kept ones among them, and from the window */
 #define FH_HUGE_KEPT (FH_HUGE_CACHE_SLOTS + 1u)
 void *fh_huge_kept(unsigned i, size_t *bytes);
 

@@ -59,7 +59,7 @@ void fh_large_give(unsigned c, void *p) {
         return;
     }
     /* Only the first slot of a run has its class, so p is in that slot, and not at its beginning; or the block has been
-     * freed since, and perhaps made anew. */
+     * freed since, and perhaps allocated again. */
     void *around = size ? NULL : fh_large_around(p);
     if (around) {
         fh_report_fault(FH_FAULT_INSIDE, NULL, p, (size_t)around, fh_large_size(around));

@@ -12,8 +12,8 @@ bool fh_limit_admit(size_t bytes, bool spare) {
     size_t hard = (size_t)fh_load(&fh_limit.hard), reserve = fh_limit_reserve(hard);
     /* Lifted a moment ago; and the sum below cannot overflow. */
     if (hard != 0 && bytes > hard) return refuse();
-    /* acquire: who took its bytes away before has them in the books, and these are read below. Relaxed would admit two
-     * beyond the limit on a machine that shows the second word before the first. */
+    /* acquire: a thread that took its bytes away before has them in the books, which are read below. Relaxed would admit
+     * two beyond the limit on a machine that shows the second word before the first. */
     size_t claimed = (size_t)fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;
     size_t most = spare && fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve;
     if (hard != 0 && fh_live_bytes() + claimed > most) {

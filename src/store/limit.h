@@ -7,7 +7,8 @@
  *     equation with a hard limit, at every moment:   slots in use + huge blocks + pending  ≤  hard
  *
  * `pending` is what is being claimed at this moment. It is added before the books are read, and taken away after the claim
- * is in the books; in a heap at rest it is 0 [limit.pending]. So two threads that claim at once can both be refused, but not both admitted beyond the limit.
+ * is in the books. In a heap at rest it is 0 [limit.pending]. So two threads that claim at once can both be refused, but
+ * not both admitted beyond the limit.
  *
  * Thread-safety: any thread. Progress: wait-free. */
 #ifndef FH_STORE_LIMIT_H
@@ -18,7 +19,7 @@
 typedef struct {
     fh_word hard;            /* bytes; 0: no limit */
     fh_word pending;         /* bytes admitted and not yet in the books */
-    fh_word reserve_is_open; /* 1 from the first refusal until there is room again */
+    fh_word reserve_is_open; /* 1 from the first refusal until enough is free again */
     fh_word refusals;        /* claims that were refused */
 } fh_limit_books;
 

@@ -34,7 +34,7 @@ static bool all_set(const uint64_t *words, unsigned first, unsigned last) {
     return true;
 }
 
-/* The blocks that lie on a page of the slab, be it in part. False: one of them was never handed out. */
+/* The blocks on a page of the slab, be it in part. False: one of them was never handed out. */
 static bool blocks_of_page(const holding *h, unsigned page, unsigned *first, unsigned *last) {
     size_t bytes = fh_system_page_size();
     *first = fh_block_index(h->c, page * bytes);
@@ -59,8 +59,8 @@ static unsigned choose(const holding *h, unsigned pages, const unsigned char *re
     return chosen;
 }
 
-/* Puts all blocks back that are held. The last one is given like a program's block: until then the slab is ours to mark,
- * and giving it settles what has to be settled if it turns out that the slab is all free. */
+/* Puts all blocks back that are held. The last one is given like a program's block: until then the slab cannot
+ * become another one, so its hint may be set. Giving that block settles the slab if it turns out to be all free. */
 static void put_back(holding *h) {
     unsigned words = FH_SLAB_WORDS;
     while (words > 0 && !h->held[words - 1]) words--;
@@ -68,11 +68,11 @@ static void put_back(holding *h) {
     unsigned highest = fh_highest_bit(h->held[words - 1]);
     h->held[words - 1] &= ~(UINT64_C(1) << highest);
     for (unsigned w = 0; w < words; w++) {
-        /* release: the purge before anybody takes the block. */
+        /* release: the purge before another thread takes the block. */
         if (h->held[w]) fh_or_release(&h->slab->free[w], h->held[w]);
     }
     fh_fence_after_rmw();
-    /* Somebody may have found the slab empty meanwhile, and cleared its mark. */
+    /* Another thread may have found the slab empty meanwhile, and cleared its hint. */
     fh_hint_set(h->c, 0, h->slot);
     void *last = fh_slot_address(h->slot) + ((words - 1) * 64 + highest) * fh_class_size(h->c);
     fh_slab_give(h->c, 1, &last);
@@ -84,14 +84,14 @@ static bool claim(holding *h, const uint64_t *wanted) {
     bool checked = false;
     for (unsigned w = 0; w < (h->bump + 63) / 64; w++) {
         uint64_t bits = wanted[w] ? fh_load(&h->slab->free[w]) : 0;
-        /* acquire: pairs with the release of whoever freed the blocks, whose last writes must come before the purge. */
+        /* acquire: pairs with the release of the thread that freed the blocks. Its last writes come before the purge. */
         while (bits & wanted[w]) {
             if (!fh_cas_acquire(&h->slab->free[w], &bits, bits & ~wanted[w])) continue;
             h->held[w] = bits & wanted[w];
             break;
         }
         if (!h->held[w] || checked) continue;
-        /* Only now that blocks are held its class cannot change: the same rule as for whoever takes. */
+        /* Only now that blocks are held its class cannot change: the same rule as for taking. */
         unsigned kind = fh_state_class(fh_load(&h->slab->state));
         checked = true;
         if (kind != h->c) {
@@ -153,7 +153,7 @@ size_t fh_pages_free_bytes(size_t slot) {
 static fh_word purged_pages;
 
 size_t fh_pages_purge(size_t slot) {
-    /* The bits are looked at before the kernel is asked anything. */
+    /* The bits are read before the kernel is asked anything. */
     if (!fh_pages_free_bytes(slot)) return 0;
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
     unsigned c = fh_state_class(state);

@@ -1,5 +1,5 @@
 /* Free pages inside of slabs that are partly used. A free block holds no link and is described by a bit elsewhere, so a
- * whole page of free blocks can lose its memory without any thread noticing: the next user of such a block meets a page of
+ * whole page of free blocks can lose its memory and no thread notices: the next user of such a block meets a page of
  * zeroes. A heap of which one block in a hundred is alive loses three quarters of its memory that way.
  *
  * Thread-safety: any thread. Progress: lock-free, except what the kernel does. A thread that is stopped in the middle keeps

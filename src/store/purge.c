@@ -12,7 +12,7 @@ static uint64_t whole_halves(uint64_t slots) {
     return ((slots & low) == low ? low : 0) | ((slots & high) == high ? high : 0);
 }
 
-/* The halves in which any of these slots lies, whole. */
+/* The halves in which any of these slots is, whole. */
 static uint64_t touched_halves(uint64_t slots) {
     uint64_t low = fh_low_mask(32);
     return (slots & low ? low : 0) | (slots & ~low ? ~low : 0);
@@ -53,7 +53,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
         /* A half counts as whole when all of it is free, be it dirty or not. */
         if (huge) take = worth_splitting(index, free & touched_halves(take), free, most);
         if (!take) return 0;
-    } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in run.c's claim */
+    } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in chunk.c's claim */
     fh_chunk_changed(index, free);
     uint64_t whole = whole_halves(take), low = fh_low_mask(32);
     for (unsigned half = 0; half < 2 && huge; half++) {
@@ -62,11 +62,11 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
     }
     purge_stretches(index, take);
     fh_thp_join(index, (whole & low ? 1 : 0) | (whole & ~low ? 2 : 0));
-    /* Some of them may have been purged by another thread since `dirty` was read, and be free again: of each slot only
-     * who clears its bit counts it. */
+    /* Some of them may have been purged by another thread since `dirty` was read, and be free again. Of each slot only
+     * the thread that clears its bit counts it. */
     uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;
     fh_event_purged(fh_count_bits(cleared));
-    uint64_t before = fh_or_release(&chunk->free, take); /* release: the purge before anybody claims the slots */
+    uint64_t before = fh_or_release(&chunk->free, take); /* release: the purge before another claim of the slots */
     fh_chunk_changed(index, before);
     return fh_count_bits(take);
 }

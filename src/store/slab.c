@@ -30,10 +30,10 @@ static unsigned take_bits(size_t slot, fh_slab *slab, unsigned c, unsigned bump,
         uint64_t bits = fh_load(&slab->free[w]);
         while (bits) {
             uint64_t claim = fh_lowest_bits(bits, want - got);
-            /* acquire: pairs with the release of whoever freed the blocks. */
+            /* acquire: pairs with the release of the threads that freed the blocks. */
             if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~claim)) continue;
             if (got == 0 && fh_state_kind(fh_load(&slab->state)) != c) {
-                /* A stale mark led us here. Nothing was counted. */
+                /* A stale hint led us here. Nothing was counted. */
                 fh_slab_put_back(slot, w, claim);
                 return 0;
             }
@@ -61,7 +61,7 @@ static unsigned take_fresh(size_t slot, fh_slab *slab, unsigned c, unsigned want
     }
 }
 
-/* A new slab; its first blocks go to the caller before anybody else sees it. */
+/* A new slab. Its first blocks are the caller's before another thread sees it. */
 static unsigned take_new(unsigned c, unsigned want, void **out) {
     const fh_class_info *info = &fh_class_table[c];
     bool clean;
@@ -74,18 +74,18 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
     if (c <= FH_SMALL_LAST) {
         for (unsigned i = 0; i < info->slots; i++) fh_class_set(slot + i, c);
     }
-    /* release: whoever sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store: a
-     * mark from this slot's earlier life may be on its way out, and whoever clears it must see the state, or we must see
-     * it cleared. A plain store could still be in the processor's buffer while the mark is read. */
+    /* release: a thread that sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store:
+     * another thread may be about to clear a hint from this slot's earlier life. It must see the state, or we must see the
+     * hint cleared. A plain store could still be in the CPU's buffer while the hint is read. */
     fh_swap_acq_rel(&slab->state, fh_state_make(c, n));
     fh_fence_after_rmw();
     if (n < info->blocks) fh_hint_set(c, 0, slot);
     return n;
 }
 
-/* Where those near one processor took their last blocks of a class: slot + 1. A hint, and the means by which threads that
- * run at the same time keep out of each other's slabs: without it, two threads that make and drop 16-byte blocks are
- * 2.2 × slower, as they meet in every word. */
+/* Where the threads near one CPU took their last blocks of a class: slot + 1. By this hint threads that run at the same time
+ * keep out of each other's slabs. Without it, two threads that allocate and free 16-byte blocks are 2.2 × slower, because
+ * they meet in every word. */
 static _Alignas(FH_CACHE_LINE) fh_word current[FH_SHARDS][FH_CLASSES];
 
 /* Written only when it changes: a line that is merely read stays with all of its readers. */
@@ -105,14 +105,14 @@ static size_t find_slab(unsigned c, unsigned shard) {
     return fh_hint_find_apart(c, others, FH_SHARDS);
 }
 
-static unsigned take(unsigned c, unsigned want, void **out, bool lodgers) {
+static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
     unsigned got = 0, shard = fh_system_cpu_hint() % FH_SHARDS;
     fh_event_demand(c);
     while (got < want) {
         size_t slot = find_slab(c, shard);
         if (slot == FH_NONE) {
             /* Before the heap grows, the holes that other classes have left. */
-            unsigned n = lodgers ? fh_holes_take(c, want - got, out + got) : 0;
+            unsigned n = guests ? fh_holes_take(c, want - got, out + got) : 0;
             got += n;
             if (n) break;
             n = take_new(c, want - got, out + got);
@@ -147,11 +147,11 @@ unsigned fh_slab_take_own(unsigned c, unsigned want, void **out) {
 /* ── Give ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A batch is sorted into words and slabs on the stack, so that a word costs one fetch_or and a slab one fetch_add for as
- * many blocks as possible. Blocks freed together often lie together: the word of the block before is kept at hand (slab,
- * word, bits) and put away only when another one comes; a few recent ones are found again through a small index, which
+ * many blocks as possible. Blocks freed together are often neighbours. So the current word (slab, word,
+ * bits) is put away only when a block of another one comes. A few recent ones are found again through a small index, which
  * may forget. A word that is entered twice costs an instruction, nothing else.
  *
- * Rejected: exact hash tables, which find every word again, cost more than they save where blocks are strewn. */
+ * Rejected: exact hash tables, which find every word again, cost more than they save where blocks are scattered. */
 #define BATCH 128u
 #define RECENT 16u
 
@@ -171,9 +171,9 @@ typedef struct {
 
 typedef struct {
     unsigned words, slabs;
-    unsigned slab;                                    /* the slab at hand, an index into slab_of, */
+    unsigned slab;                                    /* the current slab, an index into slab_of, */
     char *start;                                      /*   and where it begins */
-    unsigned word;                                    /* the word at hand */
+    unsigned word;                                    /* the current word */
     uint64_t bits;                                    /*   and its blocks in this batch */
     uint8_t recent_word[RECENT], recent_slab[RECENT]; /* index + 1 of the entry last seen with that hash, 0 = none */
     word_entry word_of[BATCH];
@@ -191,7 +191,7 @@ static void report_blocks(fh_fault fault, unsigned c, size_t slot, unsigned word
     }
 }
 
-/* Puts the word at hand into the table. */
+/* Puts the current word into the table. */
 static inline void put_away(sorter *s, unsigned c) {
     if (!s->bits) return;
     unsigned h = hash(s->slab * FH_SLAB_WORDS + s->word), i = s->recent_word[h];
@@ -208,7 +208,7 @@ static inline void put_away(sorter *s, unsigned c) {
     if (FH_UNLIKELY(twice)) report_blocks(FH_FAULT_DOUBLE_FREE, c, s->slab_of[s->slab].slot, s->word, twice);
 }
 
-/* Makes the slab that p points into the one at hand. False: it is no slab of class c any more. */
+/* Makes the slab that p points into the current one. False: it is no slab of class c any more. */
 static inline bool enter_slab(sorter *s, unsigned c, const void *p) {
     size_t slot = fh_slab_head(c, fh_slot_of(p));
     unsigned h = hash(slot), i = s->recent_slab[h];
@@ -235,8 +235,8 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
             put_away(s, c);
             if (FH_UNLIKELY(!enter_slab(s, c, p))) {
                 s->start = NULL;
-                /* It may have been let meanwhile, or this is a lodger that nobody had asked for yet. If not, everything
-                 * in that slab was free, it went back, and now this block comes again. */
+                /* The slab may have been opened meanwhile, or p was a guest when it came into the magazine. If not,
+                 * all of that slab was free, it was released, and this block is given again. */
                 if (fh_holes_give(NULL, p)) continue;
                 fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, size);
                 continue;
@@ -272,13 +272,13 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
     sorter s;
     s.words = s.slabs = s.slab = s.word = 0;
     s.bits = 0;
-    s.start = NULL; /* no block lies within a slab's length of address 0 */
+    s.start = NULL; /* no block is within a slab's length of address 0 */
     for (unsigned i = 0; i < RECENT; i++) s.recent_word[i] = s.recent_slab[i] = 0;
     sort(&s, c, n, blocks);
     for (unsigned i = 0; i < s.words; i++) {
         const word_entry *e = &s.word_of[i];
         slab_entry *in = &s.slab_of[e->slab];
-        /* release: the program's last use of the blocks before anybody takes them. */
+        /* release: the program's last use of the blocks before another thread takes them. */
         uint64_t before = fh_or_release(&in->slab->free[e->word], e->bits);
         /* Bits that were set already: these blocks were free. */
         if (FH_UNLIKELY(before & e->bits)) {
@@ -293,28 +293,28 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
     }
 }
 
-/* ── Give, strewn ────────────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── Give, scattered ─────────────────────────────────────────────────────────────────────────────────────────────── */
 
 typedef struct {
     fh_slab *slab;
     uint32_t index; /* of the block in its slab */
     bool inside;    /* the pointer is not at its beginning */
-} strewn_block;
+} scattered_block;
 
 /* Blocks each in a slab of its own: sorting finds nothing. First all their words are fetched, then their bits are set. */
-static void give_strewn(unsigned c, unsigned n, void **blocks) {
+static void give_scattered(unsigned c, unsigned n, void **blocks) {
     const fh_class_info *info = &fh_class_table[c];
-    strewn_block at[BATCH];
+    scattered_block at[BATCH];
     for (unsigned k = 0; k < n; k++) {
         size_t slot = fh_slot_of(blocks[k]) & ~(size_t)(info->slots - 1);
         size_t offset = (size_t)((char *)blocks[k] - fh_slot_address(slot));
         uint32_t i = (uint32_t)((offset * info->reciprocal) >> 40);
-        at[k] = (strewn_block){fh_slab_at(slot), i, i * info->size != offset};
+        at[k] = (scattered_block){fh_slab_at(slot), i, i * info->size != offset};
         __builtin_prefetch(&at[k].slab->state);
         __builtin_prefetch(&at[k].slab->free[i / 64], 1);
     }
     for (unsigned k = 0; k < n; k++) {
-        const strewn_block *b = &at[k];
+        const scattered_block *b = &at[k];
         uint64_t state = fh_load(&b->slab->state), bit = UINT64_C(1) << b->index % 64;
         unsigned bump = fh_state_bump(state);
         if (FH_UNLIKELY(fh_state_kind(state) != c || b->index >= bump || b->inside)) {
@@ -334,7 +334,7 @@ static void give_strewn(unsigned c, unsigned n, void **blocks) {
 }
 
 /* A guess from four pairs of neighbours. */
-static bool are_strewn(unsigned c, unsigned n, void **blocks) {
+static bool are_scattered(unsigned c, unsigned n, void **blocks) {
     if (n < 8) return n == 1; /* and there is nothing to sort in one block */
     unsigned apart = 0;
     for (unsigned k = 0; k < n; k += n / 4) {
@@ -346,7 +346,7 @@ static bool are_strewn(unsigned c, unsigned n, void **blocks) {
 void fh_slab_give(unsigned c, unsigned n, void **blocks) {
     for (unsigned done = 0; done < n; done += BATCH) {
         unsigned batch = n - done < BATCH ? n - done : BATCH;
-        (are_strewn(c, batch, blocks + done) ? give_strewn : give_sorted)(c, batch, blocks + done);
+        (are_scattered(c, batch, blocks + done) ? give_scattered : give_sorted)(c, batch, blocks + done);
     }
     fh_event_given(c, n * fh_class_size(c));
 }

@@ -1,5 +1,5 @@
-/* Taking blocks out of slabs and giving them back, by the batch. Slabs are found by hints; what may happen to one meanwhile
- * is in slab_life.h.
+/* Taking blocks out of slabs and giving them to slabs, by the batch. Slabs are found by hints. What may happen to one
+ * meanwhile is in slab_life.h.
  *
  * Thread-safety: any thread. Progress: lock-free. Cost: a locked instruction for up to 64 blocks of one word. */
 #ifndef FH_STORE_SLAB_H
@@ -7,7 +7,7 @@
 
 #include "base/types.h"
 
-/* Takes up to `want` blocks of class c into out[]. Returns how many: fewer when no more are at hand, 0 when the OS has no
+/* Takes up to `want` blocks of class c into out[]. Returns how many: fewer when no more are found, 0 when the OS has no
  * more memory. Blocks out of one slab come with ascending addresses. */
 unsigned fh_slab_take(unsigned c, unsigned want, void **out);
 

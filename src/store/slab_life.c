@@ -24,8 +24,8 @@ static bool any_free(const fh_slab *slab, unsigned bump) {
 
 /* ── Release ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Claims all words of a slab that was seen all free, then its state. False: somebody took a block or bumped meanwhile;
- * everything is as it was, and the caller looks again. */
+/* Claims all words of a slab that was seen all free, then its state. False: another thread took a block or bumped meanwhile.
+ * Then everything is as it was, and the caller checks again. */
 static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
     unsigned words = fh_slab_words(bump), w = 0;
     for (; w < words; w++) {
@@ -35,7 +35,7 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
         if (!fh_cas_acquire(&slab->free[w], &full, 0)) break;
     }
     if (w == words) {
-        /* All blocks are ours, so nobody is adding to the count; only a bump can interfere. */
+        /* All blocks are ours, so no thread is adding to the count. Only a bump can interfere. */
         uint64_t state = fh_load(&slab->state);
         while (fh_state_kind(state) == c && fh_state_bump(state) == bump) {
             unsigned slots = fh_class_table[fh_state_class(state)].slots;
@@ -43,7 +43,7 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
             if (c <= FH_SMALL_LAST) {
                 for (unsigned i = 0; i < slots; i++) fh_class_set(slot + i, 0);
             }
-            fh_hint_clear(c, 0, slot); /* no second look: the slot is ours, and has nothing */
+            fh_hint_clear(c, 0, slot); /* no check after it: the slot is ours, and has nothing */
             fh_chunk_release(slot, slots);
             return true;
         }
@@ -58,14 +58,14 @@ void fh_slab_settle(size_t slot, unsigned c, bool release_last) {
     for (;;) {
         uint64_t state = fh_load_acquire(&slab->state);
         unsigned kind = fh_state_kind(state), bump = fh_state_bump(state);
-        /* Let since this thread saw it of its class and gave its last block: who let it has looked before that, and nobody
-         * else would look. */
+        /* Its holes were opened since this thread saw it of its class and gave its last block. The thread that opened it
+         * had checked before that block came, so this one checks. */
         if (kind == FH_CLASS_BORROWED) c = FH_CLASS_BORROWED;
         if (kind != c || !all_free(slab, bump)) return;
         fh_hint_set(c, 0, slot);
         if (!release_last && !fh_hint_other(c, slot)) return;
         if (try_release(slot, slab, c, bump)) return;
-        /* While its words were ours, whoever looked for blocks here saw none and cleared the mark, and whoever freed its
+        /* While its words were ours, a thread that wanted blocks saw none here and cleared the hint. One that freed the
          * last block did not see it all free. Both are made up for, under the class that it is of by now. */
         c = fh_state_kind(fh_load_acquire(&slab->state));
         if (c >= FH_CLASSES) return;
@@ -87,11 +87,11 @@ void fh_slab_count(fh_slab *slab, size_t slot, unsigned c, unsigned n) {
     }
 }
 
-/* Whoever freed the slab's last block while these were held did not see it all free, and whoever looked for its blocks did
+/* A thread that freed the slab's last block while these were held did not see it all free. One that wanted its blocks did
  * not see these. */
 void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
     fh_slab *slab = fh_slab_at(slot);
-    /* release: what was done with the blocks, before anybody takes them. */
+    /* release: what was done with the blocks, before another thread takes them. */
     fh_or_release(&slab->free[w], bits);
     fh_fence_after_rmw();
     unsigned c = fh_state_kind(fh_load_acquire(&slab->state));
@@ -100,8 +100,8 @@ void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
     fh_slab_settle(slot, c, false);
 }
 
-/* The slab had less than was wanted: its mark goes, unless there is something after all. The count begins anew while the
- * mark still keeps others from adding to it. */
+/* The slab had less than was wanted: its hint is cleared, unless there is something after all. The count begins again
+ * while the hint still keeps others from adding to it. */
 void fh_slab_unhint(fh_slab *slab, size_t slot, unsigned c) {
     uint64_t state = fh_load(&slab->state);
     while (fh_state_kind(state) == c && fh_state_count(state) != 0) {
@@ -121,7 +121,7 @@ void *fh_slab_block_of(unsigned c, const void *p) {
     char *start = fh_slot_address(slot);
     unsigned i = fh_block_index(c, (size_t)((const char *)p - start));
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
-    /* The class and not the kind: the slab may just be being let. */
+    /* The class and not the kind: the slab may just be being opened. */
     return fh_state_class(state) == c && i < fh_state_bump(state) ? start + i * size : NULL;
 }
 

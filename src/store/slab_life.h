@@ -56,7 +56,7 @@ static inline void fh_slab_given(fh_slab *slab, size_t slot, unsigned c, unsigne
  * afterwards. */
 void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits);
 
-/* The slab had fewer blocks than were wanted: its hint goes, unless there is something after all. */
+/* The slab had fewer blocks than were wanted: its hint is cleared, unless there is something after all. */
 void fh_slab_unhint(fh_slab *slab, size_t slot, unsigned c);
 
 /* The beginning of the block that p (in a slot of class c) points into, NULL if it was never handed out. */

@@ -13,7 +13,7 @@ static fh_word advised_chunks;
 
 bool fh_thp_is_near(void) {
     size_t used = fh_used_bytes(), young = (size_t)fh_load(&fh_order.thp_first_chunk);
-    if (young > FH_YOUNG_CHUNKS) return false; /* none is wanted */
+    if (young > FH_YOUNG_CHUNKS) return false; /* no huge page is wanted */
     return used < young * FH_CHUNK_SIZE && used >= young * (FH_CHUNK_SIZE - FH_CHUNK_SIZE / 4);
 }
 

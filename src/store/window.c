@@ -42,7 +42,7 @@ static void drop_window(uint64_t origin) {
 }
 
 bool fh_window_start(void) {
-    /* acquire: whoever sees the base sees the origin. Not written again, as the hot path shares its line. */
+    /* acquire: a thread that sees the base sees the origin. Not written again, because the hot path shares its line. */
     if (FH_LIKELY(fh_load_acquire(&fh_base) != FH_NO_WINDOW)) return true;
     uint64_t seen = fh_load_acquire(&fh_window.origin);
     if (!seen) {
@@ -56,7 +56,7 @@ bool fh_window_start(void) {
             drop_window(mine);
         }
     }
-    /* Everybody writes the same value; the hot path needs no order with it, as blocks reach it through this thread. */
+    /* All threads write the same value. The hot path needs no order with it, because blocks reach it through this thread. */
     fh_store_release(&fh_base, seen & ~RESERVED);
     return true;
 }
@@ -69,14 +69,14 @@ static bool enable_class_bytes(size_t region) {
     return fh_system_enable((void *)first, fh_round_up(FH_REGION_SLOTS, page)); // NOLINT(performance-no-int-to-ptr)
 }
 
-/* Metadata for a region: whoever comes maps it, one of them publishes. Its class bytes become writable too. */
+/* Metadata for a region: each thread that comes maps some, one publishes it. Its class bytes become writable too. */
 static bool start_region(size_t region) {
     if (fh_load_acquire(&fh_window.region[region])) return true;
     if (!enable_class_bytes(region)) return false;
     size_t size = fh_round_up(sizeof(fh_region), fh_system_page_size());
     void *mine = fh_system_map(size, fh_system_page_size());
     if (!mine) return false;
-    /* Little of it is touched in a small process, and it is longer than a huge page. */
+    /* A small process touches little of it, and it is longer than a huge page. */
     if (fh_system_huge_pages_always()) fh_system_huge_pages(mine, size, false);
     uint64_t seen = 0;
     /* release: the zeroes of the metadata before its address. */
@@ -98,7 +98,7 @@ static size_t retry_lost_chunk(void) {
         if (!r) continue;
         for (uint64_t lost = fh_load(&r->lost); lost; lost &= lost - 1) {
             uint64_t bit = lost & -lost;
-            /* Whoever clears the bit has the chunk. */
+            /* The thread that clears the bit has the chunk. */
             if (!(fh_and_acq_rel(&r->lost, ~bit) & bit)) continue;
             size_t chunk = region * FH_REGION_CHUNKS + fh_lowest_bit(bit);
             if (start_chunk(chunk) == 0) {
@@ -125,7 +125,7 @@ size_t fh_window_take_chunk(void) {
         if (!fh_cas_acq_rel(&fh_window.next_chunk, &chunk, chunk + 1)) continue;
         int error = start_chunk(chunk);
         if (error == 0) return chunk;
-        if (error == EEXIST) continue; /* somebody else's mapping lies there: passed over for good */
+        if (error == EEXIST) continue; /* there is a foreign mapping: passed over for good */
         fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost, UINT64_C(1) << chunk % FH_REGION_CHUNKS);
         fh_add_relaxed(&fh_window.lost, 1);
         return FH_NONE;
@@ -140,7 +140,7 @@ void fh_window_drop_chunk(size_t chunk) {
         fh_system_unmap(p, FH_CHUNK_SIZE);
     }
     fh_add_relaxed(&fh_window.lost, 1);
-    /* release: the end of our use of the chunk before somebody takes it again. */
+    /* release: the end of our use of the chunk before another thread takes it. */
     fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost, UINT64_C(1) << chunk % FH_REGION_CHUNKS);
 }
 

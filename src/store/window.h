@@ -1,10 +1,10 @@
-/* The window: the 1 TiB of address space in which all slabs and runs lie, its class map and the regions' metadata.
+/* The window: the 1 TiB of address space in which all slabs and runs are, its class map and the regions' metadata.
  *
  *     off = p − base; off < 1 TiB ?  "ours" : huge or foreign         one compare, before anything is touched
  *     class = map[off >> 16]                                          one byte: the class, or 0 = special
  *
- * Where address space is short (`ulimit -v`) the window is a place that is only *looked at*, not reserved: chunks are
- * mapped there one by one, and one that somebody else's mapping lies in is passed over.
+ * Where address space is short (`ulimit -v`) the window is chosen and not reserved. Chunks are mapped there one by one, and
+ * one in which there is a foreign mapping is passed over.
  *
  * Rejected: a flat map of all address space (2 GiB reserved) saves the compare, but does not start under `ulimit -v`. */
 #ifndef FH_STORE_WINDOW_H
@@ -12,7 +12,7 @@
 
 #include "base/types.h"
 
-/* Before the window is there, its base is such that no pointer lies in it. */
+/* Before the window is there, its base is such that no pointer is in it. */
 #define FH_NO_WINDOW (UINT64_C(1) << 63)
 
 typedef struct {
@@ -33,8 +33,8 @@ static inline uintptr_t fh_window_base(void) {
     return (uintptr_t)fh_load(&fh_base);
 }
 
-/* The byte of the class map for slot s. Written by whoever owns the slot, before a block of it gets into other hands; when a
- * slab is let (sublet.h) also while others have blocks of it: they may see the old value or the new. */
+/* The byte of the class map for slot s. Written by the thread that owns the slot, before any block of it is handed out. When
+ * a slab is opened (holes.h) also while others have blocks of it: they may see the old value or the new. */
 static inline fh_byte *fh_class_byte(size_t slot) {
     return (fh_byte *)(fh_window_base() - FH_CLASS_MAP_SIZE + slot);
 }
@@ -92,11 +92,11 @@ size_t fh_next_slab(size_t slot, uint64_t *state);
 /* Sets the window up unless it is there. Any number of threads at once: one wins, none waits. False: no address space. */
 bool fh_window_start(void);
 
-/* A chunk that nobody has had before, with memory behind it and metadata all zero; FH_NONE: no memory (errno is not
+/* A chunk that was never used, or was dropped, with memory behind it and metadata all zero; FH_NONE: no memory (errno is not
  * touched). Lock-free: a thread parked in here holds back one chunk number and nothing else. */
 size_t fh_window_take_chunk(void);
 
-/* Gives the address space and the memory of a chunk back; it will be tried again when a chunk is wanted. The caller has
+/* Returns the address space and the memory of a chunk to the OS. It is tried again when a chunk is wanted. The caller has
  * claimed all of its slots, and nothing in it is in use. */
 void fh_window_drop_chunk(size_t chunk);
 

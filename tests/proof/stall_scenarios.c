@@ -72,6 +72,7 @@ static void all_sizes(void) {
         fh_free(p);
         stall_live -= 20000000;
         fh_free(fh_aligned_alloc(1 << 18, 1 << 18));
+        fh_free(fh_calloc(1, 200000));
         fh_thread_flush();
         fh_malloc_trim(0);
         pthread_t other;
