@@ -16,7 +16,7 @@
  *                and moves many blocks at once.
  *   Misuse       a pointer that did not come from here, points into a block, or was freed before, is reported on stderr
  *                in one line that names the call and the pointer, and ends the process (option on_error). Foreign
- *                pointers are found at once; the others at the latest when the thread's cache is handed in (at its end,
+ *                pointers are found at once; the others at the latest when the thread's cache is flushed (at its end,
  *                in fh_thread_flush and in fh_malloc_trim), and at once in builds with FREEHOLD_CHECKED.
  *
  * Blocks of the fh_ functions belong to fh_free. In the drop-in library fh_free is free. */
@@ -98,7 +98,7 @@ FH_API size_t fh_malloc_usable_size(void *p);
 
 /* ── Giving back ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Hands in what the calling thread's cache holds, then gives the memory of everything free back to the system, but for
+/* Flushes the calling thread's cache, then returns the memory of everything free to the OS, except
  * `keep` bytes. Returns 1 if memory went back, else 0. Cost: some system calls, 0.1 µs a page that goes back. What other
  * threads have in their caches (at most 2 MiB each) stays there. Idea: glibc's malloc_trim. */
 FH_API int fh_malloc_trim(size_t keep);
@@ -123,7 +123,7 @@ FH_API void fh_thread_flush(void);
  *                                       a second by a thread that happens to be in a slow path; %p is the process's number
  *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads
  *     sample     512k, 4m, …            mean bytes between two samples; 0: none, the heap's figures only
- *     page       a path without comma   the folder for the page, which then stays when the program ends; else /dev/shm
+ *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm
  * The environment is not read by programs that run with more rights than their caller. */
 FH_API int fh_option_set(const char *key, const char *value);
 

@@ -66,7 +66,7 @@ void fh_report_fault(fh_fault fault, const char *call, const void *p, size_t a, 
     fh_text t = fh_text_in(buffer, sizeof buffer - 1);
     say_call(&t, fault, call, p, a);
     say_fault(&t, fault, a, b);
-    if (!call) fh_text_string(&t, " (found when the thread's cache was handed in, not in the call that did it)");
+    if (!call) fh_text_string(&t, " (found when the thread's cache was flushed, not in the call that did it)");
     t.end++; /* the byte kept for the end of the line, however long the message */
     fh_text_char(&t, '\n');
     fh_system_write(2, buffer, fh_text_length(&t));
