@@ -6,6 +6,10 @@
  * Elsewhere both compile to nothing. The condition is always compiled, so that it cannot go stale, and must have no
  * effect. One that fails prints the file, the line and the condition, and ends the process.
  *
+ * A condition must be true at every moment at which other threads may be anywhere. So it is about what the caller holds, or
+ * about what an atomic step has returned. The model tries every order of steps with the cheap ones on, in the code of a release
+ * build; each shared word that one of them loads is a step more.
+ *
  * An assertion is about us. A mistake of the program is reported by system/report.h, with a message for its author. */
 #ifndef FH_BASE_ASSERT_H
 #define FH_BASE_ASSERT_H

@@ -1,6 +1,7 @@
 /* The slow half of allocating: all that is not a pop of the hot path. */
 #include "cache/alloc.h"
 
+#include "base/assert.h"
 #include "base/hooks.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
@@ -42,6 +43,7 @@ static void *no_memory(size_t n) {
 }
 
 void *fh_alloc_class(unsigned c, size_t n) {
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES);
     void *p = try_class(c);
     for (fh_safe_point point = FH_AFTER_REFUSAL; FH_UNLIKELY(p == NULL); point++) {
         if (!fh_hook_reclaim(point)) return no_memory(n);
@@ -65,6 +67,7 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 }
 
 void *fh_alloc_special(size_t align, size_t n, bool *clean) {
+    FH_ASSERT(fh_is_power_of_two(align));
     if (FH_UNLIKELY(n > PTRDIFF_MAX)) return no_memory(n);
     void *p = try_special(align, n, clean);
     for (fh_safe_point point = FH_AFTER_REFUSAL; FH_UNLIKELY(p == NULL); point++) {
@@ -81,6 +84,7 @@ void *fh_alloc_special(size_t align, size_t n, bool *clean) {
  * first class. */
 static unsigned class_of_bin(const fh_bin *bin) {
     unsigned c = (unsigned)(bin - fh_bins());
+    FH_ASSERT(c < FH_BINS);
     return FH_LIKELY(c != 0) ? c : 1;
 }
 
@@ -125,6 +129,7 @@ void *fh_alloc_coarse(size_t n) {
  * it is the block size that decides; a power of two is reached after at most eight steps. */
 static unsigned aligned_class(size_t align, size_t n) {
     unsigned c = fh_class_of(n < align ? align : n);
+    FH_ASSERT(fh_is_power_of_two(align) && c != FH_CLASS_SPECIAL);
     while (c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
     return c;
 }

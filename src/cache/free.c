@@ -1,4 +1,5 @@
 /* The slow half of freeing: all that is not a push of the hot path. And the sizes of blocks. */
+#include "base/assert.h"
 #include "base/hooks.h"
 #include "cache/cache.h"
 #include "cache/magazine.h"
@@ -18,6 +19,7 @@ static void release_special(const char *call, void *p) {
     if (fh_holes_give(call, p)) return;
     fh_place at = fh_locate(p);
     if (!fh_place_check(&at, call, p)) return;
+    FH_ASSERT(at.begin == p && at.size != 0);
     bool sample = at.kind == FH_AT_SLAB;
     /* Large blocks that have a class byte were not sampled; of those that never have one, some were. */
     bool surely = sample || (at.kind == FH_AT_LARGE && at.size > FH_SLOT_SIZE && at.size <= FH_RUN_CACHED_MAX);

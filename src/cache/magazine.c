@@ -1,5 +1,6 @@
 #include "cache/magazine.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/hooks.h"
 #include "base/tuning.h"
@@ -10,8 +11,6 @@
 #include "store/slab.h"
 #include "system/system.h"
 
-#include <assert.h>
-
 /* Entry 0 is the sentinel below the bottom, entry 1 is where top and end point. Never written: top == end. */
 void *const fh_empty_magazine[2] = {NULL, NULL};
 
@@ -19,6 +18,7 @@ void *const fh_empty_magazine[2] = {NULL, NULL};
 
 static unsigned most_blocks(unsigned c) {
     size_t size = fh_class_size(c);
+    FH_ASSERT(size != 0 && c < FH_BINS);
     size_t n = (fh_class_is_run(c) ? FH_MAGAZINE_RUN_BYTES / 2 : FH_MAGAZINE_BYTES) / size;
     unsigned most = size <= FH_MAGAZINE_TINY ? FH_MAGAZINE_MOST_TINY : FH_MAGAZINE_MOST;
     return n < 1 ? 1 : n > most ? most : (unsigned)n;
@@ -66,6 +66,8 @@ void fh_give_one(unsigned c, void *p) {
 static void load(fh_thread *t, unsigned c, fh_magazine *m) {
     fh_bin *bin = &t->bin[c];
     unsigned limit = t->rack[c].limit;
+    FH_ASSERT(!t->rack[c].loaded && t->rack[c].previous != m);
+    FH_ASSERT(m->count <= m->capacity && !m->bottom);
     if (limit > m->capacity) limit = m->capacity;
     if (limit < m->count) limit = m->count;
     t->rack[c].loaded = m;
@@ -73,9 +75,16 @@ static void load(fh_thread *t, unsigned c, fh_magazine *m) {
     bin->end = m->block + limit;
 }
 
+/* [cache.bin] */
+static bool bin_is_right(const fh_bin *bin, fh_magazine *m) {
+    if (!m) return bin->top == bin->end && bin->top == (void **)&fh_empty_magazine[1];
+    return m->block <= bin->top && bin->top <= bin->end && bin->end <= m->block + m->capacity;
+}
+
 /* The loaded magazine with its count filled in; the bin has none afterwards. */
 static fh_magazine *unload(fh_thread *t, unsigned c) {
     fh_magazine *m = t->rack[c].loaded;
+    FH_ASSERT(bin_is_right(&t->bin[c], m));
     if (m) m->count = (uint32_t)(t->bin[c].top - m->block);
     t->rack[c].loaded = NULL;
     fh_bin_reset(&t->bin[c]);
@@ -93,6 +102,7 @@ static void grow(fh_thread *t, unsigned c) {
     if (old != 0 && t->budget_used + more > FH_THREAD_BYTES) return;
     t->budget_used += more;
     rack->limit = (uint16_t)wanted;
+    FH_ASSERT(wanted <= UINT16_MAX);
 }
 
 /* The class shrunk (shrink.h). */
@@ -100,12 +110,14 @@ static void shrink(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     unsigned blocks = fh_shrunk_bin_blocks();
     if (rack->limit <= blocks) return;
+    FH_ASSERT(blocks >= 1 && t->budget_used >= 2 * (size_t)(rack->limit - blocks) * fh_class_size(c));
     t->budget_used -= 2 * (size_t)(rack->limit - blocks) * fh_class_size(c);
     rack->limit = (uint16_t)blocks;
 }
 
 /* An empty magazine as large as the limit asks for: m if it will do. NULL when there is no memory. */
 static fh_magazine *fitting(fh_thread *t, unsigned c, fh_magazine *m) {
+    FH_ASSERT(t->rack[c].limit >= 1 && (!m || m->count == 0));
     if (m && m->capacity >= t->rack[c].limit) return m;
     fh_magazine *larger = fh_magazine_new(t->rack[c].limit);
     if (!larger) return m;
@@ -134,6 +146,7 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
         if (both[i]->count) give(c, both[i]->count, both[i]->block);
         fh_magazine_delete(both[i]);
     }
+    FH_ASSERT(t->budget_used >= 2 * (size_t)rack->limit * fh_class_size(c));
     t->budget_used -= 2 * (size_t)rack->limit * fh_class_size(c);
     rack->limit = 0;
 }
@@ -171,7 +184,9 @@ static void contract(fh_thread *t, unsigned c) {
 
 /* Blocks from the slabs into the empty magazine m, so that pops come out in ascending order. */
 static void fill(unsigned c, unsigned want, fh_magazine *m) {
+    FH_ASSERT(m->count == 0 && want >= 1 && want <= m->capacity);
     unsigned n = take(c, want, m->block);
+    FH_ASSERT(n <= want);
     for (unsigned i = 0, j = n; i + 1 < j; i++) {
         void *p = m->block[i];
         m->block[i] = m->block[--j];
@@ -198,6 +213,7 @@ static void scatter(fh_magazine *m) {
 
 void *fh_refill(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && !t->bin[c].top[-1]);
     rack->used = 1;
     t->refills++;
     fh_magazine *empty = unload(t, c), *m = rack->previous;
@@ -230,6 +246,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
 
 void fh_flush(fh_thread *t, unsigned c, void *p) {
     fh_rack *rack = &t->rack[c];
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && t->bin[c].top == t->bin[c].end && p);
     rack->used = 1;
     t->flushes++;
     tick(t);
@@ -249,6 +266,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     if (empty && empty->count) {
         /* The oldest half is flushed as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
+        FH_ASSERT(oldest != full && oldest->count <= oldest->capacity);
         size_t bytes = oldest->count * fh_class_size(c);
         fh_count_flushed(t, (int64_t)bytes);
         bool counted = contracting || shrunk;
@@ -270,6 +288,6 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     }
     empty->count = 0;
     load(t, c, empty);
-    assert(t->bin[c].top < t->bin[c].end);
+    FH_ASSERT(t->bin[c].top < t->bin[c].end);
     *t->bin[c].top++ = p;
 }

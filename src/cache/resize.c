@@ -1,4 +1,5 @@
 /* realloc: in place where the block stays as good as it was, by moving pages, or by a copy. */
+#include "base/assert.h"
 #include "base/hooks.h"
 #include "cache/cache.h"
 #include "cache/observed.h"
@@ -13,6 +14,7 @@
 /* Gives the block at p the size n where it is, or by moving its pages. NULL: not possible, and it is as it was. */
 static void *try_resize(void *p, size_t n) {
     void *q = NULL;
+    FH_ASSERT(n > FH_SMALL_MAX);
     fh_thread *t = fh_thread_enter();
     bool observing = fh_load(&fh_observing);
     if (observing) fh_hook_moving(p);

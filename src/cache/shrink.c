@@ -1,5 +1,6 @@
 #include "cache/shrink.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/settings.h"
 #include "store/depot.h"
@@ -20,12 +21,14 @@ static fh_word shrunk_second; /* when a class was shrunk last */
 
 unsigned fh_shrunk_bin_blocks(void) {
     uint64_t blocks = fh_load(&fh_contraction);
+    FH_ASSERT(blocks <= FH_SHRUNK_BLOCKS);
     return blocks ? (unsigned)blocks : FH_SHRUNK_BLOCKS;
 }
 
 /* Shrinks class c, of which the word was `seen`. The thread that does so empties its depot. */
 static bool shrink_class(unsigned c, uint64_t seen) {
     if (seen & FH_SHRUNK) return true;
+    FH_ASSERT(seen != 0); /* one that is in demand has nothing to show for it */
     /* A class that is in demand at this very moment stays as it is. */
     if (!fh_cas_relaxed(&fh_shrink_class[c], &seen, seen | FH_SHRUNK)) return false;
     fh_store(&shrunk_second, fh_system_seconds());
@@ -34,12 +37,14 @@ static bool shrink_class(unsigned c, uint64_t seen) {
 }
 
 bool fh_shrink_count(unsigned c, size_t bytes) {
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && bytes != 0);
     uint64_t now = fh_add_relaxed(&fh_shrink_class[c], bytes) + bytes;
     if (now & FH_SHRUNK) return true;
     return now >= fh_shrink_limit(fh_is_contracting()) && shrink_class(c, now);
 }
 
 bool fh_shrink_pass(unsigned c) {
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
     uint64_t seen = fh_load(&fh_shrink_class[c]);
     if (seen == 0) {
         fh_cas_relaxed(&fh_shrink_class[c], &seen, 1);

@@ -1,5 +1,6 @@
 #include "cache/thread.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/hooks.h"
 #include "base/tuning.h"
@@ -71,7 +72,9 @@ static void flush_all(fh_thread *t) {
 
 /* The same, and t itself. The caller has made it DEAD. */
 static void dissolve(fh_thread *t) {
+    FH_ASSERT_COSTLY(fh_load(&t->state) == FH_THREAD_DEAD);
     flush_all(t);
+    FH_ASSERT(t->budget_used == 0);
     keep_counts(t);
     fh_contraction_count(t->flushed);
     void *p = t;
@@ -113,6 +116,7 @@ static void thread_exit(void *value);
  * each step and allocate. Bins that are empty and full are always good while there are no bytes until a sample, so these
  * go first and come last. */
 static void switch_to(const fh_thread *t, const fh_bin *bins) {
+    FH_ASSERT(bins == (t == &fh_thread_over ? no_bins : t->bin) || bins == t->decoy);
     fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)no_bins;
@@ -143,6 +147,7 @@ static fh_thread *unpark(unsigned shard);
 static fh_thread *make(void) {
     fh_thread *t = NULL;
     for (unsigned i = 0, near = fh_system_cpu_hint(); !t && i < FH_SHARDS; i++) t = unpark((near + i) % FH_SHARDS);
+    FH_ASSERT_COSTLY(!t || fh_load(&t->state) == FH_THREAD_PARKED);
     if (!t) t = make_empty();
     if (!t) return NULL;
     /* Relaxed, as is all of it: the release of `state` comes after. */
@@ -229,6 +234,7 @@ static fh_thread *unpark(unsigned shard) {
 static size_t bytes_cached(const fh_thread *t, unsigned c) {
     const fh_rack *rack = &t->rack[c];
     const fh_magazine *loaded = rack->loaded, *previous = rack->previous;
+    FH_ASSERT(!loaded || loaded != previous);
     size_t blocks = (loaded ? (size_t)(t->bin[c].top - loaded->block) : 0) + (previous ? previous->count : 0);
     size_t places = (loaded ? loaded->capacity : 0) + (previous ? previous->capacity : 0);
     return blocks * fh_class_size(c) + places * sizeof(void *);
@@ -246,11 +252,13 @@ static bool lighten(fh_thread *t) {
             kept += bytes;
         }
     }
+    FH_ASSERT(kept <= FH_PARKED_BYTES);
     return kept != 0;
 }
 
 /* Parks t in a free place, or else in the place of one that is parked near here, and returns that one. */
 static fh_thread *park(fh_thread *t) {
+    FH_ASSERT_COSTLY(fh_load(&t->state) == FH_THREAD_PARKED);
     uint64_t word = (uint64_t)(uintptr_t)t;
     unsigned near = fh_system_cpu_hint();
     for (unsigned i = 0; i < FH_SHARDS; i++) {
@@ -271,6 +279,7 @@ uint64_t fh_thread_generation(void) {
 
 static void leave_behind(fh_thread *t) {
     fh_thread *before = t;
+    FH_ASSERT(t != fh_own());
     if (!fh_is_contracting() && lighten(t)) {
         /* release: for the child of a fork, as in fh_thread_leave. */
         fh_store_release(&t->state, FH_THREAD_PARKED);
@@ -286,6 +295,7 @@ static void leave_behind(fh_thread *t) {
 static void thread_exit(void *value) {
     fh_thread *t = fh_own();
     if (t != value) return;
+    FH_ASSERT(t != &fh_thread_none && t != &fh_thread_over);
     fh_hook_thread_ends(t);
     fh_store(&t->state, FH_THREAD_BUSY);
     switch_to(&fh_thread_over, no_bins);

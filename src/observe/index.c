@@ -1,11 +1,13 @@
 #include "observe/index.h"
 
+#include "base/assert.h"
 #include "system/system.h"
 
 #define FIRST_WORDS 1024u
 #define PLACES 8u
 
 static size_t bytes_of(unsigned k) {
+    FH_ASSERT(k < FH_INDEX_LEVELS);
     return sizeof(fh_word) * FIRST_WORDS << k;
 }
 
@@ -28,6 +30,7 @@ static bool matches(uint64_t word, const fh_index_search *s, uint32_t *number) {
 }
 
 uint32_t fh_index_get(fh_index *index, const fh_index_search *s) {
+    FH_ASSERT(s->same && s->make && s->key);
     uint32_t made = 0, number;
     for (unsigned k = 0; k < FH_INDEX_LEVELS; k++) {
         fh_word *words = level(index, k);

@@ -1,5 +1,6 @@
 #include "observe/profile_file.h"
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -258,6 +259,7 @@ void *fh_profile_entry(fh_profile_section_kind kind, uint64_t number) {
     uint64_t first = shape[kind].first, entries;
     unsigned k = fh_highest_bit(number / first + 1);
     char *extent = fh_profile_extent(kind, k, &entries);
+    FH_ASSERT(number >= entries - first && number - (entries - first) < entries);
     return extent ? extent + (number - (entries - first)) * entry_bytes[kind] : NULL;
 }
 
@@ -272,6 +274,7 @@ static bool take_turn(void) {
 /* Makes extent k, which was seen to be missing. True if it is there afterwards, also if another thread made it. */
 static bool make_extent(fh_profile_header *profile, fh_profile_section_kind kind, unsigned k) {
     size_t bytes = extent_bytes(kind, k);
+    FH_ASSERT(bytes != 0 && k < FH_PROFILE_EXTENTS);
     fh_word *length = fh_profile_word(&profile->file_bytes);
     int error;
     if (fh_load(length) + bytes > MOST_BYTES || !take_turn()) return false;

@@ -1,5 +1,6 @@
 #include "observe/samples.h"
 
+#include "base/assert.h"
 #include "base/bits.h"
 
 #define PLACES 32u
@@ -11,6 +12,7 @@ static uint64_t hash(uint64_t address) {
 
 /* Place i of the address in an extent with that many entries. */
 static fh_profile_sample *place(fh_profile_sample *extent, uint64_t entries, uint64_t address, unsigned i) {
+    FH_ASSERT(i < PLACES && fh_is_power_of_two(entries));
     return &extent[(hash(address) + i) & (entries - 1)];
 }
 
@@ -34,6 +36,7 @@ static bool enter_in(fh_profile_sample *extent, uint64_t entries, const fh_profi
 }
 
 bool fh_samples_enter(const fh_profile_sample *sample) {
+    FH_ASSERT(sample->address > FH_PROFILE_SAMPLE_WRITING);
     uint64_t entries;
     for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
         fh_profile_sample *extent = fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries);
@@ -47,6 +50,7 @@ bool fh_samples_enter(const fh_profile_sample *sample) {
 
 /* The longest extent first: it holds half of all places. */
 fh_profile_sample *fh_samples_find(uint64_t address) {
+    FH_ASSERT(address > FH_PROFILE_SAMPLE_WRITING); /* what a place without a sample has */
     uint64_t entries;
     unsigned k = 0;
     while (k < FH_PROFILE_EXTENTS && fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries)) k++;
@@ -86,6 +90,7 @@ bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
 }
 
 void fh_samples_rename(uint64_t from, uint64_t to) {
+    FH_ASSERT(from >> 4 == to >> 4); /* or it would have other places */
     fh_profile_sample *slot = fh_samples_find(from);
     /* acquire and release: the slot's fields are as they were for a thread that finds it under its new address. */
     if (slot) fh_cas_acq_rel(fh_profile_word(&slot->address), &from, to);

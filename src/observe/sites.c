@@ -1,5 +1,6 @@
 #include "observe/sites.h"
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "observe/index.h"
 
@@ -57,7 +58,8 @@ static void grown(fh_profile_control *control, uint64_t bytes, uint64_t now) {
 }
 
 static void shrunk(fh_profile_control *control, uint64_t bytes) {
-    fh_sub_relaxed(fh_profile_word(&control->live_bytes), bytes);
+    uint64_t live = fh_sub_relaxed(fh_profile_word(&control->live_bytes), bytes);
+    FH_ASSERT(live >= bytes); /* a sample counts before it can be found */
 }
 
 void fh_site_allocated(fh_profile_control *control, uint32_t number, const fh_weight *w, uint64_t now) {

@@ -1,5 +1,6 @@
 #include "reclaim/background.h"
 
+#include "base/assert.h"
 #include "base/settings.h"
 #include "cache/cache.h"
 #include "reclaim/budget.h"
@@ -79,6 +80,7 @@ static size_t purge_unused(last_round *m) {
     size_t purged = 0, dirty = fh_dirty_bytes(), keep = fh_background_keep(dirty, lowest_bytes());
     if (keep < dirty) purged += fh_idle_purge_unused(keep);
     size_t huge = fh_huge_cached_bytes();
+    FH_ASSERT(keep <= dirty);
     keep = fh_background_keep(huge, huge < m->huge ? huge : m->huge);
     if (keep < huge) purged += fh_huge_trim(keep);
     m->huge = fh_huge_cached_bytes();

@@ -1,5 +1,6 @@
 #include "reclaim/cold.h"
 
+#include "base/assert.h"
 #include "base/settings.h"
 #include "base/tuning.h"
 #include "reclaim/budget.h"
@@ -21,12 +22,14 @@ static struct {
 
 static void end_cold(unsigned c) {
     uint64_t rounds = fh_load(&class_state[c].back_off);
+    FH_ASSERT(rounds <= FH_COLD_BACK_OFF);
     fh_store(&class_state[c].back_off, rounds == 0 ? 2 : rounds < FH_COLD_BACK_OFF ? 2 * rounds : rounds);
     fh_store(&fh_class_event[c].given, 0);
 }
 
 /* Moves a class one step on. True if it is cold and has something to purge. */
 static bool step(unsigned c) {
+    FH_ASSERT(c >= 1 && (c <= FH_SMALL_LAST || c == FH_CLASS_BORROWED));
     uint64_t rounds = fh_load(&class_state[c].rounds);
     if (fh_load(&fh_class_event[c].demand)) {
         fh_store(&fh_class_event[c].demand, 0);
@@ -91,6 +94,7 @@ static void visit(size_t region, class_set cold, visitor what, uint32_t *free_in
     for (unsigned i = 0; i < SET_WORDS; i++) {
         for (uint64_t rest = cold.bits[i]; rest; rest &= rest - 1) {
             unsigned c = 64 * i + fh_lowest_bit(rest);
+            FH_ASSERT(c < FH_CLASSES);
             for (size_t slot = end - FH_REGION_SLOTS; (slot = fh_hint_next(c, slot)) < end; slot++)
                 what(slot, c, &free_in_half[slot % FH_REGION_SLOTS / HALF_SLOTS]);
         }

@@ -1,5 +1,6 @@
 #include "reclaim/credit.h"
 
+#include "base/assert.h"
 #include "reclaim/budget.h"
 #include "system/system.h"
 
@@ -10,6 +11,7 @@ static void fade(void) {
     uint64_t now = fh_system_seconds(), then = fh_load(&faded_second), credit = fh_load(&fh_order.credit);
     if (now == then || !fh_cas_relaxed(&faded_second, &then, now) || then == 0) return;
     size_t rest = fh_credit_after((size_t)credit, (size_t)fh_load(&fh_counts.reused), now - then);
+    FH_ASSERT(rest <= credit);
     fh_store(&fh_counts.reused, 0); /* what is added meanwhile is lost */
     /* Compare-and-swap: a thread that was interrupted since it read the figure must not lower a newer one. */
     fh_cas_relaxed(&fh_order.credit, &credit, rest);

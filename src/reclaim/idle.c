@@ -1,5 +1,6 @@
 #include "reclaim/idle.h"
 
+#include "base/assert.h"
 #include "base/settings.h"
 #include "base/tuning.h"
 #include "reclaim/budget.h"
@@ -17,6 +18,7 @@ static size_t purge_some(size_t target_slots, size_t most_chunks, fh_purge_exten
     if (most_chunks > chunks) most_chunks = chunks;
     for (size_t i = 0; i < most_chunks && fh_load(&fh_counts.dirty_slots) > target_slots; i++) {
         size_t at = (size_t)fh_add_relaxed(&clock_hand, 1) % chunks;
+        FH_ASSERT(at < chunks);
         purged += fh_chunk_purge(chunks - 1 - at, most);
     }
     return purged;
@@ -41,6 +43,7 @@ static bool search_again(size_t dirty) {
 static void purge_by_budget(size_t dirty, fh_pressure pressure) {
     size_t used = (size_t)fh_load(&fh_counts.used_slots);
     size_t budget = fh_idle_budget(used, fh_credit_now() / FH_SLOT_SIZE, pressure);
+    FH_ASSERT(pressure != FH_PRESSURE_HIGH || budget == 0);
     if (dirty <= budget) return;
     if (pressure == FH_PRESSURE_NONE && !search_again(dirty)) return;
     fh_store(&fh_counts.purged_second, fh_system_seconds());

@@ -1,5 +1,6 @@
 #include "reclaim/limits.h"
 
+#include "base/assert.h"
 #include "base/settings.h"
 #include "reclaim/budget.h"
 #include "reclaim/huge_pages.h"
@@ -26,6 +27,7 @@ static size_t bytes_in_use(void) {
 
 static void publish_pressure(fh_pressure own) {
     uint64_t group = fh_load(&group_pressure), now = (uint64_t)own > group ? (uint64_t)own : group;
+    FH_ASSERT(own <= FH_PRESSURE_HIGH && now <= FH_PRESSURE_HIGH);
     if (fh_load(&fh_order.pressure) == now) return;
     fh_store(&fh_order.pressure, now);
     fh_idle_configure();
@@ -57,6 +59,7 @@ static void check_soft(size_t in_use) {
 void fh_limits_check(void) {
     size_t hard = (size_t)fh_load(&fh_limit.hard), reserve = fh_limit_reserve(hard);
     if (!hard) return;
+    FH_ASSERT(reserve <= hard);
     size_t in_use = fh_live_bytes() + (size_t)fh_load(&fh_limit.pending);
     publish_pressure(fh_limit_judge(in_use, hard));
     check_soft(in_use);
@@ -93,9 +96,11 @@ void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback) {
 void fh_limits_call_back(bool refused, uint64_t caller) {
     fh_limit_callback callback = (fh_limit_callback)(uintptr_t)fh_load(&callback_word);
     uint64_t none = 0;
+    FH_ASSERT(caller != 0);
     /* acq_rel: one thread at a time, and not again from within. */
     if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;
     callback(bytes_in_use(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
+    FH_ASSERT_COSTLY(fh_load(&calling) == caller);
     fh_store_release(&calling, 0);
 }
 

@@ -1,5 +1,6 @@
 #include "reclaim/reclaim.h"
 
+#include "base/assert.h"
 #include "base/hooks.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
@@ -75,6 +76,8 @@ static bool make_room(fh_safe_point point) {
 
 bool fh_hook_reclaim(fh_safe_point point) {
     uint64_t due = take_due(point);
+    FH_ASSERT(point <= FH_AFTER_LAST_REFUSAL);
+    FH_ASSERT(point != FH_AFTER_FREE || !(due & FH_DUE_ALLOCATION_ONLY));
     act(due);
     if (point == FH_AFTER_FREE) return false;
     act_after_allocation(due | take_due(FH_AFTER_ALLOC));

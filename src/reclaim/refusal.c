@@ -1,5 +1,6 @@
 #include "reclaim/refusal.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -26,6 +27,7 @@ static fh_word looked_second; /* when the OS was asked last, in units of 2^30 ns
 
 /* True for one caller, the first. */
 static bool say_once(unsigned what) {
+    FH_ASSERT(what <= OWN_LIMIT && OWN_LIMIT < 64);
     uint64_t seen = fh_load(&said), bit = UINT64_C(1) << what;
     while (!(seen & bit)) {
         if (fh_cas_relaxed(&said, &seen, seen | bit)) return true;

@@ -1,5 +1,6 @@
 #include "reclaim/trim.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/settings.h"
 #include "base/tuning.h"
@@ -16,6 +17,7 @@
 
 /* Half of a chunk, the 2 MiB of a huge page. Unless `split` says that it may cost that page, there must be enough to gain. */
 static size_t trim_half(size_t first, bool split) {
+    FH_ASSERT(first % HALF == 0);
     size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0, purged = 0;
     if (fh_thp_is_huge(chunk)) {
         for (size_t slot = first; slot < first + HALF && !split; slot++) free += fh_pages_free_bytes(slot);
@@ -42,6 +44,7 @@ size_t fh_trim_inside(void) {
 static void weigh(size_t slot, uint64_t state, size_t *used, size_t *free) {
     unsigned c = fh_state_class(state), bump = fh_state_bump(state);
     if (c < 1 || c > FH_SMALL_LAST) return;
+    FH_ASSERT(bump >= 1 && bump <= fh_class_table[c].blocks);
     for (unsigned w = 0; w < fh_slab_words(bump); w++)
         *free += fh_count_bits(fh_load(&fh_slab_at(slot)->free[w])) * fh_class_size(c);
     *used += bump * fh_class_size(c);

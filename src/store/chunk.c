@@ -1,5 +1,6 @@
 #include "store/chunk.h"
 
+#include "base/assert.h"
 #include "base/tuning.h"
 #include "store/hints.h"
 #include "store/limit.h"
@@ -24,6 +25,7 @@ static void enter_bucket(size_t chunk, unsigned length) {
 
 /* The chunk is no longer in this bucket, or so it seemed: clears its bit, and enters it where it belongs now. */
 static void leave_bucket(size_t chunk, unsigned length) {
+    FH_ASSERT(length < NO_LENGTH);
     fh_hint_clear(FH_HINT_LENGTH + length, 1, chunk);
     enter_bucket(chunk, fh_chunk_length(fh_load_acquire(&fh_chunk_at(chunk)->free)));
 }
@@ -39,6 +41,7 @@ void fh_chunk_changed(size_t chunk, uint64_t before) {
 
 /* Places where something aligned to 1, 2, 4 … 64 slots may begin. */
 static uint64_t aligned_places(unsigned align) {
+    FH_ASSERT(fh_is_power_of_two(align) && align <= FH_CHUNK_SLOTS);
     uint64_t places = 1;
     for (unsigned step = 32; step >= align && step > 0; step /= 2) places |= places << step;
     return places;
@@ -46,6 +49,7 @@ static uint64_t aligned_places(unsigned align) {
 
 /* The beginning of the shortest run that holds n slots at an allowed place, lowest first; 64 if there is none. */
 static unsigned best_place(uint64_t free, unsigned n, uint64_t allowed) {
+    FH_ASSERT((free & ~FH_CHUNK_OPEN) == 0);
     uint64_t starts = fh_run_starts(free, n) & allowed;
     unsigned best = 64, best_length = 65;
     while (starts) {
@@ -68,6 +72,8 @@ static bool account_claim(fh_chunk *chunk, uint64_t mask) {
      * other thread writes these bits while the slots are ours. */
     uint64_t dirty = fh_load(&chunk->dirty) & mask;
     uint64_t purged = fh_load(&chunk->used) & mask & ~dirty;
+    FH_ASSERT(mask != 0 && (mask & ~FH_CHUNK_OPEN) == 0);
+    FH_ASSERT_COSTLY((dirty & ~fh_load(&chunk->used)) == 0);
     fh_event_claimed(fh_count_bits(mask), fh_count_bits(dirty), fh_count_bits(purged));
     return dirty == 0;
 }
@@ -89,12 +95,24 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
         uint64_t mask = fh_run_mask(place, n);
         /* acquire: pairs with the release of the thread that released the slots. */
         if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;
+        FH_ASSERT((free & mask) == mask && place % align == 0);
         *clean = account_claim(chunk, mask);
         fh_chunk_changed(chunk_index, free);
         /* Not a large block, which may be memory that the program never touches. */
         if (n == 1 && begins_half(chunk, free, place)) fh_thp_begin_half(chunk_index * FH_CHUNK_SLOTS + place);
         return place;
     }
+}
+
+/* True if nothing is left of what these slots were, as must be before they are free. For the assertions. */
+static bool is_blank(size_t slot, unsigned n) {
+    for (size_t end = slot + n; slot < end; slot++) {
+        const fh_slab *slab = fh_slab_at(slot);
+        uint64_t bits = fh_load(&slab->state) | fh_byte_load(fh_class_byte(slot));
+        for (unsigned w = 0; w < FH_SLAB_WORDS; w++) bits |= fh_load(&slab->free[w]);
+        if (bits) return false;
+    }
+    return true;
 }
 
 /* A new chunk, open to all threads, all of it free. False: the OS has no more memory.
@@ -106,10 +124,12 @@ static unsigned claim_in(size_t chunk_index, unsigned n, unsigned align, bool *c
 static bool bring_chunk(void) {
     size_t index = fh_window_take_chunk();
     if (index == FH_NONE) return false;
+    FH_ASSERT_COSTLY(is_blank(index * FH_CHUNK_SLOTS, FH_CHUNK_SLOTS));
     fh_thp_begin_chunk(index);
     fh_event_chunk(index);
     /* release: the empty metadata. An exchange and not a store, because a barrier after a locked instruction follows. */
-    fh_swap_acq_rel(&fh_chunk_at(index)->free, FH_CHUNK_OPEN);
+    uint64_t before = fh_swap_acq_rel(&fh_chunk_at(index)->free, FH_CHUNK_OPEN);
+    FH_ASSERT(before == 0);
     fh_chunk_changed(index, 0);
     return true;
 }
@@ -145,6 +165,7 @@ static size_t claim(unsigned n, unsigned align, bool *clean) {
 }
 
 size_t fh_chunk_claim(unsigned n, unsigned align, bool *clean) {
+    FH_ASSERT(n >= 1 && n <= FH_CHUNK_OPEN_SLOTS);
     if (!fh_limit_is_set()) return claim(n, align, clean);
     size_t bytes = n * FH_SLOT_SIZE;
     if (!fh_limit_admit(bytes, n == 1)) return FH_NONE;
@@ -157,6 +178,7 @@ size_t fh_chunk_claim(unsigned n, unsigned align, bool *clean) {
 static bool extend(size_t slot, unsigned n) {
     size_t index = slot / FH_CHUNK_SLOTS;
     unsigned place = slot % FH_CHUNK_SLOTS;
+    FH_ASSERT(n >= 1);
     if (place + n > FH_CHUNK_SLOTS) return false;
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t mask = fh_run_mask(place, n), free = fh_load(&chunk->free);
@@ -177,6 +199,8 @@ bool fh_chunk_extend(size_t slot, unsigned n) {
 }
 
 void fh_chunk_release(size_t slot, unsigned n) {
+    FH_ASSERT(n >= 1 && slot % FH_CHUNK_SLOTS + n <= FH_CHUNK_OPEN_SLOTS);
+    FH_ASSERT_COSTLY(is_blank(slot, n));
     size_t index = slot / FH_CHUNK_SLOTS;
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t mask = fh_run_mask(slot % FH_CHUNK_SLOTS, n);
@@ -186,6 +210,7 @@ void fh_chunk_release(size_t slot, unsigned n) {
     fh_event_released(n);
     /* release: the last use of the memory, and the words above, before it is free. */
     uint64_t before = fh_or_release(&chunk->free, mask);
+    FH_ASSERT((before & mask) == 0);
     fh_chunk_changed(index, before);
 }
 

@@ -1,5 +1,6 @@
 #include "store/depot.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/tuning.h"
 #include "store/events.h"
@@ -11,12 +12,14 @@ static fh_depots depot[FH_SHARDS];
 
 static unsigned slots_of(unsigned c, const fh_magazine *m) {
     size_t bytes = (size_t)m->capacity * fh_class_size(c);
+    FH_ASSERT(bytes != 0);
     size_t slots = FH_DEPOT_BYTES / (bytes + 1);
     return slots < fh_depot_slots(c) ? (unsigned)slots + 1 : fh_depot_slots(c);
 }
 
 /* The one place that packs and unpacks. */
 static uint64_t pack(const fh_magazine *m, uint64_t empty) {
+    FH_ASSERT(((uintptr_t)m & FH_DEPOT_EMPTY) == 0);
     return (uint64_t)(uintptr_t)m | (m ? empty : 0);
 }
 static fh_magazine *unpack(uint64_t word) {
@@ -27,6 +30,8 @@ static bool is_full(uint64_t word) {
 }
 
 bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty) {
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
+    FH_ASSERT(full->count <= full->capacity && !full->bottom);
     fh_word *here = fh_depot_of(&depot[near % FH_SHARDS], c);
     unsigned slots = slots_of(c, full);
     full->from = (uint16_t)near;
@@ -37,6 +42,7 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
         /* release: the magazine's entries before it is seen; acquire: the empty one's header. */
         if (fh_cas_acq_rel(slot, &seen, pack(full, 0))) {
             *empty = unpack(seen);
+            FH_ASSERT(!*empty || ((*empty)->count == 0 && !(*empty)->bottom));
             return true;
         }
     }
@@ -65,9 +71,12 @@ static fh_magazine *get_from(unsigned shard, unsigned c, fh_magazine *empty) {
 }
 
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
+    FH_ASSERT(!empty || empty->count == 0);
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         fh_magazine *m = get_from((near + i) % FH_SHARDS, c, empty);
         if (!m) continue;
+        FH_ASSERT(m != empty && m->count <= m->capacity && !m->bottom);
         fh_event_demand(c);
         return m;
     }
@@ -75,6 +84,7 @@ fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
 }
 
 static void give(unsigned c, const fh_magazine *m, void **blocks) {
+    FH_ASSERT(m->count <= m->capacity);
     if (!fh_class_is_run(c)) {
         fh_slab_give(c, m->count, blocks);
         return;
@@ -128,6 +138,7 @@ const fh_word *fh_depot_words(unsigned shard, unsigned c) {
 
 fh_magazine *fh_magazine_new(unsigned blocks) {
     unsigned k = 0;
+    FH_ASSERT(blocks <= capacity_of(FH_MAGAZINE_SIZES - 1));
     while (capacity_of(k) < blocks) k++;
     void *p;
     if (fh_slab_take(FH_CLASS_MAGAZINE + k, 1, &p) == 0) return NULL;
@@ -141,7 +152,9 @@ fh_magazine *fh_magazine_new(unsigned blocks) {
 
 void fh_magazine_delete(fh_magazine *m) {
     unsigned k = 0;
+    FH_ASSERT(m->capacity <= capacity_of(FH_MAGAZINE_SIZES - 1) && !m->bottom);
     while (capacity_of(k) < m->capacity) k++;
+    FH_ASSERT(m->capacity == capacity_of(k));
     void *p = m;
     fh_slab_give(FH_CLASS_MAGAZINE + k, 1, &p);
 }

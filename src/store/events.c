@@ -1,5 +1,6 @@
 #include "store/events.h"
 
+#include "base/assert.h"
 #include "system/system.h"
 
 fh_word fh_due;
@@ -28,10 +29,12 @@ static void count_for_group(size_t bytes) {
 
 void fh_event_claimed(unsigned slots, unsigned dirty, unsigned purged) {
     uint64_t watch = fh_load(&fh_order.watch);
+    FH_ASSERT(dirty + purged <= slots);
     fh_add_relaxed(&fh_counts.used_slots, slots);
     if (FH_UNLIKELY(watch & FH_WATCH_GROUP)) count_for_group((slots - dirty) * FH_SLOT_SIZE);
     if (dirty) {
-        uint64_t now = fh_sub_relaxed(&fh_counts.dirty_slots, dirty) - dirty;
+        uint64_t before = fh_sub_relaxed(&fh_counts.dirty_slots, dirty), now = before - dirty;
+        FH_ASSERT(before >= dirty); /* they were counted before they were free */
         fh_event_reused(dirty * FH_SLOT_SIZE);
         if (FH_UNLIKELY(watch & FH_WATCH_BACKGROUND)) watch_slots(now);
     }
@@ -42,14 +45,16 @@ void fh_event_claimed(unsigned slots, unsigned dirty, unsigned purged) {
 }
 
 void fh_event_released(unsigned slots) {
-    fh_sub_relaxed(&fh_counts.used_slots, slots);
+    uint64_t used = fh_sub_relaxed(&fh_counts.used_slots, slots);
+    FH_ASSERT(used >= slots);
     uint64_t dirty = fh_add_relaxed(&fh_counts.dirty_slots, slots) + slots;
     if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) watch_slots(UINT64_MAX);
     if (FH_UNLIKELY(dirty > fh_load(&fh_order.idle_slots))) fh_set_due(FH_DUE_IDLE);
 }
 
 void fh_event_dropped(unsigned slots) {
-    fh_sub_relaxed(&fh_counts.used_slots, slots);
+    uint64_t used = fh_sub_relaxed(&fh_counts.used_slots, slots);
+    FH_ASSERT(used >= slots);
 }
 
 void fh_event_may_touch(size_t bytes) {

@@ -15,6 +15,7 @@
 #ifndef FH_STORE_EVENTS_H
 #define FH_STORE_EVENTS_H
 
+#include "base/assert.h"
 #include "base/tuning.h"
 #include "base/types.h"
 
@@ -137,7 +138,8 @@ void fh_event_dropped(unsigned slots);
 
 /* Free slots have lost their memory. */
 static inline void fh_event_purged(unsigned slots) {
-    fh_sub_relaxed(&fh_counts.dirty_slots, slots);
+    uint64_t dirty = fh_sub_relaxed(&fh_counts.dirty_slots, slots);
+    FH_ASSERT(dirty >= slots);
 }
 
 /* The heap has got chunk number `index`. */

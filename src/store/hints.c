@@ -1,10 +1,13 @@
 #include "store/hints.h"
 
+#include "base/assert.h"
+#include "base/tuning.h"
 #include "store/window.h"
 
 #define TOP_LEVEL 3
 
 static fh_word *node(unsigned hint, unsigned level, size_t index) {
+    FH_ASSERT(level <= TOP_LEVEL && hint < (level ? FH_HINTS : FH_CLASSES)); /* lengths are hints about chunks */
     switch (level) {
     case 0:
         return &fh_chunk_at(index)->hint[hint];
@@ -18,6 +21,7 @@ static fh_word *node(unsigned hint, unsigned level, size_t index) {
 }
 
 void fh_hint_set(unsigned hint, unsigned level, size_t child) {
+    FH_ASSERT(level <= TOP_LEVEL);
     for (; level <= TOP_LEVEL; level++, child >>= 6) {
         fh_word *word = node(hint, level, child >> 6);
         uint64_t bit = UINT64_C(1) << (child & 63);
@@ -89,6 +93,7 @@ size_t fh_hint_next(unsigned hint, size_t from) {
             chunk = (region + 1) * FH_REGION_CHUNKS;
         } else if (rest & 1) {
             uint64_t slots = fh_load_acquire(node(hint, 0, chunk)) & ~fh_low_mask(first);
+            FH_ASSERT((slots & ~FH_CHUNK_OPEN) == 0); /* nothing begins beyond */
             if (slots) return chunk * FH_CHUNK_SLOTS + fh_lowest_bit(slots);
             chunk++;
         } else {
@@ -108,6 +113,7 @@ bool fh_hint_other(unsigned hint, size_t slot) {
 
 size_t fh_hint_find_apart(unsigned hint, const size_t *apart, unsigned n) {
     size_t lowest = fh_hint_find(hint, 0);
+    FH_ASSERT(n <= FH_SHARDS);
     bool taken = false;
     for (unsigned i = 0; i < n; i++) taken |= apart[i] == lowest;
     if (lowest == FH_NONE || !taken) return lowest;

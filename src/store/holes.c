@@ -1,5 +1,6 @@
 #include "store/holes.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/tuning.h"
 #include "store/events.h"
@@ -24,7 +25,8 @@ static fh_word any;
 static void free_fresh(fh_slab *slab, unsigned bump, unsigned blocks) {
     for (unsigned w = bump / 64; w * 64 < blocks; w++) {
         uint64_t fresh = fh_low_mask(blocks - 64 * w) & ~(w == bump / 64 ? fh_low_mask(bump % 64) : 0);
-        fh_or_release(&slab->free[w], fresh);
+        uint64_t before = fh_or_release(&slab->free[w], fresh);
+        FH_ASSERT((before & fresh) == 0);
     }
 }
 
@@ -48,6 +50,8 @@ bool fh_holes_open(size_t slot, unsigned c) {
     fh_slab *slab = fh_slab_at(slot);
     uint64_t held, state = fh_load_acquire(&slab->state);
     unsigned blocks = fh_class_table[c].blocks;
+    FH_ASSERT(c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST && fh_class_table[c].slots == 1);
+    FH_ASSERT(blocks <= 64 * PART_WORDS);
     if (fh_state_kind(state) != c) return false;
     unsigned w = hold(slot, slab, c, &held);
     if (w == PART_WORDS) return false;
@@ -61,6 +65,7 @@ bool fh_holes_open(size_t slot, unsigned c) {
         opened = fh_cas_acq_rel(&slab->state, &state, borrowed);
     }
     if (opened) {
+        FH_ASSERT(fh_state_bump(state) >= 1 && fh_state_bump(state) <= blocks);
         free_fresh(slab, fh_state_bump(state), blocks);
         fh_hint_clear(c, 0, slot); /* no check after it: of class c it has nothing any more */
         if (!fh_load(&any)) fh_store(&any, 1);
@@ -88,6 +93,7 @@ static bool fits(unsigned c, unsigned owner, fit *f) {
 
 /* Chooses up to `want` runs of free parts in a word. Returns all their parts, and in *heads the first of each. */
 static uint64_t choose(const fit *f, uint64_t bits, unsigned want, uint64_t *heads) {
+    FH_ASSERT(f->parts >= 1 && f->parts <= MOST_PARTS);
     uint64_t starts = fh_run_starts(bits, f->parts), parts = 0;
     *heads = 0;
     while (starts && want) {
@@ -97,6 +103,8 @@ static uint64_t choose(const fit *f, uint64_t bits, unsigned want, uint64_t *hea
         starts &= ~fh_low_mask(i + f->parts);
         want--;
     }
+    FH_ASSERT((parts & ~bits) == 0 && (*heads & ~parts) == 0);
+    FH_ASSERT(fh_count_bits(parts) == f->parts * fh_count_bits(*heads));
     return parts;
 }
 
@@ -105,6 +113,7 @@ static unsigned take_in(size_t slot, const fit *f, uint64_t state, unsigned want
     fh_slab *slab = fh_slab_at(slot);
     char *start = fh_slot_address(slot);
     unsigned got = 0;
+    FH_ASSERT(want >= 1 && fh_state_bump(state) <= 64 * PART_WORDS);
     for (unsigned w = 0; w * 64 < fh_state_bump(state) && got < want; w++) {
         uint64_t bits = fh_load(&slab->free[w]), heads, parts;
         while ((parts = choose(f, bits, want - got, &heads)) != 0) {
@@ -116,7 +125,10 @@ static unsigned take_in(size_t slot, const fit *f, uint64_t state, unsigned want
                 return 0;
             }
             /* Relaxed: the thread that frees one of them has its address from us. */
-            if (parts != heads) fh_or_relaxed(joined_word(slab, w), parts & ~heads);
+            if (parts != heads) {
+                uint64_t before = fh_or_relaxed(joined_word(slab, w), parts & ~heads);
+                FH_ASSERT((before & parts) == 0); /* of free parts none is joined */
+            }
             for (; heads; heads &= heads - 1) out[got++] = start + (64 * w + fh_lowest_bit(heads)) * f->part_size;
             break;
         }
@@ -152,6 +164,7 @@ unsigned fh_holes_take(unsigned c, unsigned want, void **out) {
         if (fh_state_kind(state) == FH_CLASS_BORROWED && fits(c, fh_state_class(state), &f)) {
             got += take_in(slot, &f, state, want - got, out + got);
         }
+        FH_ASSERT(got <= want);
         if (got == want || slabs == FH_HOLES_SLABS) {
             fh_store(&place[c], slot);
             break;
@@ -212,7 +225,10 @@ void *fh_holes_block_of(const void *p, size_t *bytes) {
     unsigned i;
     uint64_t state;
     if (!find(p, &slab, &i, &state) || fh_load(&slab->free[i / 64]) >> i % 64 & 1) return NULL;
-    while (fh_holes_is_joined(slab, i)) i--; /* never at bit 0 of a word, because a guest is in one */
+    while (fh_holes_is_joined(slab, i)) {
+        FH_ASSERT(i % 64 != 0); /* a guest lies in one word */
+        i--;
+    }
     size_t part = fh_class_size(fh_state_class(state));
     *bytes = fh_holes_parts(slab, i) * part;
     return fh_slot_address(fh_slot_of(p)) + i * part;
@@ -231,6 +247,7 @@ bool fh_holes_give(const char *call, void *p) {
     }
     unsigned w = i / 64, parts = fh_holes_parts(slab, i);
     /* Relaxed: the release below publishes it, and until then no other thread reads the bits of our parts. */
+    FH_ASSERT(parts <= MOST_PARTS && i % 64 + parts <= 64);
     if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, parts - 1));
     uint64_t mask = fh_run_mask(i % 64, parts);
     /* release: the program's last use of the block, and the above, before another thread takes a part. */

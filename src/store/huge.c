@@ -1,5 +1,6 @@
 #include "store/huge.h"
 
+#include "base/assert.h"
 #include "base/tuning.h"
 #include "base/settings.h"
 #include "store/limit.h"
@@ -27,6 +28,7 @@ static size_t size_of(uint64_t entry) {
 }
 
 static uint64_t with_share(size_t size, size_t asked) {
+    FH_ASSERT(asked <= size && (size & SHARE_MASK) == 0);
     size_t unit = size / (SHARE_MASK + 1), share = (asked + unit - 1) / unit;
     return share > SHARE_MASK ? size : size | share;
 }
@@ -69,6 +71,9 @@ static bool prepare(const void *p) {
 
 /* The block at p, prepared, is the caller's from now on. */
 static void *enter(void *p, size_t size) {
+    FH_ASSERT(size != 0 && (size & SHARE_MASK) == 0);
+    FH_ASSERT(entry_of(p) != NULL);
+    FH_ASSERT_COSTLY(fh_load(entry_of(p)) == 0);
     fh_store_release(entry_of(p), size);
     fh_add_relaxed(&fh_counts.huge_live, size);
     fh_add_relaxed(&live_count, 1);
@@ -76,8 +81,8 @@ static void *enter(void *p, size_t size) {
 }
 
 static void uncount(size_t size) {
-    fh_sub_relaxed(&fh_counts.huge_live, size);
-    fh_sub_relaxed(&live_count, 1);
+    uint64_t bytes = fh_sub_relaxed(&fh_counts.huge_live, size), blocks = fh_sub_relaxed(&live_count, 1);
+    FH_ASSERT(bytes >= size && blocks >= 1);
 }
 
 /* Takes the entry out: its size, or 0 if no block begins there (any more). The block still counts as one. */
@@ -128,6 +133,8 @@ static fh_word cache[FH_HUGE_CACHE_SLOTS];
 static fh_word most_recent;
 
 static uint64_t pack(void *p, size_t size) {
+    FH_ASSERT((uintptr_t)p % UNIT == 0 && size != 0);
+    FH_ASSERT(size % ((size_t)1 << PAGE_SHIFT) == 0 && size >> PAGE_SHIFT < (UINT64_C(1) << 38));
     return (uint64_t)((uintptr_t)p >> UNIT_SHIFT) << 38 | size >> PAGE_SHIFT;
 }
 static void *unpack_address(uint64_t word) {
@@ -143,6 +150,12 @@ static bool may_keep(size_t bytes) {
     return bytes <= fh_load(&fh_order.huge_cache_bytes);
 }
 
+/* So many bytes of the cache are the caller's. They were counted before they were in it. */
+static void uncache(size_t size) {
+    uint64_t before = fh_sub_relaxed(&fh_counts.huge_cached, size);
+    FH_ASSERT(before >= size);
+}
+
 /* Keeps a freed mapping if there is room in bytes and slots. */
 static bool cache_put(void *p, size_t size) {
     if (may_keep((size_t)fh_add_relaxed(&fh_counts.huge_cached, size) + size + unpack_size(fh_load(&most_recent)))) {
@@ -152,7 +165,7 @@ static bool cache_put(void *p, size_t size) {
             if (seen == 0 && fh_cas_acq_rel(&cache[i], &seen, pack(p, size))) return true;
         }
     }
-    fh_sub_relaxed(&fh_counts.huge_cached, size);
+    uncache(size);
     fh_event_unmapped(size);
     return false;
 }
@@ -165,7 +178,8 @@ static void *cache_get(size_t size, size_t most, size_t align, size_t *got) {
         size_t have = unpack_size(seen);
         if (have < size || have > most || (uintptr_t)unpack_address(seen) % align) continue;
         if (!fh_cas_acq_rel(&cache[i], &seen, 0)) continue;
-        fh_sub_relaxed(&fh_counts.huge_cached, have);
+        FH_ASSERT(seen != 0 && have >= size && have <= most);
+        uncache(have);
         fh_event_reused(have);
         *got = have;
         return unpack_address(seen);
@@ -201,6 +215,7 @@ size_t fh_huge_trim(size_t keep) {
 /* ── Blocks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void *alloc(size_t size, size_t align, bool *clean) {
+    FH_ASSERT(fh_is_power_of_two(align));
     if (align < UNIT) align = UNIT;
     size_t got = size;
     *clean = false;
@@ -230,6 +245,7 @@ void *fh_huge_alloc(size_t size, size_t align, bool *clean) {
     bool limited = fh_limit_is_set();
     if (limited && !fh_limit_admit(size, false)) return NULL;
     void *p = alloc(size, align, clean);
+    FH_ASSERT((uintptr_t)p % align == 0);
     if (limited) fh_limit_done(size);
     return p;
 }
@@ -246,6 +262,8 @@ void *fh_huge_again(size_t size) {
     /* acquire: the thread that freed the block has done with it. */
     if (!fh_cas_acquire(&most_recent, &seen, 0)) return NULL;
     void *p = unpack_address(seen);
+    FH_ASSERT(entry_of(p) != NULL);
+    FH_ASSERT_COSTLY(fh_load(entry_of(p)) == 0);
     fh_store_release(entry_of(p), have);
     return p;
 }
@@ -290,6 +308,7 @@ static void *move(void *p, size_t old, size_t size) {
 }
 
 static void *resize_mapping(void *p, size_t old, size_t size) {
+    FH_ASSERT(old != 0 && size > FH_RUN_MAX);
     void *q = fh_system_resize_in_place(p, old, size);
     return q || size < old ? q : move(p, old, size);
 }
@@ -311,6 +330,7 @@ static void *grow_into_cached(void *p, size_t old, size_t size) {
         fh_event_missed(size);
         return NULL;
     }
+    FH_ASSERT(q != p && got >= size && got >= old);
     memcpy(q, p, old);
     retire(p, old);
     enter(q, got);

@@ -1,5 +1,7 @@
 #include "store/limit.h"
 
+#include "base/assert.h"
+
 fh_limit_books fh_limit;
 
 static bool refuse(void) {
@@ -15,9 +17,11 @@ bool fh_limit_admit(size_t bytes, bool spare) {
     /* acquire: a thread that took its bytes away before has them in the books, which are read below. Relaxed would admit
      * two beyond the limit on a machine that shows the second word before the first. */
     size_t claimed = (size_t)fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;
+    FH_ASSERT(bytes != 0 && claimed >= bytes);
     size_t most = spare && fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve;
     if (hard != 0 && fh_live_bytes() + claimed > most) {
-        fh_sub_relaxed(&fh_limit.pending, bytes);
+        uint64_t pending = fh_sub_relaxed(&fh_limit.pending, bytes);
+        FH_ASSERT(pending >= bytes);
         return refuse();
     }
     fh_set_due(FH_DUE_LIMIT);
@@ -25,5 +29,6 @@ bool fh_limit_admit(size_t bytes, bool spare) {
 }
 
 void fh_limit_done(size_t bytes) {
-    fh_sub_release(&fh_limit.pending, bytes); /* release: the books before it; see fh_limit_admit */
+    uint64_t pending = fh_sub_release(&fh_limit.pending, bytes); /* release: the books before it; see fh_limit_admit */
+    FH_ASSERT(pending >= bytes);
 }

@@ -1,5 +1,6 @@
 #include "store/locate.h"
 
+#include "base/assert.h"
 #include "store/holes.h"
 #include "store/huge.h"
 #include "store/large.h"
@@ -8,6 +9,7 @@
 #include "system/report.h"
 
 static fh_place locate_in_slab(unsigned c, const void *p) {
+    FH_ASSERT(c < FH_CLASSES && fh_class_size(c) != 0);
     fh_place at = {.kind = FH_AT_SLAB, .c = c, .begin = fh_slab_block_of(c, p), .size = fh_class_size(c)};
     if (!at.begin) at.kind = FH_AT_FOREIGN;
     at.free = at.begin && fh_slab_is_free(c, p);
@@ -34,6 +36,7 @@ static fh_place locate_in_window(const void *p) {
     if (fh_holes_has(p)) {
         fh_place at = {.kind = FH_AT_HOLE};
         at.begin = fh_holes_block_of(p, &at.size);
+        FH_ASSERT(!at.begin || (at.begin <= p && at.size != 0));
         at.free = at.begin == NULL;
         return at;
     }

@@ -1,5 +1,6 @@
 #include "store/pages.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "store/hints.h"
 #include "store/slab.h"
@@ -22,6 +23,7 @@ typedef struct {
 /* Blocks first … last of the slab, as bits of its word w. */
 static uint64_t bits_between(unsigned w, unsigned first, unsigned last) {
     unsigned from = w == first / 64 ? first % 64 : 0, to = w == last / 64 ? last % 64 : 63;
+    FH_ASSERT(first <= last && w >= first / 64 && w <= last / 64);
     return fh_run_mask(from, to - from + 1);
 }
 
@@ -65,11 +67,15 @@ static void put_back(holding *h) {
     unsigned words = FH_SLAB_WORDS;
     while (words > 0 && !h->held[words - 1]) words--;
     if (words == 0) return;
+    FH_ASSERT(words <= (h->bump + 63) / 64);
     unsigned highest = fh_highest_bit(h->held[words - 1]);
     h->held[words - 1] &= ~(UINT64_C(1) << highest);
     for (unsigned w = 0; w < words; w++) {
         /* release: the purge before another thread takes the block. */
-        if (h->held[w]) fh_or_release(&h->slab->free[w], h->held[w]);
+        if (h->held[w]) {
+            uint64_t before = fh_or_release(&h->slab->free[w], h->held[w]);
+            FH_ASSERT((before & h->held[w]) == 0);
+        }
     }
     fh_fence_after_rmw();
     /* Another thread may have found the slab empty meanwhile, and cleared its hint. */
@@ -108,6 +114,7 @@ static unsigned purge_held(const holding *h, unsigned pages, const unsigned char
     size_t bytes = fh_system_page_size();
     char *start = fh_slot_address(h->slot);
     unsigned purged = 0, first, last, run = 0;
+    FH_ASSERT(pages <= MOST_PAGES);
     for (unsigned page = 0; page <= pages; page++) {
         bool whole = page < pages && blocks_of_page(h, page, &first, &last) && (resident[page] & 1) &&
                      all_set(h->held, first, last);
@@ -129,6 +136,7 @@ static unsigned purge_slab(size_t slot, unsigned c, unsigned bump) {
     size_t bytes = fh_class_table[c].slots * FH_SLOT_SIZE, page_size = fh_system_page_size();
     holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
     unsigned pages = (unsigned)(bytes / page_size);
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c <= FH_SMALL_LAST && bump <= fh_class_table[c].blocks);
     unsigned char resident[MOST_PAGES];
     uint64_t wanted[FH_SLAB_WORDS];
     if (pages > MOST_PAGES || !fh_system_resident(fh_slot_address(slot), bytes, resident)) return 0;

@@ -1,5 +1,6 @@
 #include "store/purge.h"
 
+#include "base/assert.h"
 #include "store/chunk.h"
 #include "store/events.h"
 #include "store/thp.h"
@@ -37,6 +38,7 @@ static void purge_stretches(size_t index, uint64_t slots) {
         uint64_t above = ~(slots >> place);
         unsigned n = above ? fh_lowest_bit(above) : 64;
         if (n > 64 - place) n = 64 - place;
+        FH_ASSERT(n >= 1);
         fh_system_purge(fh_slot_address(index * FH_CHUNK_SLOTS + place), n * FH_SLOT_SIZE);
         slots &= ~fh_run_mask(place, n);
     }
@@ -54,6 +56,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
         if (huge) take = worth_splitting(index, free & touched_halves(take), free, most);
         if (!take) return 0;
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in chunk.c's claim */
+    FH_ASSERT((take & ~free) == 0 && (take & ~FH_CHUNK_OPEN) == 0);
     fh_chunk_changed(index, free);
     uint64_t whole = whole_halves(take), low = fh_low_mask(32);
     for (unsigned half = 0; half < 2 && huge; half++) {
@@ -67,6 +70,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
     uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;
     fh_event_purged(fh_count_bits(cleared));
     uint64_t before = fh_or_release(&chunk->free, take); /* release: the purge before another claim of the slots */
+    FH_ASSERT((before & take) == 0);
     fh_chunk_changed(index, before);
     return fh_count_bits(take);
 }

@@ -1,5 +1,6 @@
 #include "store/slab.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "store/chunk.h"
 #include "store/events.h"
@@ -17,6 +18,7 @@
 static unsigned emit(unsigned c, char *start, unsigned w, uint64_t bits, void **out) {
     size_t size = fh_class_size(c);
     char *first = start + (size_t)w * 64 * size;
+    FH_ASSERT(bits != 0 && w < FH_SLAB_WORDS);
     unsigned n = 0;
     for (; bits; bits &= bits - 1) out[n++] = first + fh_lowest_bit(bits) * size;
     return n;
@@ -31,12 +33,15 @@ static unsigned take_bits(size_t slot, fh_slab *slab, unsigned c, unsigned bump,
         while (bits) {
             uint64_t claim = fh_lowest_bits(bits, want - got);
             /* acquire: pairs with the release of the threads that freed the blocks. */
+            FH_ASSERT((claim & ~bits) == 0 && fh_count_bits(claim) <= want - got);
             if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~claim)) continue;
             if (got == 0 && fh_state_kind(fh_load(&slab->state)) != c) {
                 /* A stale hint led us here. Nothing was counted. */
                 fh_slab_put_back(slot, w, claim);
                 return 0;
             }
+            /* Its class cannot change any more, and blocks beyond bump are never free. */
+            FH_ASSERT_COSTLY((claim & ~fh_low_mask(fh_state_bump(fh_load(&slab->state)) - 64 * w)) == 0);
             got += emit(c, start, w, claim, out + got);
             break;
         }
@@ -53,12 +58,19 @@ static unsigned take_fresh(size_t slot, fh_slab *slab, unsigned c, unsigned want
         unsigned bump = fh_state_bump(state);
         if (fh_state_kind(state) != c || bump >= blocks) return 0;
         unsigned n = blocks - bump < want ? blocks - bump : want;
+        FH_ASSERT(n >= 1 && bump >= 1);
         /* acquire: the making of the slab. A state that went away and came back is as good: same class, same bump. */
         if (!fh_cas_acquire(&slab->state, &state, state + ((uint64_t)n << FH_STATE_BUMP_SHIFT))) continue;
         char *p = fh_slot_address(slot) + bump * size;
         for (unsigned i = 0; i < n; i++, p += size) out[i] = p;
         return n;
     }
+}
+
+static bool has_no_bits(const fh_slab *slab) {
+    uint64_t bits = 0;
+    for (unsigned w = 0; w < FH_SLAB_WORDS; w++) bits |= fh_load(&slab->free[w]);
+    return bits == 0;
 }
 
 /* A new slab. Its first blocks are the caller's before another thread sees it. */
@@ -69,6 +81,8 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
     if (slot == FH_NONE) return 0;
     fh_slab *slab = fh_slab_at(slot);
     unsigned n = want < info->blocks ? want : info->blocks;
+    FH_ASSERT(n >= 1 && slot % info->slots == 0);
+    FH_ASSERT_COSTLY(has_no_bits(slab));
     char *p = fh_slot_address(slot);
     for (unsigned i = 0; i < n; i++, p += info->size) out[i] = p;
     if (c <= FH_SMALL_LAST) {
@@ -77,7 +91,8 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
     /* release: a thread that sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store:
      * another thread may be about to clear a hint from this slot's earlier life. It must see the state, or we must see the
      * hint cleared. A plain store could still be in the CPU's buffer while the hint is read. */
-    fh_swap_acq_rel(&slab->state, fh_state_make(c, n));
+    uint64_t before = fh_swap_acq_rel(&slab->state, fh_state_make(c, n));
+    FH_ASSERT(before == 0);
     fh_fence_after_rmw();
     if (n < info->blocks) fh_hint_set(c, 0, slot);
     return n;
@@ -107,6 +122,7 @@ static size_t find_slab(unsigned c, unsigned shard) {
 
 static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
     unsigned got = 0, shard = fh_system_cpu_hint() % FH_SHARDS;
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES && !fh_class_is_run(c) && c != FH_CLASS_BORROWED);
     fh_event_demand(c);
     while (got < want) {
         size_t slot = find_slab(c, shard);
@@ -129,6 +145,7 @@ static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
             if (got + n < want) n += take_fresh(slot, slab, c, want - got - n, out + got + n);
         }
         got += n;
+        FH_ASSERT(got <= want);
         if (got < want) fh_slab_unhint(slab, slot, c);
         remember(shard, c, got < want ? 0 : slot + 1);
     }
@@ -194,13 +211,16 @@ static void report_blocks(fh_fault fault, unsigned c, size_t slot, unsigned word
 /* Puts the current word into the table. */
 static inline void put_away(sorter *s, unsigned c) {
     if (!s->bits) return;
+    FH_ASSERT(s->slab < s->slabs && s->word < FH_SLAB_WORDS);
     unsigned h = hash(s->slab * FH_SLAB_WORDS + s->word), i = s->recent_word[h];
     if (i == 0 || s->word_of[i - 1].slab != s->slab || s->word_of[i - 1].word != s->word) {
         i = ++s->words;
+        FH_ASSERT(i <= BATCH);
         s->recent_word[h] = (uint8_t)i;
         s->word_of[i - 1] = (word_entry){.slab = s->slab, .word = s->word};
     }
     word_entry *e = &s->word_of[i - 1];
+    FH_ASSERT(e->slab == s->slab && e->word == s->word);
     uint64_t twice = e->bits & s->bits;
     e->bits |= s->bits;
     s->slab_of[s->slab].count += fh_count_bits(s->bits & ~twice);
@@ -213,6 +233,7 @@ static inline bool enter_slab(sorter *s, unsigned c, const void *p) {
     size_t slot = fh_slab_head(c, fh_slot_of(p));
     unsigned h = hash(slot), i = s->recent_slab[h];
     if (i == 0 || s->slab_of[i - 1].slot != slot) {
+        FH_ASSERT(s->slabs < BATCH);
         s->slab_of[s->slabs] = (slab_entry){.slab = fh_slab_at(slot), .slot = slot};
         i = ++s->slabs;
         s->recent_slab[h] = (uint8_t)i;
@@ -228,6 +249,7 @@ static inline bool enter_slab(sorter *s, unsigned c, const void *p) {
 static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
     const fh_class_info *info = &fh_class_table[c];
     size_t size = info->size, bytes = info->slots * FH_SLOT_SIZE;
+    FH_ASSERT(n <= BATCH && size != 0);
     for (unsigned k = 0; k < n; k++) {
         char *p = blocks[k];
         size_t offset = (uintptr_t)p - (uintptr_t)s->start;
@@ -265,6 +287,7 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
 /* True if setting `bits` in a word that was `before` may have made the slab all free. The last word is full when it is full
  * up to bump, which may have moved: it always may. */
 static bool fills(uint64_t before, uint64_t bits, unsigned word, unsigned bump) {
+    FH_ASSERT(bits != 0 && word < fh_slab_words(bump));
     return (before | bits) == ~UINT64_C(0) || (word + 1) * 64 > bump;
 }
 
@@ -279,6 +302,7 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
         const word_entry *e = &s.word_of[i];
         slab_entry *in = &s.slab_of[e->slab];
         /* release: the program's last use of the blocks before another thread takes them. */
+        FH_ASSERT(e->bits != 0 && e->slab < s.slabs);
         uint64_t before = fh_or_release(&in->slab->free[e->word], e->bits);
         /* Bits that were set already: these blocks were free. */
         if (FH_UNLIKELY(before & e->bits)) {
@@ -305,6 +329,7 @@ typedef struct {
 static void give_scattered(unsigned c, unsigned n, void **blocks) {
     const fh_class_info *info = &fh_class_table[c];
     scattered_block at[BATCH];
+    FH_ASSERT(n <= BATCH);
     for (unsigned k = 0; k < n; k++) {
         size_t slot = fh_slot_of(blocks[k]) & ~(size_t)(info->slots - 1);
         size_t offset = (size_t)((char *)blocks[k] - fh_slot_address(slot));
@@ -344,6 +369,7 @@ static bool are_scattered(unsigned c, unsigned n, void **blocks) {
 }
 
 void fh_slab_give(unsigned c, unsigned n, void **blocks) {
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES && !fh_class_is_run(c) && c != FH_CLASS_BORROWED);
     for (unsigned done = 0; done < n; done += BATCH) {
         unsigned batch = n - done < BATCH ? n - done : BATCH;
         (are_scattered(c, batch, blocks + done) ? give_scattered : give_sorted)(c, batch, blocks + done);

@@ -1,10 +1,12 @@
 #include "store/slab_life.h"
 
+#include "base/assert.h"
 #include "store/chunk.h"
 #include "store/window.h"
 
 /* The bits of word w when all blocks below `bump` are free. */
 static uint64_t full_word(unsigned bump, unsigned w) {
+    FH_ASSERT(w < fh_slab_words(bump));
     return fh_low_mask(bump - 64 * w < 64 ? bump - 64 * w : 64);
 }
 
@@ -28,6 +30,7 @@ static bool any_free(const fh_slab *slab, unsigned bump) {
  * Then everything is as it was, and the caller checks again. */
 static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
     unsigned words = fh_slab_words(bump), w = 0;
+    FH_ASSERT(bump >= 1 && words <= FH_SLAB_WORDS);
     for (; w < words; w++) {
         uint64_t full = full_word(bump, w);
         /* acquire: all uses of the blocks before the slab becomes something else. Ascending: of two releasers only one
@@ -40,6 +43,7 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
         while (fh_state_kind(state) == c && fh_state_bump(state) == bump) {
             unsigned slots = fh_class_table[fh_state_class(state)].slots;
             if (!fh_cas_acq_rel(&slab->state, &state, 0)) continue;
+            FH_ASSERT(fh_state_count(state) <= fh_class_table[c].hint_at && slots >= 1 && slot % slots == 0);
             if (c <= FH_SMALL_LAST) {
                 for (unsigned i = 0; i < slots; i++) fh_class_set(slot + i, 0);
             }
@@ -48,13 +52,17 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
             return true;
         }
     }
-    for (unsigned i = 0; i < w; i++) fh_or_release(&slab->free[i], full_word(bump, i));
+    for (unsigned i = 0; i < w; i++) {
+        uint64_t before = fh_or_release(&slab->free[i], full_word(bump, i));
+        FH_ASSERT((before & full_word(bump, i)) == 0);
+    }
     fh_fence_after_rmw();
     return false;
 }
 
 void fh_slab_settle(size_t slot, unsigned c, bool release_last) {
     fh_slab *slab = fh_slab_at(slot);
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES && !fh_class_is_run(c));
     for (;;) {
         uint64_t state = fh_load_acquire(&slab->state);
         unsigned kind = fh_state_kind(state), bump = fh_state_bump(state);
@@ -75,10 +83,12 @@ void fh_slab_settle(size_t slot, unsigned c, bool release_last) {
 
 void fh_slab_count(fh_slab *slab, size_t slot, unsigned c, unsigned n) {
     uint64_t state = fh_load(&slab->state);
+    FH_ASSERT(n >= 1 && c < FH_CLASSES);
     /* Relaxed, and only while it is a slab of this class: the count is a hint, and of a free slot it stays 0. Of a borrowed
      * slab nothing is counted: any hole will do. */
     while (fh_state_kind(state) == c) {
         unsigned count = fh_state_count(state) + n;
+        FH_ASSERT(count <= FH_STATE_COUNT_MASK);
         if (count >= fh_class_table[c].hint_at) {
             fh_hint_set(c, 0, slot);
             break;
@@ -92,7 +102,8 @@ void fh_slab_count(fh_slab *slab, size_t slot, unsigned c, unsigned n) {
 void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
     fh_slab *slab = fh_slab_at(slot);
     /* release: what was done with the blocks, before another thread takes them. */
-    fh_or_release(&slab->free[w], bits);
+    uint64_t before = fh_or_release(&slab->free[w], bits);
+    FH_ASSERT(bits != 0 && (before & bits) == 0);
     fh_fence_after_rmw();
     unsigned c = fh_state_kind(fh_load_acquire(&slab->state));
     if (c >= FH_CLASSES) return; /* free, or a run */
@@ -104,6 +115,7 @@ void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
  * while the hint still keeps others from adding to it. */
 void fh_slab_unhint(fh_slab *slab, size_t slot, unsigned c) {
     uint64_t state = fh_load(&slab->state);
+    FH_ASSERT(slab == fh_slab_at(slot));
     while (fh_state_kind(state) == c && fh_state_count(state) != 0) {
         if (fh_cas_relaxed(&slab->state, &state, state & ~FH_STATE_COUNT_MASK)) break;
     }
@@ -133,6 +145,7 @@ bool fh_slab_is_free(unsigned c, const void *p) {
 
 unsigned fh_slab_release_empty(unsigned c) {
     unsigned released = 0;
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES && !fh_class_is_run(c));
     for (size_t slot = 0; (slot = fh_hint_next(c, slot)) != FH_NONE; slot++) {
         fh_slab_settle(slot, c, true);
         released += fh_state_kind(fh_load(&fh_slab_at(slot)->state)) != c;

@@ -1,5 +1,6 @@
 #include "store/thp.h"
 
+#include "base/assert.h"
 #include "base/tuning.h"
 #include "store/events.h"
 #include "store/window.h"
@@ -35,6 +36,7 @@ static bool pass_over(unsigned halves) {
 bool fh_thp_split(size_t index, unsigned half, size_t free) {
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t bit = UINT64_C(1) << half;
+    FH_ASSERT(half < 2);
     if (fh_load(&chunk->split) & bit) return true;
     if (free < fh_load(&fh_order.thp_split_bytes)) return false;
     fh_or_acq_rel(&chunk->split, bit);
@@ -48,6 +50,7 @@ static void advise(size_t chunk, unsigned half, bool wanted) {
 
 void fh_thp_keep_split(size_t index, unsigned half) {
     fh_chunk *chunk = fh_chunk_at(index);
+    FH_ASSERT(half < 2);
     uint64_t bit = UINT64_C(1) << (ADVISED_SHIFT + half), seen = fh_load(&chunk->split);
     if (seen & bit || !fh_thp_is_huge(index)) return;
     if (!(seen & ADVISED) && fh_load(&advised_chunks) >= FH_ADVISED_CHUNKS) return;
@@ -66,7 +69,10 @@ void fh_thp_keep_slots_split(size_t first_slot, size_t last_slot) {
 static uint64_t forget_split(size_t index, uint64_t halves) {
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t bits = halves | halves << ADVISED_SHIFT, before = fh_and_acq_rel(&chunk->split, ~bits);
-    if (before & ADVISED && !(before & ADVISED & ~bits)) fh_sub_relaxed(&advised_chunks, 1);
+    if (before & ADVISED && !(before & ADVISED & ~bits)) {
+        uint64_t chunks = fh_sub_relaxed(&advised_chunks, 1);
+        FH_ASSERT(chunks >= 1);
+    }
     return before >> ADVISED_SHIFT & halves;
 }
 
@@ -82,6 +88,7 @@ void fh_thp_join(size_t index, uint64_t halves) {
 
 void fh_thp_begin_chunk(size_t chunk) {
     if (FH_UNLIKELY(fh_load(&fh_chunk_at(chunk)->split))) forget_split(chunk, 3);
+    FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0);
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     bool wanted = chunk >= fh_load(&fh_order.thp_first_chunk) && !pass_over(2);
     fh_word *huge = &fh_region_at(chunk / FH_REGION_CHUNKS)->huge;
@@ -101,7 +108,8 @@ void fh_thp_begin_half(size_t slot) {
     if (!fh_thp_is_huge(index) || fh_load(&fh_chunk_at(index)->split) >> half & 1) return;
     if (!fh_load(&fh_order.thp_timed)) return;
     if (pass_over(1)) {
-        fh_or_acq_rel(&fh_chunk_at(index)->split, UINT64_C(1) << half);
+        uint64_t before = fh_or_acq_rel(&fh_chunk_at(index)->split, UINT64_C(1) << half);
+        FH_ASSERT(before >> 4 == 0);
         fh_thp_keep_split(index, half);
         return;
     }

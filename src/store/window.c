@@ -1,5 +1,6 @@
 #include "store/window.h"
 
+#include "base/assert.h"
 #include "base/tuning.h"
 #include "system/system.h"
 
@@ -17,6 +18,7 @@ static uint64_t reserve_window(void) {
     if (!p) return 0;
     uintptr_t base = fh_round_up((uintptr_t)p + FH_CLASS_MAP_SIZE, FH_CHUNK_SIZE);
     char *map = (char *)(base - FH_CLASS_MAP_SIZE);
+    FH_ASSERT(map >= p && base + FH_WINDOW_SIZE <= (uintptr_t)p + size && base % FH_CHUNK_SIZE == 0);
     if (map > p) fh_system_unmap(p, (size_t)(map - p));
     char *end = (char *)(base + FH_WINDOW_SIZE);
     if (end < p + size) fh_system_unmap(end, (size_t)(p + size - end));
@@ -86,6 +88,7 @@ static bool start_region(size_t region) {
 
 /* Puts memory behind a chunk. 0, ENOMEM or EEXIST. */
 static int start_chunk(size_t chunk) {
+    FH_ASSERT(chunk < FH_WINDOW_CHUNKS);
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     if (!(fh_load(&fh_window.origin) & RESERVED)) return fh_system_place(p, FH_CHUNK_SIZE);
     return fh_system_enable(p, FH_CHUNK_SIZE) ? 0 : ENOMEM;
@@ -133,6 +136,7 @@ size_t fh_window_take_chunk(void) {
 }
 
 void fh_window_drop_chunk(size_t chunk) {
+    FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0 && fh_load(&fh_chunk_at(chunk)->dirty) == 0);
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     if (fh_load(&fh_window.origin) & RESERVED) {
         fh_system_disable(p, FH_CHUNK_SIZE);
@@ -141,7 +145,9 @@ void fh_window_drop_chunk(size_t chunk) {
     }
     fh_add_relaxed(&fh_window.lost, 1);
     /* release: the end of our use of the chunk before another thread takes it. */
-    fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost, UINT64_C(1) << chunk % FH_REGION_CHUNKS);
+    uint64_t bit = UINT64_C(1) << chunk % FH_REGION_CHUNKS;
+    uint64_t before = fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost, bit);
+    FH_ASSERT((before & bit) == 0);
 }
 
 size_t fh_next_slab(size_t slot, uint64_t *state) {

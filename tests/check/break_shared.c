@@ -15,6 +15,7 @@
 
 #define BLOCKS 4000
 #define LODGING ((size_t)2048) /* a size whose slabs may be let */
+#define PARTLY ((size_t)2500)  /* and one whose slabs may not: a stress build would open one that is used in part */
 
 static void *other_thread(void *none) {
     void *block[40];
@@ -38,7 +39,7 @@ void break_build(void) {
     scatter(BREAK_SIZE, BLOCKS);
     for (int i = 0; i < BLOCKS; i++) fh_free(block[i]);
     /* One that stays and one that goes: of a slab in part, a cached run, a long run, and a mapping. */
-    static const size_t sizes[] = {700, 200000, 1500000, 5000000, 9000000};
+    static const size_t sizes[] = {PARTLY, 200000, 1500000, 5000000, 9000000};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         void *stays = fh_malloc(sizes[i]), *goes = fh_malloc(sizes[i]);
         CHECK(stays && goes, "no memory");
@@ -149,8 +150,8 @@ static void bump_too_far(void) {
     fh_store(state_of(slot), fh_state_make(BREAK_CLASS, fh_class_table[BREAK_CLASS].blocks + 1));
 }
 static void bit_beyond(void) {
-    size_t slot = find_slab(fh_class_of(700), is_partly_bumped);
-    change_bit(&fh_slab_at(slot)->free[1], 20);
+    unsigned c = fh_class_of(PARTLY), last = fh_class_table[c].blocks - 1u;
+    change_bit(&fh_slab_at(find_slab(c, is_partly_bumped))->free[last / 64], last % 64);
 }
 static void count_too_high(void) {
     size_t slot = find_slab(BREAK_CLASS, NULL);
@@ -174,9 +175,10 @@ static void joined_free_unit(void) {
     fh_store(&slab->free[FH_SLAB_WORDS / 2], fh_load(&slab->free[0]) & ~UINT64_C(1));
 }
 static void borrowed_slab_kept(void) {
-    size_t slot = open_one();
-    (void)open_one();
-    fh_store(&fh_slab_at(slot)->free[0], fh_low_mask(fh_class_table[fh_class_of(LODGING)].blocks));
+    uint64_t all = fh_low_mask(fh_class_table[fh_class_of(LODGING)].blocks);
+    size_t slot = open_one(), other = open_one();
+    fh_store(&fh_slab_at(slot)->free[0], all);
+    fh_store(&fh_slab_at(other)->free[0], all);
 }
 
 /* ── Chunks and hints ────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -239,7 +241,7 @@ const breakage break_shared[] = {
     {FH_EQUATION_SLAB_COUNT, "a count that should have set the hint", count_too_high},
     {FH_EQUATION_SLAB_HINT, "a slab with free blocks and no hint", hint_not_set},
     {FH_EQUATION_HOLES_JOINED, "free units are joined", joined_free_unit},
-    {FH_EQUATION_HOLES_EMPTY, "a borrowed slab that is all free stays", borrowed_slab_kept},
+    {FH_EQUATION_HOLES_EMPTY, "two borrowed slabs that are all free stay", borrowed_slab_kept},
     {FH_EQUATION_CHUNK_DIRTY, "a dirty slot that was never used", dirty_and_unused},
     {FH_EQUATION_CHUNK_LOST, "a chunk with slabs is lost", chunk_lost},
     {FH_EQUATION_HINT_TREE, "a hint of a region is not set", hint_of_region},
