@@ -16,7 +16,7 @@
 enum { ROUNDS = 3, THREADS = 6, HELD = 400, POST = 64, STEPS = 6000 };
 
 static _Atomic(void *) post[POST];
-static pthread_barrier_t all_have_caches;
+static pthread_barrier_t all; /* of the crowd: they have their caches, and then they end, together */
 
 static size_t random_size(uint64_t *random) {
     static const size_t most[] = {64, 64, 256, 1024, 1024, 8192, 70000, 400000};
@@ -33,7 +33,7 @@ static void *work(void *number) {
     uint64_t random = (uintptr_t)number;
     void *held[HELD] = {NULL};
     fh_free(fh_malloc(1));
-    pthread_barrier_wait(&all_have_caches);
+    pthread_barrier_wait(&all);
     for (int i = 0; i < STEPS; i++) {
         void **one = &held[random_below(&random, HELD)];
         if (*one) {
@@ -46,6 +46,7 @@ static void *work(void *number) {
         if (i % 2000 == 1999) fh_thread_flush();
     }
     for (int i = 0; i < HELD; i++) fh_free(held[i]);
+    pthread_barrier_wait(&all);
     return NULL;
 }
 
@@ -132,8 +133,9 @@ static void do_what_is_due(void) {
 }
 
 int main(void) {
-    pthread_barrier_init(&all_have_caches, NULL, THREADS);
+    pthread_barrier_init(&all, NULL, THREADS);
     fh_free(fh_malloc(1));
+    fill_holes(); /* before the crowd, whose guests meet each other's mistakes */
     for (unsigned round = 0; round < ROUNDS; round++) {
         run_crowd(round);
         run_heir();
