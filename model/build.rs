@@ -102,7 +102,7 @@ const MUTANTS: &[Mutant] = &[
         name: "slab_published_by_plain_store",
         edits: &[(
             "store/slab.c",
-            "fh_swap_acq_rel(&slab->state, fh_state_make(c, n));\n    fh_fence_after_rmw();",
+            "uint64_t before = fh_swap_acq_rel(&slab->state, fh_state_make(c, n));\n    FH_ASSERT(before == 0);\n    fh_fence_after_rmw();",
             "fh_store_release(&slab->state, fh_state_make(c, n));",
         )],
     },
@@ -269,7 +269,7 @@ const MUTANTS: &[Mutant] = &[
         name: "plain_claim",
         edits: &[(
             "store/chunk.c",
-            "if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;\n        *clean",
+            "if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;\n        FH_ASSERT((free & mask) == mask && place % align == 0);\n        *clean",
             "fh_store_release(&chunk->free, free & ~mask);\n        *clean",
         )],
     },

@@ -138,7 +138,13 @@ static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state)
     if (c <= FH_SMALL_LAST || fh_class_is_sample(c)) check->live_blocks += bump - set;
 }
 
-/* [holes.joined] [holes.empty] The last of several that got all free may stay, as in any class. */
+/* [holes.empty] Of all slabs that are open one may be all free, as in any class: the last that got so, or one that got so
+ * while there was no other. In a brief check, where all that are open were opened before, none may be while there is another. */
+static bool empty_may_stay(fh_check *check, size_t slot) {
+    return check->brief ? !fh_hint_other(FH_CLASS_BORROWED, slot) : check->empty_holes++ == 0;
+}
+
+/* [holes.joined] [holes.empty] */
 static void check_borrowed(fh_check *check, size_t slot, uint64_t state) {
     const fh_slab *slab = fh_slab_at(slot);
     const unsigned c = FH_CLASS_BORROWED, half = FH_SLAB_WORDS / 2;
@@ -155,7 +161,7 @@ static void check_borrowed(fh_check *check, size_t slot, uint64_t state) {
     }
     check->live_blocks += blocks - free - fh_holes_joined(slab, blocks);
     if (free) check_hint(check, slot, c);
-    if (free == blocks && fh_hint_other(c, slot)) at_slot(check, FH_EQUATION_HOLES_EMPTY, slot, c, free, 0);
+    if (free == blocks && !empty_may_stay(check, slot)) at_slot(check, FH_EQUATION_HOLES_EMPTY, slot, c, free, 0);
 }
 
 /* ── Slots ───────────────────────────────────────────────────────────────────────────────────────────────────────── */

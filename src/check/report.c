@@ -18,7 +18,7 @@ static const struct {
     {"slab.count", "the count of a slab is below what sets its hint"},
     {"slab.hint", "a slab with something to take has its hint"},
     {"holes.joined", "a part is joined to the one before only in a guest"},
-    {"holes.empty", "a borrowed slab that is all free goes when there is another"},
+    {"holes.empty", "of the borrowed slabs one at most is all free"},
     {"chunk.dirty", "a slot with memory behind it was used"},
     {"chunk.lost", "a chunk without memory has nothing in it"},
     {"hint.tree", "the bit above a word that is not 0 is set"},

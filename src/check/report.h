@@ -88,6 +88,7 @@ typedef struct fh_check {
     size_t violated;
     size_t used_slots, dirty_slots, stray_slots, lost_chunks;
     size_t magazines_out, magazines_known;
+    size_t empty_holes; /* borrowed slabs that are all free */
     size_t live_blocks; /* that the program holds, of up to 2 MiB: those handed out, less those in magazines */
     bool left_busy;     /* a fork has left a cache behind that was in use at that moment */
 } fh_check;

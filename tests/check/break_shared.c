@@ -171,9 +171,10 @@ static void joined_free_unit(void) {
     fh_store(&slab->free[FH_SLAB_WORDS / 2], fh_load(&slab->free[0]) & ~UINT64_C(1));
 }
 static void borrowed_slab_kept(void) {
-    size_t slot = open_one();
-    (void)open_one();
-    fh_store(&fh_slab_at(slot)->free[0], fh_low_mask(fh_class_table[fh_class_of(LODGING)].blocks));
+    uint64_t all = fh_low_mask(fh_class_table[fh_class_of(LODGING)].blocks);
+    size_t slot = open_one(), other = open_one();
+    fh_store(&fh_slab_at(slot)->free[0], all);
+    fh_store(&fh_slab_at(other)->free[0], all);
 }
 
 /* ── Chunks and hints ────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -236,7 +237,7 @@ const breakage break_shared[] = {
     {FH_EQUATION_SLAB_COUNT, "a count that should have set the hint", count_too_high},
     {FH_EQUATION_SLAB_HINT, "a slab with free blocks and no hint", hint_not_set},
     {FH_EQUATION_HOLES_JOINED, "free units are joined", joined_free_unit},
-    {FH_EQUATION_HOLES_EMPTY, "a borrowed slab that is all free stays", borrowed_slab_kept},
+    {FH_EQUATION_HOLES_EMPTY, "two borrowed slabs that are all free stay", borrowed_slab_kept},
     {FH_EQUATION_CHUNK_DIRTY, "a dirty slot that was never used", dirty_and_unused},
     {FH_EQUATION_CHUNK_LOST, "a chunk with slabs is lost", chunk_lost},
     {FH_EQUATION_HINT_TREE, "a hint of a region is not set", hint_of_region},

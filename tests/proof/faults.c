@@ -135,12 +135,11 @@ static void do_what_is_due(void) {
 int main(void) {
     pthread_barrier_init(&all, NULL, THREADS);
     fh_free(fh_malloc(1));
-    fill_holes(); /* before the crowd, whose guests meet each other's mistakes */
+    fill_holes(); /* while there is nothing else: later, blocks of its sizes may come out of holes themselves */
     for (unsigned round = 0; round < ROUNDS; round++) {
         run_crowd(round);
         run_heir();
         reuse_huge();
-        fill_holes();
         meet_limit();
         do_what_is_due();
         fh_malloc_trim(0);
