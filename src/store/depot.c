@@ -31,7 +31,7 @@ static bool is_full(uint64_t word) {
 
 bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty) {
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
-    FH_ASSERT(full->count >= 1 && full->count <= full->capacity && !full->bottom);
+    FH_ASSERT(full->count <= full->capacity && !full->bottom);
     fh_word *here = fh_depot_of(&depot[near % FH_SHARDS], c);
     unsigned slots = slots_of(c, full);
     full->from = (uint16_t)near;
@@ -76,7 +76,7 @@ fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         fh_magazine *m = get_from((near + i) % FH_SHARDS, c, empty);
         if (!m) continue;
-        FH_ASSERT(m != empty && m->count >= 1 && m->count <= m->capacity && !m->bottom);
+        FH_ASSERT(m != empty && m->count <= m->capacity && !m->bottom);
         fh_event_demand(c);
         return m;
     }
@@ -84,7 +84,7 @@ fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
 }
 
 static void give(unsigned c, const fh_magazine *m, void **blocks) {
-    FH_ASSERT(m->count >= 1 && m->count <= m->capacity);
+    FH_ASSERT(m->count <= m->capacity);
     if (!fh_class_is_run(c)) {
         fh_slab_give(c, m->count, blocks);
         return;

@@ -15,6 +15,7 @@
 
 #define BLOCKS 4000
 #define LODGING ((size_t)2048) /* a size whose slabs may be let */
+#define PARTLY ((size_t)2500)  /* and one whose slabs may not: a stress build would open one that is used in part */
 
 static void *other_thread(void *none) {
     void *block[40];
@@ -38,7 +39,7 @@ void break_build(void) {
     scatter(BREAK_SIZE, BLOCKS);
     for (int i = 0; i < BLOCKS; i++) fh_free(block[i]);
     /* One that stays and one that goes: of a slab in part, a cached run, a long run, and a mapping. */
-    static const size_t sizes[] = {700, 200000, 1500000, 5000000, 9000000};
+    static const size_t sizes[] = {PARTLY, 200000, 1500000, 5000000, 9000000};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         void *stays = fh_malloc(sizes[i]), *goes = fh_malloc(sizes[i]);
         CHECK(stays && goes, "no memory");
@@ -146,8 +147,8 @@ static void bump_too_far(void) {
     fh_store(state_of(slot), fh_state_make(BREAK_CLASS, fh_class_table[BREAK_CLASS].blocks + 1));
 }
 static void bit_beyond(void) {
-    size_t slot = find_slab(fh_class_of(700), is_partly_bumped);
-    change_bit(&fh_slab_at(slot)->free[1], 20);
+    unsigned c = fh_class_of(PARTLY), last = fh_class_table[c].blocks - 1u;
+    change_bit(&fh_slab_at(find_slab(c, is_partly_bumped))->free[last / 64], last % 64);
 }
 static void count_too_high(void) {
     size_t slot = find_slab(BREAK_CLASS, NULL);
