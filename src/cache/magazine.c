@@ -75,7 +75,7 @@ static void load(fh_thread *t, unsigned c, fh_magazine *m) {
     bin->end = m->block + limit;
 }
 
-/* [cache.bin] */
+/* The equation of a bin (base/types.h). For an assertion. */
 static bool bin_is_right(const fh_bin *bin, fh_magazine *m) {
     if (!m) return bin->top == bin->end && bin->top == (void **)&fh_empty_magazine[1];
     return m->block <= bin->top && bin->top <= bin->end && bin->end <= m->block + m->capacity;

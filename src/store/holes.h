@@ -20,7 +20,7 @@
  *
  *     equations of a borrowed slab:  bump = all its blocks
  *                                    [holes.joined] a joined bit of a part is only set while the part belongs to a guest
- *                                    [holes.empty] one that is all free is released when there is another
+ *                                    [holes.empty] one of them at most is all free
  *                                  the class byte of each of its slots is 0: to free, its blocks are special
  *
  * A slab never goes from borrowed to in use, but is released when all of it is free. So nothing changes for the hot path: it

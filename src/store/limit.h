@@ -10,6 +10,9 @@
  * is in the books. In a heap at rest it is 0 [limit.pending]. So two threads that claim at once can both be refused, but
  * not both admitted beyond the limit.
  *
+ * The policy side is reclaim/limits.c. It sets `hard`, opens the reserve after a refusal, and closes it when there is room
+ * again. fh_limit_reserve is a rule of that policy. It stands here because admission needs it.
+ *
  * Thread-safety: any thread. Progress: wait-free. */
 #ifndef FH_STORE_LIMIT_H
 #define FH_STORE_LIMIT_H
