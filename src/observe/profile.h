@@ -7,7 +7,7 @@
  *      4 KiB    4 KiB     fh_profile_section[] of the header says where each begins; the last three grow by extents
  *
  * Where: FREEHOLD=observe=1 makes /dev/shm/freehold-PID (0600; the directory by FREEHOLD=page=DIR), a memfd of the name
- * "freehold-page" if there is no such directory or no room in it. It is removed when the program ends by itself, unless
+ * "freehold-profile" if there is no such directory or no room in it. It is removed when the program ends by itself, unless
  * page=DIR was given; `freehold run` does that, so what it holds survives exit, SIGKILL and the end of memory.
  *
  * Every number is little-endian and naturally aligned. Each extent is allocated in the file before the library touches
@@ -32,7 +32,7 @@
 /* Where the file is: DIRECTORY/PREFIX and the process's number, or a memfd. */
 #define FH_PROFILE_DIRECTORY "/dev/shm"
 #define FH_PROFILE_PREFIX "freehold-"
-#define FH_PROFILE_MEMFD "freehold-page"
+#define FH_PROFILE_MEMFD "freehold-profile"
 
 /* ── Header ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 

@@ -290,7 +290,7 @@ def test_control(bench):
 def memfd_page(pid):
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
-            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("/memfd:freehold-page"):
+            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("/memfd:freehold-profile"):
                 return f"/proc/{pid}/fd/{fd}"
         except OSError:
             pass

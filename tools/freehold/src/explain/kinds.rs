@@ -393,7 +393,7 @@ mod tests {
                     4,
                 ),
                 (
-                    "7f000000c000-7f000000d000 rw-s 00000000 00:01 7 /memfd:profile-file (deleted)",
+                    "7f000000c000-7f000000d000 rw-s 00000000 00:01 7 /memfd:freehold-profile (deleted)",
                     4,
                 ),
             ],
