@@ -363,7 +363,7 @@ impl<'a> Work<'a> {
     }
 
     fn note_quality(&mut self, snapshot: &Snapshot, split: &heap::Split) {
-        if let Some(statistics) = &snapshot.profile.statistics {
+        if snapshot.profile.statistics.is_some() {
             let age = snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9;
             if snapshot.is_alive() && age >= 1.0 {
                 self.notes.push(format!(
@@ -371,7 +371,8 @@ impl<'a> Work<'a> {
                     duration(age)
                 ));
             }
-            let known = statistics.live_bytes > 0 && self.sources.memory.is_some();
+            // Also where the allocator counted nothing and all that is live is known by the samples.
+            let known = self.sources.memory.is_some();
             if known && (split.scale - 1.0).abs() > 0.02 {
                 self.notes.push(format!(
                     "the allocator's statistics were scaled by {:.2} to add up to what is resident now",
