@@ -59,6 +59,16 @@ static void run(const breakage *all, unsigned count) {
     }
 }
 
+static void each_equation(void) {
+    run(break_shared, break_shared_count);
+    run(break_own, break_own_count);
+    run(break_huge, break_huge_count);
+    for (unsigned e = 0; e < FH_EQUATIONS; e++) {
+        CHECK(tried[e], "%s is never violated here: nobody knows whether it is checked",
+              fh_equation_name((fh_equation)e));
+    }
+}
+
 /* ── By itself ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void one_used_less(void) {
@@ -126,12 +136,12 @@ static void be_broken(const char *what, const char *then) {
 
 int main(int count, char **argument) {
     if (count == 3) be_broken(argument[1], argument[2]);
-    run(break_shared, break_shared_count);
-    run(break_own, break_own_count);
-    run(break_huge, break_huge_count);
-    for (unsigned e = 0; e < FH_EQUATIONS; e++) {
-        CHECK(tried[e], "%s is never violated here: nobody knows whether it is checked",
-              fh_equation_name((fh_equation)e));
+    if (FH_STRESS) {
+        skip_part("a stress build opens and purges the slabs that were made to be broken: whether each equation is "
+                  "checked is "
+                  "asked of the other builds");
+    } else {
+        each_equation();
     }
     all_by_itself();
     return 0;
