@@ -92,9 +92,11 @@ size_t fh_usable(const char *call, const void *p) {
     return fh_place_check(&at, call, p) ? at.size : 0;
 }
 
-/* The class that a request of n bytes got, or one of the larger ones that an aligned request may have got. */
-static bool size_fits(size_t n, size_t usable) {
-    return n <= usable && (usable <= 4 * FH_KIB || n > usable / 4 || n == 0);
+/* The class that a request of n bytes got, or one of the larger ones that an aligned request may have got. A huge block may
+ * have grown into a mapping of any size. */
+static bool size_fits(size_t n, const void *p, size_t usable) {
+    size_t asked = fh_in_window(p) ? usable : fh_huge_asked(p);
+    return n <= usable && (usable <= 4 * FH_KIB || n > asked / 4 || n == 0);
 }
 
 void fh_release_sized_checked(void *p, size_t n) {
@@ -103,8 +105,8 @@ void fh_release_sized_checked(void *p, size_t n) {
     if (!usable) return;
     unsigned c = fh_class_at(p);
     bool right =
-        c ? fh_class_size(fh_class_of(n)) == usable || (n < usable && n % FH_MIN_ALIGN == 0 && size_fits(n, usable))
-          : size_fits(n, usable);
+        c ? fh_class_size(fh_class_of(n)) == usable || (n < usable && n % FH_MIN_ALIGN == 0 && size_fits(n, p, usable))
+          : size_fits(n, p, usable);
     if (!right) {
         fh_report_fault(FH_FAULT_WRONG_SIZE, "free_sized", p, n, usable);
         return;

@@ -103,6 +103,11 @@ size_t fh_huge_size(const void *p) {
     return entry ? size_of(fh_load(entry)) : 0;
 }
 
+size_t fh_huge_asked(const void *p) {
+    fh_word *entry = entry_of(p);
+    return entry ? asked_of(fh_load(entry)) : 0;
+}
+
 void *fh_huge_around(const void *p) {
     uintptr_t address = (uintptr_t)p & ~(UNIT - 1);
     /* A block is at most as long as all of them together. */

@@ -24,6 +24,10 @@ bool fh_huge_free(void *p);
 /* Bytes of the huge block that begins at p, 0 if none does. */
 size_t fh_huge_size(const void *p);
 
+/* Bytes that were last asked for it, rounded up by less than 1/4,096 of the block; the whole block unless it grew into a much
+ * larger mapping. */
+size_t fh_huge_asked(const void *p);
+
 /* The beginning of the huge block that p points into, or NULL. Slow; for messages. */
 void *fh_huge_around(const void *p);
 

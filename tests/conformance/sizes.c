@@ -110,7 +110,19 @@ static void around(size_t centre) {
     }
 }
 
+/* A block that grew into a mapping that was there, four times as large and more, still has the size that was asked for. */
+static void grown_into_what_was_there(void) {
+    const size_t mib = (size_t)1 << 20;
+    t_free(t_malloc(opaque(12 * mib)));
+    void *block = t_malloc(opaque(2 * mib + 200000));
+    CHECK(block, "no memory");
+    block = t_realloc(block, opaque(2 * mib + 400000));
+    CHECK(block, "no memory");
+    t_free_sized(block, 2 * mib + 400000);
+}
+
 int main(void) {
+    grown_into_what_was_there();
     for (size_t size = 0; size <= 70000; size++) {
         try_size(size);
     }
