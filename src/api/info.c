@@ -1,4 +1,4 @@
-/* The figures of observe/stats.h in the forms in which they are asked for: a table for people, glibc's structures, XML. */
+/* The figures of observe/statistics.h in the forms in which they are asked for: a table for people, glibc's structures, XML. */
 #include "base/settings.h"
 #include "base/text.h"
 #include "observe/statistics.h"

@@ -155,6 +155,7 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
 static void tick(fh_thread *t) {
     if (++t->ticks % FH_BIN_TICK) return;
     fh_hook_metrics();
+    fh_event_time_passed();
     for (unsigned tries = 0; tries < 16; tries++) {
         unsigned c = t->next_idle = (t->next_idle + 1) % FH_BINS;
         fh_rack *rack = &t->rack[c];

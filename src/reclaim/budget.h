@@ -3,7 +3,8 @@
  *
  * The idea is a budget and not a delay. A delay that is checked only when some thread allocates never ends in a program
  * that has gone idle. A budget holds at each moment, so what an idle program keeps is bounded without a helper thread: a free
- * that exceeds the budget purges a bounded amount.
+ * that exceeds the budget purges a bounded amount. Only the credit, a part of the budget, fades with time: that is seen at the
+ * next slow paths, and a program that has gone quite idle just after its heap came back keeps what it got by the credit.
  *
  * Thread-safety and progress: functions of their arguments, wait-free. */
 #ifndef FH_RECLAIM_BUDGET_H

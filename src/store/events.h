@@ -136,6 +136,11 @@ void fh_event_released(unsigned slots);
 /* Claimed slots go back to the OS with their address space. */
 void fh_event_dropped(unsigned slots);
 
+/* Some slow paths later. What may stay beyond the floor fades with time, also while no slot is claimed or released. */
+static inline void fh_event_time_passed(void) {
+    if (fh_load(&fh_counts.dirty_slots) > fh_load(&fh_order.idle_slots)) fh_set_due(FH_DUE_IDLE);
+}
+
 /* Free slots have lost their memory. */
 static inline void fh_event_purged(unsigned slots) {
     uint64_t dirty = fh_sub_relaxed(&fh_counts.dirty_slots, slots);
