@@ -23,11 +23,12 @@ def main():
     names = re.findall(r'^    \{"(' + NAME + r')",', read(os.path.join(source, "check/report.c")), re.M)
     drawn, checked, problems = {}, set(), []
     for path in sorted(glob.glob(os.path.join(source, "*/*.[ch]"))):
+        inside = os.path.relpath(path, source)  # the tree itself may lie in a folder called "check"
         for name in re.findall(r"\[(" + NAME + r")\]", read(path)):
-            if "/check/" in path:
+            if inside.startswith("check/"):
                 checked.add(name)
             else:
-                drawn.setdefault(name, []).append(os.path.relpath(path, sys.argv[1]))
+                drawn.setdefault(name, []).append("src/" + inside)
     for name in names:
         if len(drawn.get(name, [])) != 1:
             problems.append(f"{name} should stand in one place, and stands in {drawn.get(name, [])}")
