@@ -11,6 +11,8 @@ shift
 # One line a run: the program and its arguments. Programs stand here more than once where modes differ much.
 table='
 cache_lines    rounds=20 writes=1000 threads=2 scratch=1
+calloc_kept    dirty=4m kept=24m rounds=3
+calloc_kept    dirty=4m kept=24m min=100000 max=100000 rounds=3 untouched=1
 churn          threads=300 lanes=4
 churn          threads=300 lanes=4 alone=1
 class_perf     rounds=1 items=50000
@@ -25,12 +27,19 @@ frames         n=200000 above=1 sized=1
 grow           start=64k step=64k limit=8m n=2 neighbours=1
 grow           start=16 step=0 limit=1m n=20
 grow           start=16 step=16 limit=64k n=2
+grow_many      buffers=20 start=4k min=64k max=2m n=1000
+grow_many      buffers=10 start=2k mixed=1 min=64k max=1m log=1 n=2000 threads=3
+grow_many      buffers=2 start=16k step=16k min=4m max=4m n=1500
 handover       from=1 to=1 n=200000
 handover       from=3 to=2 min=1 max=700 n=200000 sample=1
 handover       from=2 to=1 min=64 max=1024 queue=8192 hold=6000 n=100000
 hello          n=3
 hot_bin        burst=32 threads=2 n=400000
+huge_replace   live=5 min=2m max=10m n=20
+huge_replace   live=6 min=64k max=32m log=1 total=40m n=60 realloc=30 threads=2
 idle_threads   threads=40
+large_fill     total=8m min=66000 max=66000 rounds=2
+large_fill     total=12m min=64k max=2m rounds=2 threads=3
 larson         threads=3 generations=4 rounds=5000
 lifetimes      threads=2 rounds=50
 lifetimes      threads=3 rounds=50 shared=1
