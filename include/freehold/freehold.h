@@ -50,17 +50,18 @@ extern "C" {
 /* ── Allocating and freeing ──────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A block of at least `size` bytes, not initialised. Of 0 bytes: a block of its own that can be freed. Hit: up to 1 MiB.
- * Sizes go in steps of 16 bytes to 1 KiB and in eight steps a doubling above; from 128 KiB to 2 MiB in steps of 64 KiB,
- * above that in pages. */
+ * Sizes go in steps of 16 bytes to 1 KiB, in eight steps a doubling to 64 KiB, and in sixteen to 1 MiB. Above that they are
+ * whole pages of 4 KiB. Above 1 MiB a call takes some 0.3 µs. */
 FH_API void *fh_malloc(size_t size) FH_API_MALLOC FH_API_SIZE(1);
 
 /* A block of count × size bytes that reads as zero; ENOMEM when the product overflows. As fh_malloc; memory fresh from
- * the system is not written again. */
+ * the system is not written again, and of large blocks whole pages are returned to it instead of being written. */
 FH_API void *fh_calloc(size_t count, size_t size) FH_API_MALLOC FH_API_PRODUCT(1, 2);
 
 /* The block at p with `size` bytes, here or elsewhere; what fits of its content is kept. p NULL: as fh_malloc. size 0:
- * frees p and returns NULL, as glibc does. On failure the block at p is as it was. Stays in place within its size step
- * and moves pages instead of bytes above 2 MiB. */
+ * frees p and returns NULL, as glibc does. On failure the block at p is as it was. Stays in place within its size step, and
+ * above 64 KiB also where the memory behind it is free. From 2 MiB on it may move by its pages instead of its bytes. What
+ * grows beyond 1 MiB and has to move gets address space to grow into, half as much again, unless there is a limit. */
 FH_API void *fh_realloc(void *p, size_t size) __attribute__((warn_unused_result)) FH_API_SIZE(2);
 
 /* The same of count × size bytes; ENOMEM when the product overflows. Idea: OpenBSD. */
@@ -79,7 +80,8 @@ FH_API void fh_free_aligned_sized(void *p, size_t alignment, size_t size);
 /* ── Aligned ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A block at a multiple of `alignment`, which is a power of two, else EINVAL (C11 and POSIX). Hit: alignments up to
- * 64 KiB cost what the next larger size costs that is a multiple of it; larger ones come straight from the system. */
+ * 64 KiB cost what the next larger size costs that is a multiple of it, if that is at most 64 KiB; up to 1 MiB those of at
+ * most 4 KiB do. All others come out of no cache. */
 FH_API void *fh_aligned_alloc(size_t alignment, size_t size) FH_API_MALLOC FH_API_SIZE(2);
 
 /* The same through *p; returns the error (0, EINVAL, ENOMEM) and leaves errno alone. EINVAL also when the alignment is
@@ -100,7 +102,8 @@ FH_API size_t fh_malloc_usable_size(void *p);
 
 /* Flushes the calling thread's cache, then returns the memory of everything free to the OS, except
  * `keep` bytes. Returns 1 if memory went back, else 0. Cost: some system calls, 0.1 µs a page that goes back. What other
- * threads have in their caches (at most 2 MiB each) stays there. Idea: glibc's malloc_trim. */
+ * threads have in their caches (some 2 MiB each, and at most 2 MiB of large blocks) stays there. Idea: glibc's
+ * malloc_trim. */
 FH_API int fh_malloc_trim(size_t keep);
 
 /* Hands everything that the calling thread's cache holds to the other threads. For a thread that is going to be idle for
@@ -129,7 +132,7 @@ FH_API int fh_option_set(const char *key, const char *value);
 
 /* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Limits what all blocks of the process may take, in bytes of the slabs, runs and mappings that they lie in; 0 means none.
+/* Limits what all blocks of the process may take, in bytes of the 64 KiB slots that they are in; 0 means none.
  *
  *     soft   passed: the callback is called after the allocation that did so, and again for each further 32nd
  *     hard   met: caches are emptied, the callback is called, the allocation is tried once more; then it returns NULL with
@@ -171,9 +174,10 @@ FH_API int fh_stats_print(int fd);
  *                      "cached": n, "live": n, "sampled": n, "occupancy": [n, n, n, n]}, … ] }
  *
  * A class is left out while it has no slab; "use": the program's blocks, its blocks that are "samples" of the
- * observer, or the allocator's "own". "size" 0 is the row of blocks above 1 MiB that lie in slots, which differ in
- * size. occupancy: slabs of which less than 1/4, 1/2, 3/4, and more of the blocks are out. All numbers are whole, below
- * 2^63. docs/statistics.md says what each of them means, and which equations hold. */
+ * observer, or the allocator's "own"; "edges": the slots of all large blocks of up to 1 MiB, and the free pages
+ * between these. "size" 0 is the row of blocks of 1 to 2 MiB, which differ in size.
+ * occupancy: slabs of which less than 1/4, 1/2, 3/4, and more of the blocks are out. All numbers are whole, below 2^63.
+ * docs/statistics.md says what each of them means, and which equations hold. */
 FH_API size_t fh_stats_json(char *buffer, size_t size);
 
 /* The same as OpenMetrics text (also read as Prometheus' text form), in families that begin with freehold_. The option
@@ -186,14 +190,14 @@ struct fh_mallinfo {
     int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 struct fh_mallinfo2 {
-    size_t arena;    /* bytes of memory behind blocks of up to 2 MiB, used or free: uordblks + fsmblks + fordblks */
+    size_t arena;    /* bytes of memory of blocks of up to 2 MiB, and of what is free: uordblks + fsmblks + fordblks */
     size_t ordblks;  /* free blocks, in slabs and in caches */
     size_t smblks;   /* free blocks in caches of threads and in the depot */
-    size_t hblks;    /* blocks with a mapping of their own (above 2 MiB) */
+    size_t hblks;    /* blocks above 2 MiB */
     size_t hblkhd;   /* bytes of them */
     size_t usmblks;  /* 0 */
     size_t fsmblks;  /* bytes in caches */
-    size_t uordblks; /* bytes of blocks that the program holds, without those of their own mapping */
+    size_t uordblks; /* bytes of blocks that the program holds, without those above 2 MiB */
     size_t fordblks; /* bytes free elsewhere: in slabs, and slots that still have memory */
     size_t keepcost; /* bytes that malloc_trim(0) would give back without looking into caches and slabs */
 };

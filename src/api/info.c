@@ -111,14 +111,13 @@ static void print_sums(page *p, const fh_profile_statistics *f) {
     fh_statistics_total t = fh_statistics_sum(f);
     print_sum(p, "live", f->live_bytes + f->huge_bytes, "   in ", f->live_blocks + f->huge_blocks,
               " blocks that the program holds");
-    print_sum(p, "  of it huge", f->huge_bytes, "   in ", f->huge_blocks, " blocks with a mapping of their own");
+    print_sum(p, "  of it huge", f->huge_bytes, "   in ", f->huge_blocks, " blocks above 2 MiB");
     print_sum(p, "cached", f->cached_bytes, "   in ", t.cached_blocks, " blocks at hand for threads");
     print_sum(p, "free in slabs", f->free_bytes, "   in ", t.free_blocks, " blocks");
     print_sum(p, "  of it purged", f->purged_in_slabs_bytes, "   whole pages, given back to the system", 0, NULL);
     print_sum(p, "never touched", f->fresh_bytes, "   at the ends of slabs", 0, NULL);
     print_sum(p, "dirty", f->dirty_bytes, "   free, still with memory behind it", 0, NULL);
     print_sum(p, "purged", f->purged_bytes, "   free, given back to the system or never used", 0, NULL);
-    print_sum(p, "huge, kept", f->huge_cached_bytes, "   freed mappings kept for the next request", 0, NULL);
     print_sum(p, "own use", f->metadata_bytes, "   at most, for the words about all this and the caches of ",
               f->threads, " threads");
     print_sum(p, "resident", f->resident_bytes, "   the whole process, as the system sees it", 0, NULL);
@@ -196,7 +195,7 @@ struct fh_mallinfo2 fh_mallinfo2(void) {
         .fsmblks = f->cached_bytes,
         .uordblks = f->live_bytes,
         .fordblks = f->free_bytes + f->dirty_bytes,
-        .keepcost = f->dirty_bytes + f->huge_cached_bytes,
+        .keepcost = f->dirty_bytes,
     };
     fh_statistics_return(f);
     return m;
@@ -279,7 +278,7 @@ int fh_mallopt(int parameter, int value) {
     case ARENA_MAX: /* there are no arenas */
     case ARENA_TEST:
     case CHECK_ACTION: /* no effect in glibc either since 2.26; see the option on_error */
-    case MMAP_MAX:     /* huge blocks cost the same, mapped or not */
+    case MMAP_MAX:     /* blocks of any size are in the window */
     case MMAP_THRESHOLD:
     case TOP_PAD:        /* memory comes in chunks of 4 MiB */
     case TRIM_THRESHOLD: /* the budget follows the heap; see the option purge */

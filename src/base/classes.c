@@ -21,8 +21,14 @@
     ROW((first)*16, 1), ROW((first)*16 + 16, 1), ROW((first)*16 + 32, 1), ROW((first)*16 + 48, 1),                     \
         ROW((first)*16 + 64, 1), ROW((first)*16 + 80, 1), ROW((first)*16 + 96, 1), ROW((first)*16 + 112, 1)
 
-#define RUN(n)                                                                                                         \
-    { .size = (n)*FH_SLOT_SIZE, .blocks = 1, .slots = (n) }
+/* A large block of so many pages; sixteen of them. */
+#define LARGE(pages)                                                                                                   \
+    { .size = (pages)*4096u, .blocks = 1 }
+#define SIXTEEN(step)                                                                                                  \
+    LARGE(17 * (step)), LARGE(18 * (step)), LARGE(19 * (step)), LARGE(20 * (step)), LARGE(21 * (step)),                \
+        LARGE(22 * (step)), LARGE(23 * (step)), LARGE(24 * (step)), LARGE(25 * (step)), LARGE(26 * (step)),            \
+        LARGE(27 * (step)), LARGE(28 * (step)), LARGE(29 * (step)), LARGE(30 * (step)), LARGE(31 * (step)),            \
+        LARGE(32 * (step))
 
 const fh_class_info fh_class_table[FH_CLASSES] = {
     {.size = 0},
@@ -36,25 +42,14 @@ const fh_class_info fh_class_table[FH_CLASSES] = {
     FINE(57),
     EIGHT(1024, 1, 1, 1, 1, 1, 1, 1, 1),
     EIGHT(2048, 1, 1, 1, 1, 1, 1, 1, 1),
-    EIGHT(4096, 1, 1, 2, 1, 1, 1, 2, 1),
-    EIGHT(8192, 2, 2, 2, 4, 4, 4, 4, 2),
-    EIGHT(16384, 4, 4, 4, 4, 4, 4, 4, 4),
-    EIGHT(32768, 8, 8, 8, 8, 8, 8, 8, 8),
-    RUN(2),
-    RUN(3),
-    RUN(4),
-    RUN(5),
-    RUN(6),
-    RUN(7),
-    RUN(8),
-    RUN(9),
-    RUN(10),
-    RUN(11),
-    RUN(12),
-    RUN(13),
-    RUN(14),
-    RUN(15),
-    RUN(16),
+    EIGHT(4096, 1, 2, 2, 2, 2, 1, 2, 1),
+    EIGHT(8192, 2, 4, 4, 4, 4, 4, 4, 2),
+    EIGHT(16384, 4, 8, 8, 8, 8, 4, 8, 4),
+    EIGHT(32768, 8, 16, 16, 16, 16, 8, 16, 8),
+    SIXTEEN(1),
+    SIXTEEN(2),
+    SIXTEEN(4),
+    SIXTEEN(8),
     ROW(64, 1),
     ROW(128, 1),
     ROW(256, 1),
@@ -75,8 +70,11 @@ const fh_class_info fh_class_table[FH_CLASSES] = {
     ROW(32768, 1),
     ROW(65536, 1),
     {.size = 0},
+    ROW(4096, 1),
 };
 
 _Static_assert(64 << (FH_MAGAZINE_SIZES - 1) == 4096, "the magazine rows above");
 _Static_assert(FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES == FH_CLASS_THREAD && FH_CLASS_THREAD + 1 == FH_CLASS_SAMPLE,
                "row order");
+_Static_assert(FH_SAMPLE_LAST + 1 == FH_CLASS_BORROWED && FH_CLASS_BORROWED + 1 == FH_CLASS_EDGE, "row order");
+_Static_assert(FH_RUN_FIRST == FH_SMALL_LAST + 1 && FH_RUN_LAST + 1 == FH_CLASS_MAGAZINE, "row order");

@@ -19,9 +19,11 @@ static inline unsigned fh_class_coarse(size_t n) {
     return (top << 3) + (unsigned)((n - 1) >> (top - 3)) - 23;
 }
 
-/* Class of a run of 64 KiB < n ≤ 1 MiB. */
+/* Class of a large block of 64 KiB < n ≤ 1 MiB: sixteen classes a doubling.
+ *     65537 … 69632 → 113,  …  1015809 … 1048576 → 176 */
 static inline unsigned fh_class_run(size_t n) {
-    return FH_RUN_FIRST - 2 + (unsigned)((n + FH_SLOT_SIZE - 1) >> FH_SLOT_SHIFT);
+    unsigned top = fh_highest_bit(n - 1); /* 16 … 19 */
+    return (top << 4) + (unsigned)((n - 1) >> (top - 4)) - 159;
 }
 
 static inline unsigned fh_class_of(size_t n) {

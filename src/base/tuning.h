@@ -31,8 +31,10 @@
 #define FH_BIN_FIRST_BYTES 1024
 #define FH_BIN_FIRST_BLOCKS (FH_STRESS ? 1u : 6u)
 
-/* All bins of a thread together. Beyond it a bin does not grow; unused ones give up their share (FH_BIN_TICK). */
+/* All bins of a thread together, those of large blocks apart. Beyond it a bin does not grow; unused ones give up their share
+ * (FH_BIN_TICK). A bin of large blocks has nothing at all beyond it: sixty of them would hold 50 MiB. */
 #define FH_THREAD_BYTES (FH_STRESS ? 64 * FH_KIB : 2 * FH_MIB)
+#define FH_THREAD_LARGE_BYTES (FH_STRESS ? 256 * FH_KIB : 2 * FH_MIB)
 
 /* One bin is checked every so many slow paths, and emptied when it was found unused so many times. */
 #define FH_BIN_TICK (FH_STRESS ? 2u : 64u)
@@ -70,13 +72,7 @@
  * one. */
 #define FH_DEPOT_BYTES (FH_STRESS ? 0 : FH_MIB)
 
-/* ── Chunks (store/chunk.c) ────────────────────────────────────────────────────────────────────────────────────────── */
-
-/* The slots of a chunk that may be free: all, or in a stress build the lower half. It is the fewest that hold the largest
- * run, FH_RUN_MAX_SLOTS at a multiple of as many, so that every request still finds its place in a new chunk. A chunk word
- * has 64 bits all the same; the upper slots count as claimed for ever. */
-#define FH_CHUNK_OPEN_SLOTS (FH_STRESS ? FH_RUN_MAX_SLOTS : FH_CHUNK_SLOTS)
-#define FH_CHUNK_OPEN (~UINT64_C(0) >> (FH_CHUNK_SLOTS - FH_CHUNK_OPEN_SLOTS))
+/* ── Growth (reclaim/trim.c, reclaim/cold.c) ────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A heap of less than 16 MiB does not ask how much memory there is, and one of less than 32 has few holes to look for. */
 #define FH_GROWTH_FROM (FH_STRESS ? 1u : 4u)
@@ -135,11 +131,19 @@
  * two more mappings each at most, because neighbours with the same advice are one. */
 #define FH_ADVISED_CHUNKS (FH_STRESS ? 2u : 1024u)
 
-/* ── Freed huge blocks that are kept (reclaim/budget.h, store/huge.c) ──────────────────────────────────────────────── */
+/* The same for chunks that turned out to be worth huge pages later than when they were brought. */
+#define FH_PROVEN_MOST (FH_STRESS ? 16u : 4096u)
 
-#define FH_HUGE_CACHE_SLOTS (FH_STRESS ? 2 : 16)
-#define FH_HUGE_CACHE_FLOOR (FH_STRESS ? 4 * FH_MIB : 16 * FH_MIB)
-#define FH_HUGE_CACHE_MOST (FH_STRESS ? 64 * FH_MIB : 512 * FH_MIB)
+/* ── Blocks that move (store/large.c, store/purge.c) ─────────────────────────────────────────────────────────────────── */
+
+/* From this length on a block that moves to fresh memory moves by its pages: 2 MiB. */
+#define FH_MOVE_SLOTS (FH_STRESS ? 2u : 32u)
+
+/* From this length on a block that is freed is looked at for whether it was ever touched: 64 MiB. */
+#define FH_SPARSE_SLOTS (FH_STRESS ? 40u : 1024u)
+
+/* Moved pages are a mapping of their own. So many chunks may have some. */
+#define FH_MOVED_CHUNKS (FH_STRESS ? 4u : 4096u)
 
 /* ── The background thread (reclaim/budget.h) ──────────────────────────────────────────────────────────────────────── */
 
@@ -148,8 +152,6 @@
 
 /* ── The assertions that the above relies on ─────────────────────────────────────────────────────────────────────── */
 
-_Static_assert(FH_CHUNK_OPEN_SLOTS >= FH_RUN_MAX_SLOTS, "a run of any length fits into a new chunk");
 _Static_assert(FH_IDLE_FLOOR_SLOTS >= 4, "a quarter of the floor, which may stay under pressure, is a slot or more");
-_Static_assert(FH_HUGE_CACHE_FLOOR > FH_RUN_MAX, "the smallest huge block fits into its cache");
 
 #endif

@@ -9,8 +9,9 @@
  *     unit     16 GiB                                               64 regions     (only hints)
  *     region   256 MiB; has its own metadata mapping (fh_region)    64 chunks
  *     chunk    4 MiB, taken from the OS at once (fh_chunk)          64 slots
- *     slot     64 KiB; 1, 2, 4 or 8 of them are a slab (fh_slab),
- *              2 to 32 of them a large block ("run")                blocks
+ *     slot     64 KiB; 1, 2, 4, 8 or 16 of them are a slab (fh_slab),
+ *              2 and more a large block ("run"), also beyond the
+ *              end of a chunk                                       blocks
  *
  * Every level is 64 of the level below, so that one word says for each part of it "there is something here". */
 #ifndef FH_BASE_TYPES_H
@@ -52,44 +53,42 @@
 /* ── Size classes (classes.h has the arithmetic, classes.c the table) ────────────────────────────────────────────── */
 
 /* A class is a number below FH_CLASSES.
- *       0          special: nothing, a large or a huge block, metadata. Its bins are empty and full at once, for ever.
+ *       0          special: nothing, a large block without a class, metadata. Its bins are empty and full at once, for ever.
  *       1 …  64    16 · c bytes, to 1 KiB
  *      65 … 112    eight a doubling, to 64 KiB: at most 1/9 of a block is rounding
- *     113 … 127    runs of 2 … 16 slots (128 KiB … 1 MiB), cached in magazines like blocks
- *     128 … 134    the allocator's own: magazines of 64 · 2^k bytes. Never in the class map.
- *     135          thread caches. Never in the class map.
- *     136 … 146    blocks that the observer has sampled: powers of two from 64 bytes to 64 KiB. Never in the class map
+ *     113 … 176    large blocks, sixteen a doubling, to 1 MiB: whole pages, at most 1/17 of a block is rounding. They are
+ *                  parts of slots and not of slabs (store/large.h), but cached in magazines like blocks of slabs
+ *     177 … 183    the allocator's own: magazines of 64 · 2^k bytes. Never in the class map.
+ *     184          thread caches. Never in the class map.
+ *     185 … 195    blocks that the observer has sampled: powers of two from 64 bytes to 64 KiB. Never in the class map
  *                  either: to free they are special, so that a free of any other block pays nothing for them.
- *     147, 148     no classes, but kinds of a slab's state: a slab whose holes are open, and the first slot of a run.
- * The class map has a byte for a class, of which the eighth bit is free. */
+ *     196 … 198    no classes, but kinds of a slab's state: a slab whose holes are open, a slot that two large blocks
+ *                  share, and the first slot of a run. */
 #define FH_CLASS_SPECIAL 0u
 #define FH_FINE_MAX ((size_t)1024)
 #define FH_SMALL_LAST 112u
 #define FH_SMALL_MAX ((size_t)64 * FH_KIB)
 #define FH_RUN_FIRST 113u
-#define FH_RUN_LAST 127u
+#define FH_RUN_LAST 176u
 #define FH_RUN_CACHED_MAX ((size_t)16 * FH_SLOT_SIZE) /* the largest block that a magazine may hold */
-#define FH_BINS 128u
-#define FH_CLASS_MAGAZINE 128u /* 128 + k: magazines of 64 << k bytes */
+#define FH_BINS 177u
+#define FH_CLASS_MAGAZINE 177u /* 177 + k: magazines of 64 << k bytes */
 #define FH_MAGAZINE_SIZES 7u
-#define FH_CLASS_THREAD 135u
-#define FH_CLASS_SAMPLE 136u /* 136 + k: sampled blocks of 64 << k bytes */
+#define FH_CLASS_THREAD 184u
+#define FH_CLASS_SAMPLE 185u /* 185 + k: sampled blocks of 64 << k bytes */
 #define FH_SAMPLE_SIZES 11u
-#define FH_SAMPLE_LAST 146u
-#define FH_CLASS_BORROWED 147u /* a slab state and a hint only: its holes are open to other classes (store/holes.h) */
-#define FH_CLASSES 148u
-#define FH_KIND_RUN 148u /* a slab state only: this slot is the head of a run */
-
-/* Runs of up to 2 MiB are in the window; what is bigger gets a mapping of its own (store/huge.h). */
-#define FH_RUN_MAX_SLOTS 32u
-#define FH_RUN_MAX (FH_RUN_MAX_SLOTS * FH_SLOT_SIZE)
+#define FH_SAMPLE_LAST 195u
+#define FH_CLASS_BORROWED 196u /* a slab state and a hint only: its holes are open to other classes (store/holes.h) */
+#define FH_CLASS_EDGE 197u     /* a slab state and a hint only: pages between two large blocks (store/edge.h) */
+#define FH_CLASSES 198u
+#define FH_KIND_RUN 198u /* a slab state only: this slot is the head of a run */
 
 typedef struct {
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* blocks of a slab = slots · FH_SLOT_SIZE / size */
     uint8_t slots;       /* slots of a slab, a power of two; the slab begins at a multiple of it */
     uint8_t hint_at;     /* a slab gets its hint when this many of its blocks are free */
-    uint64_t reciprocal; /* ceil(2^40 / size): index of a block = offset · reciprocal >> 40, exact below 2^19 */
+    uint64_t reciprocal; /* ceil(2^40 / size): index of a block = offset · reciprocal >> 40, exact below 2^20 */
 } fh_class_info;
 
 /* Depots and preferred slabs come in so many sets. Threads near different CPUs use different ones. */
@@ -108,7 +107,7 @@ typedef struct {
  *
  * While one is, a bit may be set too many: the thread that follows it finds nothing, and clears it. And one may be
  * missing between a clear and the check that follows every clear. See store/hints.h. */
-#define FH_LENGTHS 20u
+#define FH_LENGTHS 48u /* 1, 2, 3 … 32, and 34, 36 … 64: between two of them a chunk counts as the shorter */
 #define FH_HINT_LENGTH FH_CLASSES /* + length bucket: chunks by their longest free run */
 #define FH_HINTS (FH_CLASSES + FH_LENGTHS)
 
@@ -123,26 +122,33 @@ typedef struct {
  *
  *   owner  of a borrowed slab the class whose blocks are its parts, else 0
  *   kind   class + 1 of a slab, FH_KIND_RUN + 1 of a run, 0 of a free slot
- *   bump   blocks handed out at least once; those beyond were never touched. Of a run: its length in slots.
+ *   bump   blocks handed out at least once; those beyond were never touched
  *   count  blocks given since the hint was cleared last, while it is clear. It says when to set the hint, and nothing
  *          else depends on it: how many blocks are free is what the words say
+ *   Of a run bump and count are one number: its length in slots.
  *
  *     equations:  live + in magazines  =  bump − set bits
- *         [slab.state]   the slab or run fits where it begins: within its chunk, a slab at a multiple of its slots
+ *         [slab.state]   the slab or run fits where it begins: a slab within its chunk, at a multiple of its slots; a run
+ *                        within the window, and what the program has of it within the run
  *         [slab.bump]    1 ≤ bump ≤ blocks
  *         [slab.beyond]  no bit is set from bump on
  *         [slab.count]   count < hint_at
- *         [slot.free]    a free slot has state 0 and all words 0, so that a stale hint finds nothing there
+ *         [slot.free]    a free slot has state 0 and all words 0, so that a stale hint finds nothing there. Its word `pages`
+ *                        is 0 too, so that no pointer to it is one to a run
  *         [slot.class]   the class byte of each slot of a slab, and of a run's first, is its class; of all others it is 0.
- *                        Of classes above 127, of sampled runs and of runs that no magazine holds it is 0 too
+ *                        Of classes above 176, of sampled runs and of runs that no magazine holds it is 0 too
  *
- * 65 words, padded to an odd number of cache lines (9), so that the states of neighbours fall into different cache sets. */
+ * 67 words, padded to an odd number of cache lines (9), so that the states of neighbours fall into different cache sets. */
 #define FH_SLAB_WORDS 64u
 
 typedef struct {
     fh_word state;
     fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Borrowed: words 32 … 63 are joined */
-    uint64_t pad[7];
+    /* Of the large block that begins in this slot: the pages that the program has of it, and in the upper half the page of
+     * the slot that is its first. 0: none begins here. */
+    fh_word pages;
+    fh_word clean; /* of an edge: pages that were never handed out (store/edge.h) */
+    uint64_t pad[5];
 } fh_slab;
 
 #define FH_STATE_COUNT_MASK UINT64_C(0xFFFF)
@@ -168,28 +174,46 @@ static inline unsigned fh_state_class(uint64_t s) {
 static inline uint64_t fh_state_make(unsigned kind, unsigned bump) {
     return (uint64_t)(kind + 1) << FH_STATE_KIND_SHIFT | (uint64_t)bump << FH_STATE_BUMP_SHIFT;
 }
+/* Of a run: its length. */
+static inline uint64_t fh_state_make_run(size_t slots) {
+    return (uint64_t)(FH_KIND_RUN + 1) << FH_STATE_KIND_SHIFT | (uint32_t)slots;
+}
+static inline size_t fh_state_run_slots(uint64_t s) {
+    return (uint32_t)s;
+}
 
 /* ── Chunk: 64 slots ─────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /*     equations, for each slot:  free, or part of exactly one slab or run [slot.overlap], or claimed by a thread that is
- *     about to make it one of these or to release it: in a heap at rest there is none of the last kind [slot.lost]. Of
- *     the slots beyond FH_CHUNK_OPEN (base/tuning.h: only in a stress build) none of this is ever true: they are in no word
- *     of the chunk, and nothing of theirs is counted.
+ *     about to make it one of these or to release it: in a heap at rest there is none of the last kind [slot.lost].
  *         [chunk.dirty]  dirty  ⇒  used
  *         [chunk.lost]   a chunk that the OS had no memory for has no free slot and nothing in it
+ *         [chunk.over]   `over` names the run that covers the chunk's first slot and began before it, if there is one
  *     over all chunks:
  *         [count.used]   slots of slabs and runs   =  the counter of used slots
  *         [count.dirty]  slots free and dirty      =  the counter of dirty slots
  *         [count.lost]   bits of `lost` in regions =  the window's number of them
- *     dirty says of a free slot that it has memory behind it; of a used slot it says nothing that counts. */
+ *     dirty says of a free slot that it has memory behind it; of a used slot it says nothing that counts.
+ *
+ * One cache line. A run of 1 TiB touches one page of a region's metadata for 256 MiB. */
 typedef struct {
-    fh_word free;  /* 1 = free. Claimed by compare-and-swap, released by fetch_or: neighbours are one run again */
-    fh_word dirty; /* 1 = written since it came from the OS */
+    _Alignas(FH_CACHE_LINE) fh_word free; /* 1 = free. Claimed by compare-and-swap, released by fetch_or: neighbours are
+                                           * one run again */
+    fh_word dirty;                        /* 1 = written since it came from the OS */
     fh_word used;  /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
-    fh_word hint[FH_CLASSES]; /* lowest level of the hints of classes: one bit a slot */
-    fh_word split;            /* bit 0, bit 1: pages of that half may be purged one by one: no huge page any more;
-                               * bit 2, bit 3: and the kernel was advised to make none of it again. See thp.h */
+    fh_word split; /* bit 0, bit 1: pages of that half may be purged one by one: no huge page any more;
+                    * bit 2, bit 3: and the kernel was advised to make none of it again. See thp.h */
+    fh_word
+        over; /* 1 + the first slot of the run that began in an earlier chunk and has this one's first slot; 0: none */
+    fh_word moved; /* 1 = may be in a mapping of its own, because pages were moved there. See purge.h */
 } fh_chunk;
+
+#define FH_CHUNK_ALL (~UINT64_C(0)) /* the free word of a chunk of which nothing is in use */
+
+/* The lowest level of the hints of classes: one bit a slot. */
+typedef struct {
+    _Alignas(FH_CACHE_LINE) fh_word hint[FH_CLASSES];
+} fh_chunk_hints;
 
 /* ── Region: the metadata of 256 MiB, one mapping ────────────────────────────────────────────────────────────────── */
 
@@ -197,8 +221,9 @@ typedef struct {
     fh_hints hints; /* one bit a chunk */
     fh_word lost;   /* chunks of this region that the OS had no memory for: to be tried again */
     fh_word huge;   /* chunks for which huge pages were asked for when they were started */
-    /* Each on lines of its own, so that a slab's state and its first seven words come with one miss. */
-    _Alignas(FH_CACHE_LINE) fh_chunk chunk[FH_REGION_CHUNKS];
+    fh_chunk chunk[FH_REGION_CHUNKS];
+    fh_chunk_hints chunk_hints[FH_REGION_CHUNKS];
+    /* On lines of its own, so that a slab's state and its first seven words come with one miss. */
     _Alignas(FH_CACHE_LINE) fh_slab slab[FH_REGION_SLOTS];
 } fh_region;
 
@@ -282,6 +307,7 @@ typedef struct fh_thread {
     fh_bin bin[FH_BINS];
     fh_rack rack[FH_BINS];
     size_t budget_used; /* [cache.budget] Σ 2 · limit · size over the bins, bytes: two magazines each */
+    size_t large_used;  /*   of these: of large blocks */
     int64_t flushed;    /* bytes flushed less refilled that the others do not know of yet (cache/shrink.h) */
     fh_word generation; /* forks before it was made: the thread of an older cache does not exist in this process */
     uint32_t number;    /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */
@@ -309,7 +335,8 @@ typedef struct fh_thread {
 
 _Static_assert(sizeof(fh_word) == 8, "a shared word is 64 bits");
 _Static_assert(sizeof(fh_slab) == 9 * FH_CACHE_LINE, "slab metadata: an odd number of lines");
-_Static_assert(sizeof(fh_chunk) % 128 == FH_CACHE_LINE, "chunk metadata: an odd number of lines");
+_Static_assert(sizeof(fh_chunk) == FH_CACHE_LINE, "chunk metadata: a line");
+_Static_assert(sizeof(fh_chunk_hints) % 128 == FH_CACHE_LINE, "hints of a chunk: an odd number of lines");
 _Static_assert(FH_SLOT_SIZE / FH_MIN_ALIGN == FH_SLAB_WORDS * 64, "a slot of the smallest blocks fills the words");
 _Static_assert(sizeof(fh_bin) == FH_MIN_ALIGN, "malloc computes the bin's address from the size without a shift");
 _Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASS_BORROWED,

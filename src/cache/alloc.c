@@ -6,7 +6,7 @@
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
-#include "store/huge.h"
+#include "store/edge.h"
 #include "store/large.h"
 #include "store/slab.h"
 
@@ -57,11 +57,7 @@ static void *try_special(size_t align, size_t n, bool *clean) {
     void *p = NULL;
     fh_thread *t = fh_thread_enter();
     fh_hook_metrics();
-    if (fh_window_start()) {
-        if (n <= FH_RUN_MAX && align <= FH_RUN_MAX) p = fh_large_alloc(n, align, clean);
-        /* Also when the window has no run left. */
-        if (!p) p = fh_huge_alloc(n, align, clean);
-    }
+    if (fh_window_start()) p = fh_large_alloc(n, align, clean);
     fh_thread_leave(t);
     return p;
 }
@@ -104,16 +100,11 @@ void *fh_alloc_slow(size_t n, fh_bin *bin) {
     return p;
 }
 
-/* Without an observer or a metrics file the most recently freed huge block will do. Out of line, or the hot path below would
- * save registers. */
+/* Out of line, or the hot path below would save registers. */
 __attribute__((noinline)) static void *alloc_above_runs(size_t n) {
     bool clean;
-    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(FH_SLOT_SIZE, n, &clean);
-    if (n > FH_RUN_MAX && !fh_setting_path_get(&fh_settings.metrics)) {
-        void *p = fh_huge_again(n);
-        if (p) return p;
-    }
-    return fh_alloc_special(FH_SLOT_SIZE, n, &clean);
+    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean);
+    return fh_alloc_special(FH_MIN_ALIGN, n, &clean);
 }
 
 void *fh_alloc_coarse(size_t n) {
@@ -146,7 +137,9 @@ __attribute__((noinline)) static void *instead_of_guest(void *guest, unsigned c)
 
 void *fh_alloc_unobserved(size_t align, size_t n, bool *clean) {
     *clean = false;
-    if (align > FH_SLOT_SIZE || n > FH_RUN_CACHED_MAX) return fh_alloc_special(align, n, clean);
+    /* Large blocks of a class begin at any page. */
+    bool aligned = n <= FH_SMALL_MAX ? align <= FH_SLOT_SIZE : n <= FH_RUN_CACHED_MAX && align <= FH_PAGE;
+    if (!aligned) return fh_alloc_special(align, n, clean);
     unsigned c = aligned_class(align, n);
     void *p = fh_alloc_class(c, n);
     return FH_LIKELY(((uintptr_t)p & (align - 1)) == 0) ? p : instead_of_guest(p, c);
@@ -160,10 +153,11 @@ void *fh_alloc_zeroed(size_t n) {
     }
     bool clean = false;
     unsigned c = fh_class_of(n);
-    void *p = FH_UNLIKELY(fh_load(&fh_observing)) ? fh_hook_alloc_aligned(FH_SLOT_SIZE, n, &clean)
+    void *p = FH_UNLIKELY(fh_load(&fh_observing)) ? fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean)
               : c && fh_own()->bin[c].top[-1]     ? fh_alloc_class(c, n)
-                                                  : fh_alloc_special(FH_SLOT_SIZE, n, &clean);
-    return p && !clean ? memset(p, 0, n) : p;
+                                                  : fh_alloc_special(FH_MIN_ALIGN, n, &clean);
+    if (p && !clean) fh_large_zero(p, n);
+    return p;
 }
 
 void *fh_alloc_aligned(size_t align, size_t n) {

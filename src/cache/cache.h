@@ -5,12 +5,12 @@
  *                         └─ fh_alloc_slow ─┬─ previous magazine                           cache/magazine.c
  *                                           ├─ depot: a full magazine for an empty one     store/depot.c
  *                                           ├─ slab: bits of hinted slabs, holes, bump     store/slab.c
- *                                           ├─ chunk: a run of 64 KiB slots                store/chunk.c, large.c
- *                                           └─ huge: a mapping of its own                  store/huge.c
+ *                                           ├─ chunk: slots for a slab                     store/run.c, chunk.c
+ *                                           └─ large: pages, or a run of slots             store/large.c, edge.c, run.c
  *     free ─▶ fh_release ─┬─ bin not full: push                                            18 instructions, no atomic
  *                         └─ fh_release_slow ─┬─ previous magazine to the depot, or        cache/free.c
- *                                             ├─ its blocks to their slabs
- *                                             └─ special: sampled, guest, large, huge, foreign, NULL
+ *                                             ├─ its blocks to their slabs, large ones to the store
+ *                                             └─ special: sampled, guest, above 1 MiB, foreign, NULL
  *     each slow half ends at the safe point: fh_hook_reclaim, if a due bit is set          store/events.h
  *
  * One test each: an empty magazine has NULL below its first block, so top[-1] is both the block and the answer. Bin 0

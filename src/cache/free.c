@@ -6,14 +6,13 @@
 #include "cache/observed.h"
 #include "cache/thread.h"
 #include "store/holes.h"
-#include "store/huge.h"
 #include "store/large.h"
 #include "store/locate.h"
 #include "system/report.h"
 
 #include <errno.h>
 
-/* p is in no slab of the class map and no cached run: a sampled, guest, large or huge block, or none of ours. The sample is
+/* p is in no slab of the class map and no cached run: a sampled, guest or large block, or none of ours. The sample is
  * removed first: once the block is given, its address may be another sample's. */
 static void release_special(const char *call, void *p) {
     if (fh_holes_give(call, p)) return;
@@ -26,9 +25,7 @@ static void release_special(const char *call, void *p) {
     if (fh_load(&fh_observing)) fh_hook_freed(p, surely);
     if (sample) {
         fh_give_one(at.c, p);
-    } else if (at.kind == FH_AT_LARGE) {
-        fh_large_free(p);
-    } else if (!fh_huge_free(p)) {
+    } else if (!fh_large_free(p)) {
         fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, at.size); /* another thread was first */
     }
 }
@@ -47,7 +44,7 @@ static void release(const char *call, void *p) {
     if (!p) return;
     unsigned c = fh_class_at(p);
     int error = errno; /* free keeps it */
-    if (c == FH_CLASS_SPECIAL && !fh_load(&fh_observing) && fh_huge_free(p)) {
+    if (c == FH_CLASS_SPECIAL && !fh_load(&fh_observing) && fh_large_free(p)) {
         fh_thread_safe_point(FH_AFTER_FREE);
         errno = error;
         return;
@@ -92,11 +89,9 @@ size_t fh_usable(const char *call, const void *p) {
     return fh_place_check(&at, call, p) ? at.size : 0;
 }
 
-/* The class that a request of n bytes got, or one of the larger ones that an aligned request may have got. A huge block may
- * have grown into a mapping of any size. */
-static bool size_fits(size_t n, const void *p, size_t usable) {
-    size_t asked = fh_in_window(p) ? usable : fh_huge_asked(p);
-    return n <= usable && (usable <= 4 * FH_KIB || n > asked / 4 || n == 0);
+/* The class that a request of n bytes got, or one of the larger ones that an aligned request may have got. */
+static bool size_fits(size_t n, size_t usable) {
+    return n <= usable && (usable <= 4 * FH_KIB || n > usable / 4 || n == 0);
 }
 
 void fh_release_sized_checked(void *p, size_t n) {
@@ -105,8 +100,8 @@ void fh_release_sized_checked(void *p, size_t n) {
     if (!usable) return;
     unsigned c = fh_class_at(p);
     bool right =
-        c ? fh_class_size(fh_class_of(n)) == usable || (n < usable && n % FH_MIN_ALIGN == 0 && size_fits(n, p, usable))
-          : size_fits(n, p, usable);
+        c ? fh_class_size(fh_class_of(n)) == usable || (n < usable && n % FH_MIN_ALIGN == 0 && size_fits(n, usable))
+          : size_fits(n, usable);
     if (!right) {
         fh_report_fault(FH_FAULT_WRONG_SIZE, "free_sized", p, n, usable);
         return;

@@ -39,7 +39,7 @@ void fh_bin_reset(fh_bin *bin) {
 static unsigned take(unsigned c, unsigned want, void **out) {
     if (!fh_class_is_run(c)) return fh_slab_take(c, want, out);
     bool clean;
-    out[0] = fh_large_alloc(fh_class_size(c), FH_SLOT_SIZE, &clean);
+    out[0] = fh_large_alloc(fh_class_size(c), FH_MIN_ALIGN, &clean);
     return out[0] != NULL;
 }
 
@@ -91,6 +91,14 @@ static fh_magazine *unload(fh_thread *t, unsigned c) {
     return m;
 }
 
+/* The limit of a bin has changed by so many blocks. */
+static void charge(fh_thread *t, unsigned c, ptrdiff_t blocks) {
+    size_t bytes = 2 * (size_t)blocks * fh_class_size(c); /* modulo 2^64 */
+    t->budget_used += bytes;
+    if (fh_class_is_run(c)) t->large_used += bytes;
+    FH_ASSERT((ptrdiff_t)t->budget_used >= 0 && t->large_used <= t->budget_used);
+}
+
 /* A bin that is refilled or flushed may hold twice as much from now on, within its own bound and the thread's. */
 static void grow(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
@@ -99,8 +107,12 @@ static void grow(fh_thread *t, unsigned c) {
     if (wanted > most) wanted = most;
     if (wanted <= old) return;
     size_t more = 2 * (wanted - old) * fh_class_size(c);
-    if (old != 0 && t->budget_used + more > FH_THREAD_BYTES) return;
-    t->budget_used += more;
+    if (fh_class_is_run(c)) {
+        if (t->large_used + more > FH_THREAD_LARGE_BYTES) return;
+    } else if (old != 0 && t->budget_used - t->large_used + more > FH_THREAD_BYTES) {
+        return;
+    }
+    charge(t, c, (ptrdiff_t)(wanted - old));
     rack->limit = (uint16_t)wanted;
     FH_ASSERT(wanted <= UINT16_MAX);
 }
@@ -110,8 +122,8 @@ static void shrink(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     unsigned blocks = fh_shrunk_bin_blocks();
     if (rack->limit <= blocks) return;
-    FH_ASSERT(blocks >= 1 && t->budget_used >= 2 * (size_t)(rack->limit - blocks) * fh_class_size(c));
-    t->budget_used -= 2 * (size_t)(rack->limit - blocks) * fh_class_size(c);
+    FH_ASSERT(blocks >= 1);
+    charge(t, c, (ptrdiff_t)blocks - rack->limit);
     rack->limit = (uint16_t)blocks;
 }
 
@@ -146,8 +158,7 @@ void fh_bin_empty(fh_thread *t, unsigned c) {
         if (both[i]->count) give(c, both[i]->count, both[i]->block);
         fh_magazine_delete(both[i]);
     }
-    FH_ASSERT(t->budget_used >= 2 * (size_t)rack->limit * fh_class_size(c));
-    t->budget_used -= 2 * (size_t)rack->limit * fh_class_size(c);
+    charge(t, c, -(ptrdiff_t)rack->limit);
     rack->limit = 0;
 }
 
@@ -231,12 +242,12 @@ void *fh_refill(fh_thread *t, unsigned c) {
     grow(t, c);
     fh_shrink_demand(c);
     unsigned cpu = fh_system_cpu_hint();
-    m = fh_depot_get(c, cpu, empty);
+    m = fh_class_is_run(c) ? NULL : fh_depot_get(c, cpu, empty); /* of large blocks it keeps none */
     if (m) {
         t->from_depot++;
         if (m->from != (uint16_t)cpu && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
     } else {
-        m = fitting(t, c, empty);
+        m = rack->limit ? fitting(t, c, empty) : NULL;
         if (!m) return fh_take_one(c);
         fill(c, rack->limit < m->capacity ? rack->limit : m->capacity, m);
     }
@@ -263,6 +274,10 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     if (FH_UNLIKELY(contracting)) contract(t, c);
     /* A bin that has no limit yet gets its first one in any case. */
     (shrunk && rack->limit ? shrink : grow)(t, c);
+    if (FH_UNLIKELY(rack->limit == 0)) {
+        give(c, 1, &p); /* large, and the thread has enough of them */
+        return;
+    }
     fh_magazine *full = unload(t, c), *empty = rack->previous;
     if (empty && empty->count) {
         /* The oldest half is flushed as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */

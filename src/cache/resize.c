@@ -1,38 +1,36 @@
-/* realloc: in place where the block stays as good as it was, by moving pages, or by a copy. */
+/* realloc: in place where the block stays as good as it was, at a place with room to grow, or by a copy. */
 #include "base/assert.h"
 #include "base/hooks.h"
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
-#include "store/huge.h"
 #include "store/large.h"
 #include "store/limit.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Gives the block at p the size n where it is, or by moving its pages. NULL: not possible, and it is as it was. */
-static void *try_resize(void *p, size_t n) {
-    void *q = NULL;
+/* What grows beyond this is likely to grow again, and is worth a place with room to grow. */
+#define GROWS_FROM FH_MIB
+
+/* Gives the large block at p the size n where it is, or at a place with room to grow. NULL: it is as it was. */
+static void *try_resize(void *p, size_t old, size_t n) {
     FH_ASSERT(n > FH_SMALL_MAX);
     fh_thread *t = fh_thread_enter();
     bool observing = fh_load(&fh_observing);
     if (observing) fh_hook_moving(p);
-    if (fh_in_window(p)) {
-        if (n <= FH_RUN_MAX && fh_large_resize(p, n)) q = p;
-    } else if (n > FH_RUN_MAX) {
-        q = fh_huge_resize(p, n);
-    }
+    void *q = fh_large_resize(p, n) ? p : NULL;
+    if (!q && n > old && n > GROWS_FROM) q = fh_large_move(p, n);
     if (observing && !q) fh_hook_stayed(p);
     fh_thread_leave(t);
     return q;
 }
 
-static void *resize_without_copy(void *p, size_t old, size_t n) {
+static void *resize_large(void *p, size_t old, size_t n) {
     if (old <= FH_SMALL_MAX || n <= FH_SMALL_MAX) return NULL;
-    void *q = try_resize(p, n);
+    void *q = try_resize(p, old, n);
     /* A limit may have refused what fits once the caches are empty; a copy would need even more. */
-    if (!q && fh_limit_is_set() && fh_hook_reclaim(FH_AFTER_REFUSAL)) q = try_resize(p, n);
+    if (!q && fh_limit_is_set() && fh_hook_reclaim(FH_AFTER_REFUSAL)) q = try_resize(p, old, n);
     fh_thread_safe_point(FH_AFTER_ALLOC);
     if (q && fh_load(&fh_observing)) fh_hook_moved(p, q, n);
     return q;
@@ -45,15 +43,12 @@ static void *kept(void *p, size_t n) {
 }
 
 /* True if the block at p, of class c, stays where it is with n bytes: as below, but without reading the slab. That p is the
- * beginning of a block is seen by arithmetic. */
+ * beginning of a block of a slab is seen by arithmetic. */
 static inline bool stays(const void *p, unsigned c, size_t n) {
     size_t size = fh_class_size(c);
     if (n > size) return false;
-    if (fh_class_is_run(c)) {
-        /* Within the last slot, or an eighth: what could be released is not worth the trouble. */
-        size_t spare = size / 8 > FH_SLOT_SIZE ? size / 8 : FH_SLOT_SIZE;
-        return n > size - spare && (uintptr_t)p % FH_SLOT_SIZE == 0;
-    }
+    /* Within an eighth: what could be released is not worth the trouble. */
+    if (fh_class_is_run(c)) return n > size - size / 8 && fh_large_size(p) == size;
     if (n <= size / 2 && size > 64) return false;
     size_t offset = ((uintptr_t)p - fh_window_base()) & (fh_class_table[c].slots * FH_SLOT_SIZE - 1);
     return fh_block_index(c, offset) * size == offset;
@@ -70,7 +65,7 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     if (n <= old && (FH_CHECKED ? fh_class_size(fh_class_of(n)) == old : n > old / 2 || old <= 64)) {
         if (old <= FH_SMALL_MAX || n > old - old / 8) return kept(p, n);
     }
-    void *q = n > PTRDIFF_MAX ? NULL : resize_without_copy(p, old, n);
+    void *q = n > PTRDIFF_MAX ? NULL : resize_large(p, old, n);
     if (q) return q;
     q = fh_alloc(n);
     if (!q) return n <= old ? p : NULL; /* shrinking never fails */

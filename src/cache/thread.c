@@ -12,18 +12,20 @@
 #include "store/window.h"
 #include "system/system.h"
 
-/* A bin whose magazine is full and empty at once, and 128 of them. */
+/* A bin whose magazine is full and empty at once, and FH_BINS of them. */
 #define B                                                                                                              \
     { (void **)&fh_empty_magazine[1], (void **)&fh_empty_magazine[1] }
 #define B4 B, B, B, B
 #define B16 B4, B4, B4, B4
 #define B128 B16, B16, B16, B16, B16, B16, B16, B16
+#define BINS B128, B16, B16, B16, B
+_Static_assert(FH_BINS == 128 + 3 * 16 + 1, "as many as there are bins");
 
-const fh_thread fh_thread_none = {.bin = {B128}};
-const fh_thread fh_thread_over = {.bin = {B128}};
+const fh_thread fh_thread_none = {.bin = {BINS}};
+const fh_thread fh_thread_over = {.bin = {BINS}};
 
 /* What malloc and free see of these two, and for a moment of any thread. */
-static const fh_bin no_bins[FH_BINS] = {B128};
+static const fh_bin no_bins[FH_BINS] = {BINS};
 
 __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_thread_state fh_here
@@ -62,6 +64,7 @@ static void after_fork_in_child(void) {
      * too. */
     for (unsigned i = 0; i < FH_SHARDS; i++) fh_store(&parked[i], 0);
     fh_store_release(&orphans, 1);
+    fh_window_mend();
     fh_hook_forked(t);
 }
 
@@ -136,7 +139,7 @@ static fh_thread *make_empty(void) {
         fh_bin_reset(&t->bin[c]);
         t->rack[c] = (fh_rack){0};
     }
-    t->budget_used = 0;
+    t->budget_used = t->large_used = 0;
     t->flushed = 0;
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     return t;

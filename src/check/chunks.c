@@ -2,8 +2,10 @@
 
 #include "base/classes.h"
 #include "base/tuning.h"
+#include "store/edge.h"
 #include "store/hints.h"
 #include "store/holes.h"
+#include "store/large.h"
 #include "store/window.h"
 
 #define TOP_LEVEL 3
@@ -16,7 +18,7 @@ static bool is_lost(size_t chunk) {
 }
 
 static const fh_word *hint_word(unsigned hint, unsigned level, size_t index) {
-    return level == 0   ? &fh_chunk_at(index)->hint[hint]
+    return level == 0   ? &fh_chunk_hints_at(index)->hint[hint]
            : level == 1 ? &fh_region_at(index)->hints.hint[hint]
            : level == 2 ? &fh_window.unit[index].hint[hint]
                         : &fh_window.top.hint[hint];
@@ -26,18 +28,20 @@ static bool hint_is_set(unsigned hint, unsigned level, size_t child) {
     return fh_load(hint_word(hint, level, child >> 6)) >> (child & 63) & 1;
 }
 
-/* The bucket of a chunk with that free word. The table is written out here as well: a check must not trust what it checks. */
+/* The bucket of a chunk with that free word. The rule is written out here as well: a check must not trust what it checks. */
 static unsigned bucket_of(uint64_t free) {
-    static const uint8_t lengths[FH_LENGTHS] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64};
-    unsigned longest = fh_longest_run(free), bucket = FH_LENGTHS - 1;
+    unsigned longest = fh_longest_run(free);
     if (longest == 0) return NO_BUCKET;
-    while (lengths[bucket] > longest) bucket--;
-    return bucket;
+    return longest <= 32 ? longest - 1 : longest / 2 + 15;
 }
 
 /* Classes that a slab may be of: all but 0 and those of runs. */
 static bool is_slab_class(unsigned kind) {
     return kind != FH_CLASS_SPECIAL && kind < FH_CLASSES && !fh_class_is_run(kind) && kind != FH_CLASS_BORROWED;
+}
+
+static bool is_large(unsigned kind) {
+    return kind == FH_KIND_RUN || kind == FH_CLASS_EDGE;
 }
 
 static bool is_borrowed(unsigned kind, unsigned owner) {
@@ -182,43 +186,95 @@ static void check_nothing(fh_check *check, size_t slot) {
     }
 }
 
-/* A run has no words, but perhaps a class byte: those of a sampled one and of long ones are 0. */
-static void check_run(fh_check *check, size_t slot, unsigned slots) {
-    unsigned byte = fh_byte_load(fh_class_byte(slot));
-    bool cached = slots >= 2 && slots * FH_SLOT_SIZE <= FH_RUN_CACHED_MAX;
-    if (byte || !cached) check_byte(check, slot, cached ? fh_class_run(slots * FH_SLOT_SIZE) : FH_CLASS_SPECIAL);
-    for (unsigned i = 1; i < slots; i++) check_byte(check, slot + i, FH_CLASS_SPECIAL);
-    check_nothing(check, slot);
+static void check_no_pages(fh_check *check, size_t slot) {
+    uint64_t pages = fh_load(&fh_slab_at(slot)->pages);
+    if (pages) at_slot(check, FH_EQUATION_SLOT_FREE, slot, 0, pages, 0);
+}
+
+/* [chunk.over] */
+static void check_over(fh_check *check, size_t chunk, uint64_t expected) {
+    uint64_t over = fh_load(&fh_chunk_at(chunk)->over);
+    if (over != expected)
+        fh_check_violated(check, (fh_violation){FH_EQUATION_CHUNK_OVER, FH_PLACE_CHUNK, chunk, 0, over, expected});
+}
+
+/* The large block that begins in this slot: its class byte, which a sampled one and a long one do not have, and the chunks that
+ * it is over. In a chunk that it is over as a whole nothing else is read: its records have no memory. */
+static void check_large(fh_check *check, size_t slot) {
+    size_t size, slots, begin = 0;
+    const char *block = fh_large_in(slot, &size, &slots);
+    if (!block) {
+        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+        if (fh_state_kind(state) == FH_KIND_RUN) at_slot(check, FH_EQUATION_SLAB_STATE, slot, 0, state, 0);
+        check_byte(check, slot, FH_CLASS_SPECIAL);
+        return;
+    }
+    begin = (size_t)(block - fh_slot_address(0)) / FH_PAGE;
+    if (begin < check->large_end) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, 0, begin, check->large_end);
+    check->large_end = begin + size / FH_PAGE;
+    check->own_end = size > FH_RUN_CACHED_MAX ? slot + slots : check->large_end / FH_SLOT_PAGES;
+    bool cached = size > FH_SLOT_SIZE && size <= FH_RUN_CACHED_MAX;
+    unsigned c = cached ? fh_class_run(size) : FH_CLASS_SPECIAL;
+    if (fh_byte_load(fh_class_byte(slot)) || !cached) check_byte(check, slot, c);
+    if (size > slots * FH_SLOT_SIZE || (cached && fh_class_size(c) != size))
+        at_slot(check, FH_EQUATION_SLAB_STATE, slot, c, size, slots * FH_SLOT_SIZE);
+    for (size_t s = slot + 1; s < slot + slots; s++) {
+        if (s % FH_CHUNK_SLOTS) continue;
+        check_over(check, s / FH_CHUNK_SLOTS, slot + 1);
+        check->over_chunks++;
+    }
+    check->live_blocks++;
+}
+
+/* [edge.pages] [edge.empty] [slab.hint] What ends here was met before. */
+static void check_edge(fh_check *check, size_t slot) {
+    size_t size, slots, first = slot * FH_SLOT_PAGES, ends = check->large_end;
+    const char *block = fh_large_in(slot, &size, &slots);
+    uint64_t all = fh_low_mask(FH_SLOT_PAGES), free = fh_load(&fh_slab_at(slot)->free[0]);
+    uint64_t used =
+        ends > first ? fh_low_mask(ends - first < FH_SLOT_PAGES ? (unsigned)(ends - first) : FH_SLOT_PAGES) : 0;
+    if (block) used |= all & ~fh_low_mask((unsigned)((uintptr_t)block % FH_SLOT_SIZE / FH_PAGE));
+    if ((free ^ used) != all) at_slot(check, FH_EQUATION_EDGE_PAGES, slot, FH_CLASS_EDGE, free, all & ~used);
+    if (used == 0 || (ends >= first + FH_SLOT_PAGES && !block))
+        at_slot(check, FH_EQUATION_EDGE_EMPTY, slot, FH_CLASS_EDGE, free, used);
+    if (free & (UINT64_C(1) | UINT64_C(1) << (FH_SLOT_PAGES - 1))) check_hint(check, slot, FH_CLASS_EDGE);
 }
 
 /* [slab.state] Slots of what begins here; 0 if the state makes no sense. */
-static unsigned slots_of(fh_check *check, size_t slot, uint64_t state) {
+static size_t slots_of(fh_check *check, size_t slot, uint64_t state) {
     unsigned kind = fh_state_kind(state), owner = (unsigned)(state >> FH_STATE_OWNER_SHIFT) & 0xFF;
-    unsigned at = slot % FH_CHUNK_SLOTS, slots = 0;
+    size_t at = slot % FH_CHUNK_SLOTS, slots = 0;
     const uint64_t known = FH_STATE_COUNT_MASK | UINT64_C(0xFFFF) << FH_STATE_BUMP_SHIFT |
                            UINT64_C(0xFF) << FH_STATE_KIND_SHIFT | UINT64_C(0xFF) << FH_STATE_OWNER_SHIFT;
-    if (kind == FH_KIND_RUN && fh_state_bump(state) <= FH_RUN_MAX_SLOTS) slots = fh_state_bump(state);
+    if (kind == FH_KIND_RUN) slots = fh_state_run_slots(state);
     if (is_slab_class(kind) || is_borrowed(kind, owner)) slots = fh_class_table[fh_state_class(state)].slots;
-    bool aligned = kind == FH_KIND_RUN || (slots && at % slots == 0);
+    bool fits = kind == FH_KIND_RUN ? slot + slots <= fh_window_chunks() * FH_CHUNK_SLOTS
+                                    : slots && at % slots == 0 && at + slots <= FH_CHUNK_SLOTS;
     bool plain = !(state & ~known) && (kind == FH_CLASS_BORROWED || owner == 0);
-    if (slots && at + slots <= FH_CHUNK_SLOTS && aligned && plain) return slots;
+    if (slots && fits && plain) return slots;
     at_slot(check, FH_EQUATION_SLAB_STATE, slot, kind < FH_CLASSES ? kind : 0, state, slots);
     return 0;
 }
 
-/* [slot.overlap] What begins at a slot of the chunk; returns its slots as bits. `taken`: those that are free or used. */
+/* [slot.overlap] What begins at a slot of the chunk; returns its slots as bits: of a large block the first one. `taken`: those
+ * that are free or used. */
 static uint64_t check_thing(fh_check *check, size_t slot, uint64_t state, uint64_t taken) {
-    unsigned kind = fh_state_kind(state), slots = slots_of(check, slot, state);
+    unsigned kind = fh_state_kind(state);
+    size_t slots = slots_of(check, slot, state);
     if (slots == 0) return UINT64_C(1) << slot % FH_CHUNK_SLOTS;
-    uint64_t mine = fh_run_mask(slot % FH_CHUNK_SLOTS, slots);
-    if (taken & mine) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, kind < FH_CLASSES ? kind : 0, taken & mine, 0);
+    if (kind == FH_KIND_RUN) slots = 1;
+    uint64_t mine = fh_run_mask(slot % FH_CHUNK_SLOTS, (unsigned)slots);
+    if (taken & mine || slot < check->own_end)
+        at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, kind < FH_CLASSES ? kind : 0, taken & mine, 0);
     check->used_slots += slots;
-    if (kind == FH_KIND_RUN) {
-        check_run(check, slot, slots);
-        check->live_blocks++;
+    if (kind == FH_CLASS_EDGE) check_edge(check, slot);
+    if (kind == FH_KIND_RUN) check_nothing(check, slot);
+    if (is_large(kind)) {
+        check_large(check, slot);
         return mine;
     }
-    for (unsigned i = 0; i < slots; i++) check_byte(check, slot + i, byte_of(kind));
+    check_no_pages(check, slot);
+    for (size_t i = 0; i < slots; i++) check_byte(check, slot + i, byte_of(kind));
     if (kind == FH_CLASS_BORROWED) {
         check_borrowed(check, slot, state);
     } else {
@@ -234,28 +290,46 @@ static void count_stray(fh_check *check, size_t chunk, uint64_t stray) {
     if (!stray) return;
     bool reserved = fh_load(&fh_window.origin) & 1;
     /* Where nothing is reserved, a chunk with a foreign mapping in it was passed over for good. */
-    if (!reserved && stray == FH_CHUNK_OPEN) return;
+    if (!reserved && stray == FH_CHUNK_ALL) return;
     check->stray_slots += fh_count_bits(stray);
     if (check->held_slots) return; /* which they are is not known, so they are judged together */
     at_slot(check, FH_EQUATION_SLOT_LOST, chunk * FH_CHUNK_SLOTS + fh_lowest_bit(stray), 0, stray, 0);
 }
 
+/* A slot in which nothing begins: free, or one further on of a slab, or of a large block, whose own slots are counted here. */
+static uint64_t check_other(fh_check *check, size_t slot, bool free) {
+    bool inside = slot < check->own_end;
+    check_nothing(check, slot);
+    check_no_pages(check, slot);
+    if (free || inside) check_byte(check, slot, FH_CLASS_SPECIAL);
+    if (free && inside) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, 0, 1, 0);
+    check->used_slots += inside;
+    return inside ? UINT64_C(1) << slot % FH_CHUNK_SLOTS : 0;
+}
+
 static void check_chunk(fh_check *check, size_t chunk) {
     const fh_chunk *words = fh_chunk_at(chunk);
     uint64_t free = fh_load(&words->free), dirty = fh_load(&words->dirty), used = fh_load(&words->used), things = 0;
-    for (unsigned i = 0; i < FH_CHUNK_SLOTS; i++) {
+    check->over_named += fh_load(&words->over) != 0;
+    /* A large block is over all of it: its records have no memory, and are not read. */
+    bool over = check->own_end >= (chunk + 1) * FH_CHUNK_SLOTS;
+    if (over) {
+        things = FH_CHUNK_ALL;
+        check->used_slots += FH_CHUNK_SLOTS;
+        if (free) at_slot(check, FH_EQUATION_SLOT_OVERLAP, chunk * FH_CHUNK_SLOTS, 0, free, 0);
+    }
+    for (unsigned i = 0; i < FH_CHUNK_SLOTS && !over; i++) {
         size_t slot = chunk * FH_CHUNK_SLOTS + i;
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
         if (state == 0) {
-            check_nothing(check, slot);
-            if (free >> i & 1) check_byte(check, slot, FH_CLASS_SPECIAL);
+            things |= check_other(check, slot, free >> i & 1);
         } else if (fh_state_kind(state) == ~0u) {
             at_slot(check, FH_EQUATION_SLOT_FREE, slot, 0, state, 0);
         } else {
             things |= check_thing(check, slot, state, free | things);
         }
     }
-    count_stray(check, chunk, ~(free | things) & FH_CHUNK_OPEN);
+    count_stray(check, chunk, ~(free | things));
     check_length(check, chunk, free);
     /* [chunk.dirty] */
     if (dirty & ~used)
@@ -280,6 +354,11 @@ void fh_check_chunks(fh_check *check) {
         (is_lost(chunk) ? check_lost : check_chunk)(check, chunk);
     }
     if (chunks && !check->brief) check_trees(check, chunks);
+    /* [chunk.over] No other chunk names a run. */
+    if (check->over_named != check->over_chunks) {
+        fh_check_violated(
+            check, (fh_violation){FH_EQUATION_CHUNK_OVER, FH_PLACE_HEAP, 0, 0, check->over_named, check->over_chunks});
+    }
     if (check->held_slots && check->stray_slots != check->held_slots) {
         fh_check_violated(
             check, (fh_violation){FH_EQUATION_SLOT_LOST, FH_PLACE_HEAP, 0, 0, check->stray_slots, check->held_slots});

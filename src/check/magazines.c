@@ -5,6 +5,7 @@
 #include "cache/thread.h"
 #include "store/depot.h"
 #include "store/holes.h"
+#include "store/large.h"
 #include "store/window.h"
 
 static void at_address(fh_check *check, fh_equation e, const void *p, unsigned c, uint64_t found, uint64_t expected) {
@@ -48,9 +49,7 @@ static bool find_guest(unsigned c, const void *p, block_place *at) {
 static bool find_run(unsigned c, const void *p, block_place *at) {
     at->slot = fh_slot_of(p);
     at->index = 0;
-    uint64_t state = fh_load(&fh_slab_at(at->slot)->state);
-    return (uintptr_t)p % FH_SLOT_SIZE == 0 && fh_state_kind(state) == FH_KIND_RUN &&
-           fh_state_bump(state) * FH_SLOT_SIZE == fh_class_size(c);
+    return fh_large_size(p) == fh_class_size(c);
 }
 
 /* The block of class c that begins at p and is handed out; false if there is none. */
@@ -146,9 +145,14 @@ static bool check_bin(fh_check *check, const fh_thread *t, unsigned c) {
 
 /* [cache.budget] */
 static void check_budget(fh_check *check, const fh_thread *t) {
-    size_t budget = 0;
-    for (unsigned c = 1; c < FH_BINS; c++) budget += 2 * (size_t)t->rack[c].limit * fh_class_size(c);
+    size_t budget = 0, large = 0;
+    for (unsigned c = 1; c < FH_BINS; c++) {
+        size_t bytes = 2 * (size_t)t->rack[c].limit * fh_class_size(c);
+        budget += bytes;
+        if (fh_class_is_run(c)) large += bytes;
+    }
     if (budget != t->budget_used) at_address(check, FH_EQUATION_CACHE_BUDGET, t, 0, t->budget_used, budget);
+    if (large != t->large_used) at_address(check, FH_EQUATION_CACHE_BUDGET, t, FH_RUN_FIRST, t->large_used, large);
 }
 
 static bool check_special_bin(fh_check *check, const fh_thread *t) {

@@ -21,6 +21,9 @@ static const struct {
     {"holes.empty", "of the borrowed slabs one at most is all free"},
     {"chunk.dirty", "a slot with memory behind it was used"},
     {"chunk.lost", "a chunk without memory has nothing in it"},
+    {"chunk.over", "a chunk names the run that is over its first slot"},
+    {"edge.pages", "a page of an edge is free or a large block's"},
+    {"edge.empty", "an edge is a part of some block"},
     {"hint.tree", "the bit above a word that is not 0 is set"},
     {"hint.length", "a chunk with a free run is in the bucket of its length"},
     {"count.dirty", "the number of dirty slots is what the chunks say"},
@@ -38,9 +41,6 @@ static const struct {
     {"cache.bin", "the top of a bin is within its magazine, and below the end"},
     {"cache.limit", "a bin with a magazine has a limit"},
     {"cache.budget", "the budget used by a cache is the sum of what its bins may hold"},
-    {"huge.live", "the count of huge blocks is what the table says"},
-    {"huge.cached", "the bytes of cached huge blocks are what the slots hold"},
-    {"huge.overlap", "a huge block lies in no other"},
     {"limit.pending", "nothing is being admitted"},
 };
 _Static_assert(sizeof equations / sizeof equations[0] == FH_EQUATIONS, "a name for each equation");

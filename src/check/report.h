@@ -1,7 +1,7 @@
 /* What a check of the heap found: which equation is violated, where, and by which figures.
  *
- * An equation has a name, and stands under that name in brackets where the structure is drawn: most in base/types.h, those
- * of huge blocks and limits in their headers. tests/check breaks each of them on purpose. */
+ * An equation has a name, and stands under that name in brackets where the structure is drawn: most in base/types.h, that
+ * of limits in its header. tests/check breaks each of them on purpose. */
 #ifndef FH_CHECK_REPORT_H
 #define FH_CHECK_REPORT_H
 
@@ -25,6 +25,9 @@ typedef enum {
     /* Chunks and hints */
     FH_EQUATION_CHUNK_DIRTY,
     FH_EQUATION_CHUNK_LOST,
+    FH_EQUATION_CHUNK_OVER,
+    FH_EQUATION_EDGE_PAGES,
+    FH_EQUATION_EDGE_EMPTY,
     FH_EQUATION_HINT_TREE,
     FH_EQUATION_HINT_LENGTH,
     /* Counters */
@@ -45,10 +48,7 @@ typedef enum {
     FH_EQUATION_CACHE_BIN,
     FH_EQUATION_CACHE_LIMIT,
     FH_EQUATION_CACHE_BUDGET,
-    /* Huge blocks and limits */
-    FH_EQUATION_HUGE_LIVE,
-    FH_EQUATION_HUGE_CACHED,
-    FH_EQUATION_HUGE_OVERLAP,
+    /* Limits */
     FH_EQUATION_LIMIT_PENDING,
     FH_EQUATIONS
 } fh_equation;
@@ -76,9 +76,9 @@ typedef struct {
 /* One check of the heap. The caller fills in the first part with zeros or what its comments say. */
 typedef struct fh_check {
     void (*found)(const fh_violation *v); /* is told of the first 100 violations; may be NULL */
-    bool brief; /* leave out what reads every word: free slots, hint trees, the table of huge blocks, depots */
-    bool leave_magazines; /* leave out caches and depots: the caller has magazines in its own hands */
-    unsigned only[2];     /* of a brief check: the two classes whose depots are checked */
+    bool brief;                           /* leave out what reads every word: free slots, hint trees, depots */
+    bool leave_magazines;                 /* leave out caches and depots: the caller has magazines in its own hands */
+    unsigned only[2];                     /* of a brief check: the two classes whose depots are checked */
     uint64_t
         *seen; /* FH_CHECK_SEEN_BYTES of zeros for each chunk, to find what is in two places; NULL: not looked for */
     size_t held_slots;    /* slots that the caller has claimed and not made into anything */
@@ -89,8 +89,12 @@ typedef struct fh_check {
     size_t used_slots, dirty_slots, stray_slots, lost_chunks;
     size_t magazines_out, magazines_known;
     size_t empty_holes; /* borrowed slabs that are all free */
-    size_t live_blocks; /* that the program holds, of up to 2 MiB: those handed out, less those in magazines */
-    bool left_busy;     /* a fork has left a cache behind that was in use at that moment */
+    size_t live_blocks; /* that the program holds: those handed out, less those in magazines */
+    /* Of the large block that was met last: the page at which it ends, counted from the window, and the slot up to which all
+     * slots are its own. */
+    size_t large_end, own_end;
+    size_t over_chunks, over_named; /* chunks that a run of an earlier one is over, and that say so */
+    bool left_busy;                 /* a fork has left a cache behind that was in use at that moment */
 } fh_check;
 
 #define FH_CHECK_SEEN_WORDS ((size_t)64 * 64) /* slots of a chunk, words of a slab */

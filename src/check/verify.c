@@ -7,7 +7,6 @@
 #include "cache/thread.h"
 #include "check/chunks.h"
 #include "check/magazines.h"
-#include "store/huge.h"
 #include "store/limit.h"
 #include "store/events.h"
 #include "store/window.h"
@@ -33,53 +32,6 @@ static void in_heap(fh_check *check, fh_equation e, uint64_t found, uint64_t exp
     if (found != expected) fh_check_violated(check, (fh_violation){e, FH_PLACE_HEAP, 0, 0, found, expected});
 }
 
-/* ── Huge blocks ─────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-typedef struct {
-    fh_check *check;
-    size_t bytes, count;
-    uintptr_t end; /* of the block before */
-} huge_walk;
-
-static bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
-    return a < b + b_bytes && b < a + a_bytes;
-}
-
-static void check_apart(fh_check *check, uintptr_t block, bool is_apart, uintptr_t other) {
-    if (is_apart) return;
-    fh_check_violated(check, (fh_violation){FH_EQUATION_HUGE_OVERLAP, FH_PLACE_ADDRESS, block, 0, other, 0});
-}
-
-/* [huge.overlap] A block of the table is apart from the one before, from the window, and from all that are kept. */
-static void visit_huge(void *context, uintptr_t begin, size_t size) {
-    huge_walk *walk = context;
-    walk->bytes += size;
-    walk->count++;
-    check_apart(walk->check, begin, walk->end <= begin, walk->end);
-    check_apart(walk->check, begin, !fh_in_window((void *)begin), fh_window_base());
-    for (unsigned i = 0; i < FH_HUGE_KEPT; i++) {
-        size_t bytes;
-        uintptr_t kept = (uintptr_t)fh_huge_kept(i, &bytes);
-        check_apart(walk->check, begin, !kept || !overlap(begin, size, kept, bytes), kept);
-    }
-    walk->end = begin + size;
-}
-
-/* [huge.live] [huge.cached] The most recent one counts as live all the time. */
-static void check_huge(fh_check *check) {
-    size_t kept = 0, recent = 0;
-    for (unsigned i = 0; i < FH_HUGE_KEPT; i++) {
-        if (!fh_huge_kept(i, &recent)) recent = 0;
-        kept += recent;
-    }
-    in_heap(check, FH_EQUATION_HUGE_CACHED, fh_huge_cached_bytes(), kept);
-    if (check->brief) return;
-    huge_walk walk = {.check = check};
-    fh_huge_each(visit_huge, &walk);
-    in_heap(check, FH_EQUATION_HUGE_LIVE, (size_t)fh_load(&fh_counts.huge_live), walk.bytes + recent);
-    in_heap(check, FH_EQUATION_HUGE_LIVE, fh_huge_count(), walk.count);
-}
-
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* [count.used] [count.dirty] [count.lost] [limit.pending] */
@@ -93,7 +45,6 @@ static void check_counters(fh_check *check) {
 void fh_check_heap(fh_check *check) {
     fh_check_chunks(check);
     if (!check->leave_magazines) fh_check_magazines(check);
-    check_huge(check);
     check_counters(check);
 }
 

@@ -9,6 +9,7 @@
 
 static inline fh_profile_use fh_statistics_use(unsigned c) {
     if (c < FH_BINS) return FH_PROFILE_USE_PROGRAM;
+    if (c == FH_CLASS_EDGE) return FH_PROFILE_USE_EDGES;
     return c >= FH_CLASS_SAMPLE && c <= FH_SAMPLE_LAST ? FH_PROFILE_USE_SAMPLES : FH_PROFILE_USE_OWN;
 }
 

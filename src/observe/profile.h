@@ -27,7 +27,7 @@
 #define FH_PROFILE_MAGIC UINT64_C(0x444C4F4845455246) /* "FREEHOLD" */
 #define FH_PROFILE_LAYOUT 1u
 #define FH_PROFILE_EXTENTS 24u /* of a section: extent k holds first << k entries, so that an index is never moved */
-#define FH_PROFILE_CLASSES 160u
+#define FH_PROFILE_CLASSES 200u
 
 /* Where the file is: DIRECTORY/PREFIX and the process's number, or a memfd. */
 #define FH_PROFILE_DIRECTORY "/dev/shm"
@@ -66,7 +66,7 @@ typedef struct {
     uint64_t begun_unix_ns;
     uint64_t begun_ns;                   /* on the monotonic clock, like all times below */
     uint64_t process_start;              /* field 22 of /proc/PID/stat, in ticks since boot: tells a re-used pid */
-    uint64_t window_begin, window_bytes; /* address range of blocks of up to 2 MiB; 0 until it is known */
+    uint64_t window_begin, window_bytes; /* address range of all blocks; 0 until it is known */
     uint64_t metadata_bytes;             /* bytes of this file that have memory: the profiler's own */
     uint64_t inherited; /* 1: forked from an observed program; blocks of before are not in the samples */
     uint64_t reserved[7];
@@ -112,6 +112,7 @@ typedef struct {
  * and says so. What only a register of another thread pointed to at that moment counts as not reachable: a verdict is for
  * blocks that have some age, or that two scans agree about. Shared memory of the program is not searched. */
 #define FH_PROFILE_SCAN_OFFSET (FH_PROFILE_CONTROL_OFFSET + 1024)
+#define FH_PROFILE_BODY_OFFSET (FH_PROFILE_CONTROL_OFFSET + 8192) /* the sections */
 
 typedef enum {
     FH_PROFILE_SCAN_NONE,
@@ -149,8 +150,12 @@ typedef enum {
     FH_PROFILE_USE_NONE,    /* the row counts nothing */
     FH_PROFILE_USE_PROGRAM, /* the program's */
     FH_PROFILE_USE_SAMPLES, /* the program's blocks that are sampled: they lie apart */
-    FH_PROFILE_USE_OWN      /* the allocator's: magazines and thread caches */
+    FH_PROFILE_USE_OWN,     /* the allocator's: magazines and thread caches */
+    FH_PROFILE_USE_EDGES    /* free pages between large blocks, and the slots of all of these */
 } fh_profile_use;
+
+/* Blocks above this many bytes are counted for themselves, and are in no row. */
+#define FH_PROFILE_HUGE ((uint64_t)2 << 20)
 
 /* One size class, by its number in src/base/types.h. Class 0 is the row of runs above 1 MiB. Equation (standing still): made = live + cached + free ≤ room.
  * requested is an estimate out of the live samples' sizes (the tool makes it), so it is not here. */
@@ -168,21 +173,20 @@ typedef struct {
     uint64_t cost_ns;  /* how long it took to collect */
     uint64_t rows;     /* entries of row[] that count */
     /* Bytes, of memory that the allocator has from the OS. Equation: slots of slabs and runs in use, in bytes
-     * = live + cached + free + fresh; huge blocks are beside them, not in them. */
+     * = live + huge + cached + free + fresh. */
     uint64_t live_bytes; /* blocks of up to 2 MiB that the program holds, at the size of their class */
     uint64_t live_blocks;
-    uint64_t cached_bytes;          /* in magazines of threads, and in the depot */
-    uint64_t thread_cached_bytes;   /* of these: in threads' magazines */
-    uint64_t free_bytes;            /* free blocks in slabs that are in use */
-    uint64_t fresh_bytes;           /* parts of slabs that were never allocated: usually not resident */
-    uint64_t purged_in_slabs_bytes; /* of free_bytes: pages inside slabs that were returned to the OS */
-    uint64_t dirty_bytes;           /* free slots that still have memory behind them: waiting to be purged */
-    uint64_t purged_bytes;          /* free slots without memory: purged, or never used */
-    uint64_t huge_bytes, huge_blocks,
-        huge_cached_bytes;   /* blocks with a mapping of their own; freed ones that are kept */
+    uint64_t cached_bytes;            /* in magazines of threads, and in the depot */
+    uint64_t thread_cached_bytes;     /* of these: in threads' magazines */
+    uint64_t free_bytes;              /* free blocks in slabs that are in use */
+    uint64_t fresh_bytes;             /* parts of slabs and runs that were never allocated: usually not resident */
+    uint64_t purged_in_slabs_bytes;   /* of free_bytes: pages inside slabs that were returned to the OS */
+    uint64_t dirty_bytes;             /* free slots that still have memory behind them: waiting to be purged */
+    uint64_t purged_bytes;            /* free slots without memory: purged, or never used */
+    uint64_t huge_bytes, huge_blocks; /* blocks above FH_PROFILE_HUGE, at what the program may use of them */
     uint64_t metadata_bytes; /* records about the heap, magazines and thread caches: those that were written to */
     uint64_t observer_bytes; /* private memory of the observer (the profile file is counted in the header) */
-    uint64_t mapped_bytes;   /* address space in use by chunks and huge blocks */
+    uint64_t mapped_bytes;   /* address space in use by chunks */
     uint64_t chunks, free_chunks;
     uint64_t huge_page_chunks; /* chunks that were advised to use huge pages */
     uint64_t threads;
@@ -274,7 +278,7 @@ _Static_assert(sizeof(fh_profile_section) == 216, "layout");
 _Static_assert(sizeof(fh_profile_header) <= FH_PROFILE_CONTROL_OFFSET, "the header fits in front of the control words");
 _Static_assert(sizeof(fh_profile_control) <= 1024, "the control words fit in front of the scan's answer");
 _Static_assert(sizeof(fh_profile_scan) == 256 + sizeof(fh_profile_scan_row) * FH_PROFILE_CLASSES &&
-                   sizeof(fh_profile_scan) <= 3072,
+                   sizeof(fh_profile_scan) <= FH_PROFILE_BODY_OFFSET - FH_PROFILE_SCAN_OFFSET,
                "layout");
 _Static_assert(sizeof(fh_profile_row) == 128, "layout");
 _Static_assert(sizeof(fh_profile_point) == 64, "layout");

@@ -141,7 +141,7 @@ static void say(const char *what, const char *directory, int error, const char *
 
 /* The file offset of extent 0 of each section; returns the length of it all, in whole pages. */
 static uint64_t lay_out(uint64_t offset_of[FH_PROFILE_SECTIONS]) {
-    uint64_t at = FH_PROFILE_CONTROL_OFFSET + 4096;
+    uint64_t at = FH_PROFILE_BODY_OFFSET;
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
         at = fh_round_up(at, FH_CACHE_LINE);
         offset_of[kind] = at;

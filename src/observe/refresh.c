@@ -7,7 +7,6 @@
 #include "observe/statistics.h"
 #include "observe/unwind/modules.h"
 #include "observe/unwind/stack.h"
-#include "store/huge.h"
 #include "store/events.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -32,7 +31,7 @@ static fh_word last_end, last_cost, last_used, last_point, last_modules;
 #define MODULES_NS (500 * MS)
 
 static uint64_t bytes_in_use(void) {
-    return fh_used_bytes() + fh_huge_bytes();
+    return fh_used_bytes();
 }
 
 static bool changed_much(void) {

@@ -6,7 +6,8 @@
 #include "cache/thread.h"
 #include "reclaim/limits.h"
 #include "store/depot.h"
-#include "store/huge.h"
+#include "store/edge.h"
+#include "store/large.h"
 #include "store/holes.h"
 #include "store/pages.h"
 #include "store/window.h"
@@ -60,15 +61,52 @@ READS_OTHERS static void add_thread(fh_profile_statistics *f, const fh_thread *t
 
 /* ── Slots ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void add_run(fh_profile_statistics *f, unsigned slots) {
-    size_t bytes = slots * FH_SLOT_SIZE;
-    bool cacheable = bytes <= FH_RUN_CACHED_MAX && slots > 1;
-    fh_profile_row *row = &f->row[cacheable ? fh_class_run(bytes) : FH_FIGURES_LARGE];
+/* A block that no magazine holds is the program's. What its slots have beyond it, the rounding and the room to grow, is
+ * fresh. */
+static void add_long_block(fh_profile_statistics *f, size_t used, size_t slots) {
+    f->fresh_bytes += slots * FH_SLOT_SIZE - used;
+    if (used > FH_PROFILE_HUGE) {
+        f->huge_blocks++;
+        f->huge_bytes += used;
+    } else {
+        f->live_bytes += used;
+    }
+}
+
+/* The large block that begins in a slot, if one does. */
+static void add_large(fh_profile_statistics *f, size_t slot) {
+    size_t used, slots;
+    if (!fh_large_in(slot, &used, &slots) || used > slots * FH_SLOT_SIZE)
+        return; /* or it was freed while it was read */
+    bool cacheable = used > FH_SLOT_SIZE && used <= FH_RUN_CACHED_MAX;
+    if (!cacheable) add_long_block(f, used, slots);
+    if (used > FH_PROFILE_HUGE) return;
+    fh_profile_row *row = &f->row[cacheable ? fh_class_run(used) : FH_FIGURES_LARGE];
     row->slabs++;
     row->room++;
     row->made++;
-    row->slots += slots;
     row->occupancy[3]++;
+    if (!cacheable) row->slots += slots;
+}
+
+/* Slots that large blocks of a class share are in the row of edges, and so are those between: all that such a block has. Of the
+ * block that begins in this slot, those behind it that are its own; 1 more for the slot itself. */
+static size_t slots_of_paged(size_t slot) {
+    size_t used = 0, slots = 0;
+    const char *block = fh_large_in(slot, &used, &slots);
+    if (!block || used > FH_RUN_CACHED_MAX) return 0;
+    return ((uintptr_t)block % FH_SLOT_SIZE + used) / FH_SLOT_SIZE;
+}
+
+/* The pages of an edge that are free. */
+static void add_gap(fh_profile_statistics *f, size_t slot) {
+    uint64_t free = fh_edge_free(slot), clean = fh_load(&fh_slab_at(slot)->clean) & free;
+    fh_profile_row *row = &f->row[FH_CLASS_EDGE];
+    row->slabs++;
+    row->occupancy[(FH_SLOT_PAGES - fh_count_bits(free)) * 4 / (FH_SLOT_PAGES + 1)]++;
+    row->room += fh_count_bits(free & ~clean);
+    row->made += fh_count_bits(free & ~clean);
+    row->free += fh_count_bits(free & ~clean);
 }
 
 /* The caches in a slab of their class. */
@@ -111,14 +149,15 @@ static void add_slab(fh_profile_statistics *f, size_t slot, unsigned c, uint64_t
 #define CHUNK_PAGES (FH_CHUNK_SIZE / (4 * FH_KIB))
 
 /* Free slots, and the words about the others. */
-static void add_free_slots(fh_profile_statistics *f, const fh_chunk *chunk) {
+static void add_free_slots(fh_profile_statistics *f, const fh_chunk *chunk, bool over) {
     uint64_t free = fh_load(&chunk->free), dirty = fh_load(&chunk->dirty);
-    uint64_t used = (fh_load(&chunk->used) | ~free) & FH_CHUNK_OPEN;
+    uint64_t used = fh_load(&chunk->used) | ~free;
     f->dirty_bytes += fh_count_bits(free & dirty) * FH_SLOT_SIZE;
     /* Never used ones have no memory either. */
-    f->purged_bytes += fh_count_bits((free & ~dirty) | ~FH_CHUNK_OPEN) * FH_SLOT_SIZE;
-    if (free == FH_CHUNK_OPEN) f->free_chunks++;
-    f->metadata_bytes += sizeof(fh_chunk) + fh_count_bits(used) * (sizeof(fh_slab) + 1);
+    f->purged_bytes += fh_count_bits(free & ~dirty) * FH_SLOT_SIZE;
+    if (free == FH_CHUNK_ALL) f->free_chunks++;
+    f->metadata_bytes += sizeof(fh_chunk);
+    if (!over) f->metadata_bytes += sizeof(fh_chunk_hints) + fh_count_bits(used) * (sizeof(fh_slab) + 1);
 }
 
 /* `inside`: pages of slabs may have lost their memory, so the kernel is asked about them, once a chunk. */
@@ -129,16 +168,22 @@ static void add_chunk(fh_profile_statistics *f, const fh_region *region, size_t 
     if (fh_load(&region->lost) >> bit & 1) return;
     f->chunks++;
     f->huge_page_chunks += fh_load(&region->huge) >> bit & 1;
-    add_free_slots(f, chunk);
-    if (fh_load(&chunk->free) == FH_CHUNK_OPEN) return;
+    /* In the middle of a long run there are no records of slots. */
+    size_t own = fh_chunk_first_own(number) - first;
+    add_free_slots(f, chunk, own == FH_CHUNK_SLOTS);
+    if (fh_load(&chunk->free) == FH_CHUNK_ALL || own == FH_CHUNK_SLOTS) return;
     unsigned char pages[CHUNK_PAGES];
     size_t slot_pages = FH_SLOT_SIZE / fh_system_page_size();
     inside = inside && fh_system_resident(fh_slot_address(first), FH_CHUNK_SIZE, pages);
-    for (size_t i = 0; i < FH_CHUNK_SLOTS; i++) {
+    for (size_t i = own; i < FH_CHUNK_SLOTS; i++) {
         uint64_t state = fh_load_acquire(&fh_slab_at(first + i)->state);
         unsigned kind = fh_state_class(state);
-        if (kind == FH_KIND_RUN) {
-            add_run(f, fh_state_bump(state));
+        if (kind == FH_KIND_RUN || kind == FH_CLASS_EDGE) {
+            size_t own = slots_of_paged(first + i);
+            add_large(f, first + i);
+            if (kind == FH_CLASS_EDGE) add_gap(f, first + i);
+            f->row[FH_CLASS_EDGE].slots += kind == FH_CLASS_EDGE && own == 0 ? 1 : own;
+            if (kind == FH_KIND_RUN) i += fh_state_run_slots(state) - 1;
         } else if (kind < FH_CLASSES) {
             add_slab(f, first + i, kind, state, inside ? pages + i * slot_pages : NULL);
         }
@@ -157,7 +202,7 @@ static void settle(fh_profile_row *row) {
 
 /* The sums over the classes that programs use, and over the allocator's own. */
 static void add_rows(fh_profile_statistics *f) {
-    uint64_t slot_bytes = 0;
+    uint64_t room_bytes = 0, live_bytes = 0;
     for (unsigned c = 1; c < FH_CLASSES; c++) {
         fh_profile_row *row = &f->row[c];
         if (fh_statistics_use(c) == FH_PROFILE_USE_SAMPLES) row->sampled = row->live;
@@ -166,16 +211,15 @@ static void add_rows(fh_profile_statistics *f) {
             continue;
         }
         f->live_blocks += row->live;
-        f->live_bytes += row->live * row->size;
+        live_bytes += row->live * row->size;
         f->cached_bytes += row->cached * row->size;
         f->free_bytes += row->free * row->size;
-        slot_bytes += row->slots * FH_SLOT_SIZE;
+        room_bytes += row->slots * FH_SLOT_SIZE;
     }
     /* Never touched, and the rounding at the end of each slab. */
-    f->fresh_bytes = slot_bytes - f->live_bytes - f->cached_bytes - f->free_bytes;
-    const fh_profile_row *large = &f->row[FH_FIGURES_LARGE];
-    f->live_blocks += large->live;
-    f->live_bytes += large->slots * FH_SLOT_SIZE;
+    f->fresh_bytes += room_bytes - live_bytes - f->cached_bytes - f->free_bytes;
+    f->live_blocks += f->row[FH_FIGURES_LARGE].live;
+    f->live_bytes += live_bytes;
     if (f->thread_cached_bytes > f->cached_bytes) f->thread_cached_bytes = f->cached_bytes;
 }
 
@@ -223,10 +267,7 @@ void fh_statistics_collect(fh_profile_statistics *f) {
         if (c > 0 && c < FH_BINS && f->row[c].made) f->row[c].cached += fh_depot_blocks(c);
         settle(&f->row[c]);
     }
-    f->huge_blocks = fh_huge_count();
-    f->huge_bytes = fh_huge_bytes();
-    f->huge_cached_bytes = fh_huge_cached_bytes();
-    f->mapped_bytes = f->chunks * FH_CHUNK_SIZE + f->huge_bytes + f->huge_cached_bytes;
+    f->mapped_bytes = f->chunks * FH_CHUNK_SIZE;
     add_rows(f);
     add_counts_of_the_gone(f);
     add_system(f);

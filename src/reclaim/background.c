@@ -6,21 +6,16 @@
 #include "reclaim/budget.h"
 #include "reclaim/idle.h"
 #include "reclaim/trim.h"
-#include "store/huge.h"
 #include "system/system.h"
 
 fh_word fh_background;
-
-static size_t idle_bytes(void) {
-    return fh_dirty_bytes() + fh_huge_cached_bytes();
-}
 
 /* Wakes the thread if it sleeps and that is worth it. */
 static void nudge(void) {
     /* The memory that was freed before the word is read; see the header. */
     fh_fence_after_rmw();
     uint64_t seen = fh_load(&fh_background);
-    if (seen != FH_BACKGROUND_ASLEEP || !fh_background_is_worth(idle_bytes())) return;
+    if (seen != FH_BACKGROUND_ASLEEP || !fh_background_is_worth(fh_dirty_bytes())) return;
     /* Relaxed: the thread reads nothing but counters because of it. */
     if (fh_cas_relaxed(&fh_background, &seen, FH_BACKGROUND_AWAKE)) fh_system_wake(&fh_background);
 }
@@ -36,7 +31,7 @@ void fh_background_configure(void) {
 
 void fh_background_check(void) {
     uint64_t none = FH_BACKGROUND_NONE;
-    bool large = fh_used_bytes() + fh_huge_bytes() >= FH_IDLE_FLOOR_SLOTS * FH_SLOT_SIZE;
+    bool large = fh_used_bytes() >= FH_IDLE_FLOOR_SLOTS * FH_SLOT_SIZE;
     if (large && fh_load(&fh_background) == none) fh_cas_relaxed(&fh_background, &none, FH_BACKGROUND_WANTED);
     if (fh_load(&fh_background) == FH_BACKGROUND_WANTED) fh_set_due(FH_DUE_THREAD);
     nudge();
@@ -65,7 +60,6 @@ void fh_background_forked(void) {
 
 typedef struct {
     uint64_t moves;        /* fh_counts.moves at the last round */
-    size_t huge;           /* bytes of kept huge blocks at the last round */
     unsigned quiet_rounds; /* in a row, at which nothing had moved */
 } last_round;
 
@@ -75,23 +69,18 @@ static size_t lowest_bytes(void) {
     return (size_t)lowest * FH_SLOT_SIZE;
 }
 
-/* Slots that were free for the whole time since the last round, and huge blocks that were kept as long. */
-static size_t purge_unused(last_round *m) {
-    size_t purged = 0, dirty = fh_dirty_bytes(), keep = fh_background_keep(dirty, lowest_bytes());
-    if (keep < dirty) purged += fh_idle_purge_unused(keep);
-    size_t huge = fh_huge_cached_bytes();
+/* Slots that were free for the whole time since the last round. */
+static size_t purge_unused(void) {
+    size_t dirty = fh_dirty_bytes(), keep = fh_background_keep(dirty, lowest_bytes());
     FH_ASSERT(keep <= dirty);
-    keep = fh_background_keep(huge, huge < m->huge ? huge : m->huge);
-    if (keep < huge) purged += fh_huge_trim(keep);
-    m->huge = fh_huge_cached_bytes();
-    return purged;
+    return keep < dirty ? fh_idle_purge_unused(keep) : 0;
 }
 
 /* One round. True if there is nothing more to do until a thread frees. */
 static bool go_round(last_round *m) {
     uint64_t moves = fh_load(&fh_counts.moves);
     m->quiet_rounds = moves == m->moves ? m->quiet_rounds + 1 : 0;
-    size_t purged = purge_unused(m);
+    size_t purged = purge_unused();
     if (m->quiet_rounds == FH_BACKGROUND_QUIET_ROUNDS) {
         fh_cache_flush(); /* this thread has no cache; it is for those that ended threads have left */
         fh_trim_caches();
@@ -104,11 +93,11 @@ static bool go_round(last_round *m) {
 /* Sleeps until woken. False: the library ends. */
 static bool sleep_until_wanted(void) {
     uint64_t awake = FH_BACKGROUND_AWAKE;
-    size_t rest = idle_bytes();
+    size_t rest = fh_dirty_bytes();
     if (!fh_cas_acq_rel(&fh_background, &awake, FH_BACKGROUND_ASLEEP)) return false;
     fh_fence_after_rmw();
     /* The last check; see the header. What could not be purged before is no reason to stay awake. */
-    size_t now = idle_bytes();
+    size_t now = fh_dirty_bytes();
     if (now > rest && fh_background_is_worth(now - rest)) nudge();
     while (fh_load(&fh_background) == FH_BACKGROUND_ASLEEP) fh_system_wait(&fh_background, FH_BACKGROUND_ASLEEP, 0);
     return fh_load(&fh_background) == FH_BACKGROUND_AWAKE;

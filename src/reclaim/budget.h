@@ -80,12 +80,6 @@ static inline bool fh_idle_has_changed(size_t dirty, size_t dirty_then) {
     return dirty >= dirty_then + step || dirty + step <= dirty_then;
 }
 
-/* Freed huge blocks that are kept: a floor, and the credit, in bytes. */
-static inline size_t fh_huge_cache_budget(size_t credit, fh_pressure pressure) {
-    if (pressure != FH_PRESSURE_NONE) return 0;
-    return FH_HUGE_CACHE_FLOOR + (credit < FH_HUGE_CACHE_MOST ? credit : FH_HUGE_CACHE_MOST);
-}
-
 /* ── Free pages inside of slabs, and holes ───────────────────────────────────────────────────────────────────────── */
 
 /* A heap that grows although half of what it has is free is full of holes into which no size fits: sizes have drifted, or one

@@ -21,11 +21,5 @@ size_t fh_credit_now(void) {
     if (fh_load(&fh_order.credit)) fade();
     uint64_t bytes = fh_load(&fh_counts.refaulted) ? fh_swap_acq_rel(&fh_counts.refaulted, 0) : 0;
     if (bytes) fh_add_relaxed(&fh_order.credit, bytes);
-    /* A cache of at least that size would have had the block. */
-    uint64_t missed = fh_load(&fh_counts.huge_missed), credit = fh_load(&fh_order.credit);
-    if (missed) {
-        fh_store(&fh_counts.huge_missed, 0);
-        if (missed <= FH_HUGE_CACHE_MOST && missed > credit) fh_cas_relaxed(&fh_order.credit, &credit, missed);
-    }
     return (size_t)fh_load(&fh_order.credit);
 }

@@ -1,4 +1,4 @@
-/* Refault credit: how much memory was purged and soon in use again, in bytes. One figure for free slots, huge blocks and
+/* Refault credit: how much memory was purged and soon in use again, in bytes. One figure for free slots and
  * caches. It raises what may be kept, so a program that returns to the same size again and again pays for the first time
  * only. It fades by half each second, so the memory of one that does not return is purged all the same (budget.h).
  *

@@ -1,4 +1,4 @@
-/* Idle memory: free slots that still have memory, and freed huge blocks that are kept. How much may stay is a budget
+/* Idle memory: free slots that still have memory. How much may stay is a budget
  * (budget.h); the rest is purged here, a bounded piece at a time.
  *
  * Thread-safety: any thread. Progress: lock-free, except what the kernel does. */

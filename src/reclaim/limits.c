@@ -6,7 +6,6 @@
 #include "reclaim/huge_pages.h"
 #include "reclaim/idle.h"
 #include "reclaim/trim.h"
-#include "store/huge.h"
 #include "system/system.h"
 
 static fh_word soft_limit;
@@ -20,11 +19,6 @@ static fh_word stalled;                      /* the pressure that the group's wa
 /* A hard limit that is never met stands beside a soft one that is alone. */
 #define NEVER_MET (SIZE_MAX / 2)
 
-/* With what is free and has memory. */
-static size_t bytes_in_use(void) {
-    return fh_used_bytes() + fh_huge_bytes() + fh_dirty_bytes() + fh_huge_cached_bytes();
-}
-
 static void publish_pressure(fh_pressure own) {
     uint64_t group = fh_load(&group_pressure), now = (uint64_t)own > group ? (uint64_t)own : group;
     FH_ASSERT(own <= FH_PRESSURE_HIGH && now <= FH_PRESSURE_HIGH);
@@ -36,9 +30,7 @@ static void publish_pressure(fh_pressure own) {
 
 /* Purges what is free until live and idle memory together fit below `most`. */
 static void make_room(size_t live, size_t most) {
-    size_t keep = live < most ? most - live : 0, cached = fh_huge_cached_bytes();
-    if (cached + fh_dirty_bytes() <= keep) return;
-    fh_huge_trim(0);
+    size_t keep = live < most ? most - live : 0;
     if (fh_dirty_bytes() > keep) fh_idle_purge_to(keep);
 }
 
@@ -60,7 +52,7 @@ void fh_limits_check(void) {
     size_t hard = (size_t)fh_load(&fh_limit.hard), reserve = fh_limit_reserve(hard);
     if (!hard) return;
     FH_ASSERT(reserve <= hard);
-    size_t in_use = fh_live_bytes() + (size_t)fh_load(&fh_limit.pending);
+    size_t in_use = fh_used_bytes() + (size_t)fh_load(&fh_limit.pending);
     publish_pressure(fh_limit_judge(in_use, hard));
     check_soft(in_use);
     make_room(in_use, fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve);
@@ -69,7 +61,7 @@ void fh_limits_check(void) {
 
 fh_limit_figures fh_limits_now(void) {
     size_t hard = (size_t)fh_load(&fh_limit.hard);
-    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard == NEVER_MET ? 0 : hard, bytes_in_use(),
+    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard == NEVER_MET ? 0 : hard, fh_used_bytes(),
                               fh_load(&fh_limit.refusals), fh_load(&installed) != 0};
 }
 
@@ -99,7 +91,7 @@ void fh_limits_call_back(bool refused, uint64_t caller) {
     FH_ASSERT(caller != 0);
     /* acq_rel: one thread at a time, and not again from within. */
     if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;
-    callback(bytes_in_use(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
+    callback(fh_used_bytes(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
     FH_ASSERT_COSTLY(fh_load(&calling) == caller);
     fh_store_release(&calling, 0);
 }
@@ -148,7 +140,7 @@ void fh_limits_check_group(void) {
     fh_pressure group = read_group(new_second);
     fh_store(&group_pressure, group);
     size_t hard = (size_t)fh_load(&fh_limit.hard);
-    publish_pressure(hard ? fh_limit_judge(fh_live_bytes(), hard) : FH_PRESSURE_NONE);
+    publish_pressure(hard ? fh_limit_judge(fh_used_bytes(), hard) : FH_PRESSURE_NONE);
     if (group == FH_PRESSURE_NONE) return;
     fh_trim_caches();
     make_room(0, group == FH_PRESSURE_SOME ? FH_IDLE_FLOOR_SLOTS / 4 * FH_SLOT_SIZE : 0);

@@ -12,8 +12,8 @@
 #include "reclaim/limits.h"
 #include "reclaim/refusal.h"
 #include "reclaim/trim.h"
-#include "store/chunk.h"
-#include "store/huge.h"
+#include "store/run.h"
+#include "system/system.h"
 
 void fh_reclaim_configure(void) {
     fh_limits_configure();
@@ -51,21 +51,20 @@ static void act_after_allocation(uint64_t due) {
 }
 
 /* The OS has no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs,
- * cached mappings, the address space of chunks that are empty then, and the memory of free slots. */
+ * the address space of chunks that are empty then, and the memory of free slots. */
 static void release_all(void) {
     fh_cache_flush();
     fh_trim_caches();
-    fh_huge_trim(0);
-    fh_chunk_drop_free();
+    /* A limit of the program's own is not about address space. */
+    if (fh_system_refused_bytes()) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);
 }
 
 /* True if trying again may help. Under a limit, first what is free already as far as the books go: slabs that are all free,
- * blocks in the depots, and the most recent huge block. */
+ * and blocks in the depots. */
 static bool make_room(fh_safe_point point) {
     if (point == FH_AFTER_REFUSAL && fh_limit_is_set()) {
         fh_trim_caches();
-        fh_huge_trim(0);
         return true;
     }
     if (point == FH_AFTER_LAST_REFUSAL || (point == FH_AFTER_SECOND_REFUSAL && !fh_limit_is_set())) return false;

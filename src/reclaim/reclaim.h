@@ -1,7 +1,7 @@
 /* The policy: when memory returns to the OS, what may be kept, what a limit means. It is polled at one safe point, the end of
  * a slow path with nothing held (base/hooks.h: fh_hook_reclaim), and acts on the due bits of store/events.h.
  *
- *     IDLE        idle.c          free slots and huge blocks above the budget are purged
+ *     IDLE        idle.c          free slots above the budget are purged
  *     REFAULT     credit.c        what was purged and soon used again raises the budget
  *     GROWTH      trim.c, cold.c  holes of a heap that grows: pages inside of slabs, cold classes
  *     FLOW        cold.c          the same, in a heap whose holes are being filled

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "cache/observed.h"
-#include "store/huge.h"
 #include "reclaim/budget.h"
 #include "reclaim/limits.h"
 #include "system/limits.h"
@@ -136,7 +135,7 @@ static void report(size_t n, const fh_limit_figures *own, fh_refusal which, cons
         say_group(&t);
     }
     say(&t, "; this heap has ");
-    fh_text_size(&t, fh_used_bytes() + fh_huge_bytes());
+    fh_text_size(&t, fh_used_bytes());
     say(&t, " in use: ");
     if (fh_load(&fh_observing)) {
         say(&t, "freehold profile ");

@@ -7,7 +7,6 @@
 #include "reclaim/budget.h"
 #include "reclaim/idle.h"
 #include "store/depot.h"
-#include "store/huge.h"
 #include "store/pages.h"
 #include "store/slab_life.h"
 #include "store/thp.h"
@@ -30,7 +29,8 @@ static size_t trim_half(size_t first, bool split) {
 static size_t trim_halves(bool split) {
     size_t purged = 0;
     for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) {
-        if (fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_OPEN) continue;
+        if (fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_ALL) continue;
+        if (fh_chunk_first_own(chunk) == (chunk + 1) * FH_CHUNK_SLOTS) continue; /* in the middle of a large block */
         purged += trim_half(chunk * FH_CHUNK_SLOTS, split) + trim_half(chunk * FH_CHUNK_SLOTS + HALF, split);
     }
     return purged;
@@ -85,5 +85,5 @@ void fh_trim_caches(void) {
 
 size_t fh_trim(size_t keep) {
     if (fh_window_chunks()) fh_trim_caches();
-    return fh_idle_purge_to(keep) + fh_trim_inside() + fh_huge_trim(keep);
+    return fh_idle_purge_to(keep) + fh_trim_inside();
 }

@@ -10,7 +10,9 @@
 /* One depot a class and shard. A shard is a place near a CPU: what it gets was last touched there. */
 static fh_depots depot[FH_SHARDS];
 
+/* Large blocks are not kept: given to the store they join their free neighbours, for blocks of other sizes. */
 static unsigned slots_of(unsigned c, const fh_magazine *m) {
+    if (fh_class_is_run(c)) return 0;
     size_t bytes = (size_t)m->capacity * fh_class_size(c);
     FH_ASSERT(bytes != 0);
     size_t slots = FH_DEPOT_BYTES / (bytes + 1);

@@ -8,7 +8,6 @@ fh_counters fh_counts;
 fh_class_events fh_class_event[FH_CLASSES];
 fh_orders fh_order = {
     .idle_slots = {FH_IDLE_FLOOR_SLOTS},
-    .huge_cache_bytes = {FH_HUGE_CACHE_FLOOR},
     .thp_first_chunk = {FH_YOUNG_CHUNKS},
     .thp_timed = {1},
     .thp_split_bytes = {FH_SPLIT_BYTES},
@@ -27,15 +26,14 @@ static void count_for_group(size_t bytes) {
     if ((int64_t)left <= 0) fh_set_due(FH_DUE_GROUP);
 }
 
-void fh_event_claimed(unsigned slots, unsigned dirty, unsigned purged) {
+void fh_event_claimed(size_t slots, size_t dirty, size_t purged) {
     uint64_t watch = fh_load(&fh_order.watch);
-    FH_ASSERT(dirty + purged <= slots);
     fh_add_relaxed(&fh_counts.used_slots, slots);
-    if (FH_UNLIKELY(watch & FH_WATCH_GROUP)) count_for_group((slots - dirty) * FH_SLOT_SIZE);
+    if (FH_UNLIKELY(watch & FH_WATCH_GROUP)) count_for_group(slots > dirty ? (slots - dirty) * FH_SLOT_SIZE : 0);
     if (dirty) {
         uint64_t before = fh_sub_relaxed(&fh_counts.dirty_slots, dirty), now = before - dirty;
         FH_ASSERT(before >= dirty); /* they were counted before they were free */
-        fh_event_reused(dirty * FH_SLOT_SIZE);
+        if (fh_load(&fh_order.credit)) fh_add_relaxed(&fh_counts.reused, dirty * FH_SLOT_SIZE);
         if (FH_UNLIKELY(watch & FH_WATCH_BACKGROUND)) watch_slots(now);
     }
     if (FH_UNLIKELY(watch & FH_WATCH_BACKGROUND)) fh_set_due(FH_DUE_BACKGROUND);
@@ -44,46 +42,22 @@ void fh_event_claimed(unsigned slots, unsigned dirty, unsigned purged) {
         fh_event_refaulted(purged * FH_SLOT_SIZE);
 }
 
-void fh_event_released(unsigned slots) {
-    uint64_t used = fh_sub_relaxed(&fh_counts.used_slots, slots);
+void fh_event_released(size_t first, size_t slots, bool is_dirty, bool counted) {
+    uint64_t used = counted ? fh_sub_relaxed(&fh_counts.used_slots, slots) : slots;
     FH_ASSERT(used >= slots);
+    if (!is_dirty) return;
+    /* Where a purge that this leads to had better begin. */
+    if (slots >= FH_CHUNK_SLOTS) fh_store(&fh_counts.released_end, (first + slots - 1) / FH_CHUNK_SLOTS + 1);
     uint64_t dirty = fh_add_relaxed(&fh_counts.dirty_slots, slots) + slots;
     if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) watch_slots(UINT64_MAX);
     if (FH_UNLIKELY(dirty > fh_load(&fh_order.idle_slots))) fh_set_due(FH_DUE_IDLE);
 }
 
-void fh_event_dropped(unsigned slots) {
+void fh_event_dropped(size_t slots) {
     uint64_t used = fh_sub_relaxed(&fh_counts.used_slots, slots);
     FH_ASSERT(used >= slots);
 }
 
 void fh_event_may_touch(size_t bytes) {
     if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_GROUP)) count_for_group(bytes);
-}
-
-void fh_event_mapped(size_t bytes) {
-    fh_event_may_touch(bytes);
-    fh_set_due(FH_DUE_GROWTH);
-}
-
-void fh_event_unmapped(size_t bytes) {
-    fh_store(&fh_counts.huge_unmapped, bytes);
-    fh_store(&fh_counts.unmapped_second, fh_system_seconds());
-    fh_set_due(FH_DUE_IDLE);
-}
-
-void fh_event_kept_much(void) {
-    uint64_t now = fh_system_seconds();
-    if (FH_LIKELY(fh_load(&fh_counts.kept_second) == now)) return;
-    fh_store(&fh_counts.kept_second, now);
-    fh_set_due(FH_DUE_IDLE);
-}
-
-void fh_event_missed(size_t bytes) {
-    uint64_t unmapped = fh_load(&fh_counts.huge_unmapped);
-    /* Larger than what was turned away: a larger cache would not have had it either. */
-    if (FH_LIKELY(unmapped < bytes)) return;
-    if (!fh_is_refault(fh_system_seconds() - fh_load(&fh_counts.unmapped_second))) return;
-    fh_store(&fh_counts.huge_missed, unmapped);
-    fh_set_due(FH_DUE_REFAULT);
 }

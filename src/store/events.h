@@ -21,9 +21,9 @@
 
 /* ── Due bits ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-#define FH_DUE_IDLE (UINT64_C(1) << 0)       /* more freed memory is kept than `idle_slots` or the huge cache's floor */
-#define FH_DUE_GROWTH (UINT64_C(1) << 1)     /* the heap has got a chunk or a mapping */
-#define FH_DUE_LIMIT (UINT64_C(1) << 2)      /* there was a claim while a hard limit is set */
+#define FH_DUE_IDLE (UINT64_C(1) << 0)       /* more freed memory is kept than `idle_slots` */
+#define FH_DUE_GROWTH (UINT64_C(1) << 1)     /* the heap has got chunks */
+#define FH_DUE_LIMIT (UINT64_C(1) << 2)      /* there was a claim or a release while a hard limit is set */
 #define FH_DUE_GROUP (UINT64_C(1) << 3)      /* so much has got memory that the control group is to be read again */
 #define FH_DUE_REFAULT (UINT64_C(1) << 4)    /* memory that was purged is in use again */
 #define FH_DUE_HUGE_PAGE (UINT64_C(1) << 5)  /* the first touch of a huge page was timed */
@@ -46,20 +46,15 @@ static inline void fh_set_due(uint64_t bits) {
 /* ── Counters ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 typedef struct {
-    fh_word used_slots;      /* in slabs and large blocks, or claimed for one */
-    fh_word dirty_slots;     /* free, with memory behind them */
-    fh_word huge_live;       /* bytes of huge blocks, with the most recently freed one: never less than what is live */
-    fh_word huge_cached;     /* bytes of freed huge blocks that are kept, without that one */
-    fh_word refaulted;       /* bytes that were purged and then used again, since the policy last asked */
-    fh_word reused;          /* bytes that were kept free and then used again, likewise */
-    fh_word purged_second;   /* when free slots were last purged, in units of 2^30 ns */
-    fh_word unmapped_second; /* when a huge block was last turned away from the cache */
-    fh_word huge_unmapped;   /* its bytes */
-    fh_word kept_second;     /* when more than the floor was last found to be kept */
-    fh_word huge_missed;     /* bytes of the largest huge block since then that the cache did not have */
-    fh_word touch_ns;        /* what the last timed huge page took */
-    fh_word lowest_dirty;    /* the least that dirty_slots was since the background thread last asked */
-    fh_word moves;           /* claims and releases of slots, while the background thread counts them */
+    fh_word used_slots;    /* in slabs and large blocks, or claimed for one */
+    fh_word dirty_slots;   /* free, with memory behind them */
+    fh_word refaulted;     /* bytes that were purged and then used again, since the policy last asked */
+    fh_word reused;        /* bytes that were kept free and then used again, likewise */
+    fh_word purged_second; /* when free slots were last purged, in units of 2^30 ns */
+    fh_word released_end;  /* 1 + the last chunk of the long run that was released last; 0: the policy has seen it */
+    fh_word touch_ns;      /* what the last timed huge page took */
+    fh_word lowest_dirty;  /* the least that dirty_slots was since the background thread last asked */
+    fh_word moves;         /* claims and releases of slots, while the background thread counts them */
     fh_word shard_taken[FH_SHARDS][FH_CACHE_LINE / 8]; /* bytes taken from slabs, the first word of each line */
     fh_word until_group; /* bytes that may get memory before the control group is read; two's complement */
 } fh_counters;
@@ -97,16 +92,15 @@ typedef enum {
 #define FH_WATCH_BACKGROUND (UINT64_C(1) << 1) /* there is a background thread, or will be */
 
 typedef struct {
-    fh_word pressure;         /* an fh_pressure */
-    fh_word watch;            /* FH_WATCH_…: events that are worth counting */
-    fh_word idle_slots;       /* with more dirty slots than this the policy checks */
-    fh_word credit;           /* bytes of refault credit (reclaim/credit.h) */
-    fh_word huge_cache_bytes; /* what freed huge blocks may be kept */
-    fh_word cold_rounds;      /* rounds over the cold classes: more holes may be open */
-    fh_word thp_first_chunk;  /* chunks from this one on are put on huge pages */
-    fh_word thp_timed;        /* 1: first touches are timed, and thp_skip counts */
-    fh_word thp_skip;         /* so many halves of chunks are to do without */
-    fh_word thp_split_bytes;  /* free bytes in a half from which on its huge page may be split */
+    fh_word pressure;        /* an fh_pressure */
+    fh_word watch;           /* FH_WATCH_…: events that are worth counting */
+    fh_word idle_slots;      /* with more dirty slots than this the policy checks */
+    fh_word credit;          /* bytes of refault credit (reclaim/credit.h) */
+    fh_word cold_rounds;     /* rounds over the cold classes: more holes may be open */
+    fh_word thp_first_chunk; /* chunks from this one on are put on huge pages */
+    fh_word thp_timed;       /* 1: first touches are timed, and thp_skip counts */
+    fh_word thp_skip;        /* so many halves of chunks are to do without */
+    fh_word thp_split_bytes; /* free bytes in a half from which on its huge page may be split */
 } fh_orders;
 
 extern fh_orders fh_order FH_HIDDEN;
@@ -127,14 +121,14 @@ static inline bool fh_is_refault(uint64_t seconds_since_purge) {
     return seconds_since_purge <= 1;
 }
 
-/* Slots are claimed: of these `dirty` have memory, and `purged` had some before. */
-void fh_event_claimed(unsigned slots, unsigned dirty, unsigned purged);
+/* So many more slots are used. Of all that were claimed `dirty` have memory, and `purged` had some before. */
+void fh_event_claimed(size_t slots, size_t dirty, size_t purged);
 
-/* Claimed slots are about to be free, with memory behind them. */
-void fh_event_released(unsigned slots);
+/* Claimed slots, from this one on, are about to be free, with memory behind them or without. `counted`: they count as used. */
+void fh_event_released(size_t first, size_t slots, bool dirty, bool counted);
 
 /* Claimed slots go back to the OS with their address space. */
-void fh_event_dropped(unsigned slots);
+void fh_event_dropped(size_t slots);
 
 /* Some slow paths later. What may stay beyond the floor fades with time, also while no slot is claimed or released. */
 static inline void fh_event_time_passed(void) {
@@ -150,22 +144,6 @@ static inline void fh_event_purged(unsigned slots) {
 /* The heap has got chunk number `index`. */
 static inline void fh_event_chunk(size_t index) {
     if (index >= FH_GROWTH_FROM) fh_set_due(FH_DUE_GROWTH);
-}
-
-/* A huge block of so many bytes was mapped; there was no room to keep one; the cache did not have one. */
-void fh_event_mapped(size_t bytes);
-void fh_event_unmapped(size_t bytes);
-void fh_event_missed(size_t bytes);
-
-/* So many bytes are kept of freed huge blocks, or are in use again. What may be kept beyond the floor fades with time, so it
- * is asked for again once a second. */
-void fh_event_kept_much(void);
-static inline void fh_event_kept(size_t cached) {
-    if (FH_UNLIKELY(cached > FH_HUGE_CACHE_FLOOR)) fh_event_kept_much();
-    if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) fh_set_due(FH_DUE_BACKGROUND);
-}
-static inline void fh_event_reused(size_t bytes) {
-    if (fh_load(&fh_order.credit)) fh_add_relaxed(&fh_counts.reused, bytes);
 }
 
 /* So many bytes that were purged, or flushed for being unused, are in use again: a refault. */

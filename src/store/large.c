@@ -2,69 +2,344 @@
 
 #include "base/assert.h"
 #include "base/classes.h"
-#include "store/chunk.h"
+#include "base/tuning.h"
+#include "store/edge.h"
+#include "store/limit.h"
+#include "store/purge.h"
+#include "store/run.h"
+#include "store/thp.h"
 #include "store/window.h"
 #include "system/report.h"
+#include "system/system.h"
 
-static unsigned slots_of(size_t size) {
-    return (unsigned)((size + FH_SLOT_SIZE - 1) >> FH_SLOT_SHIFT);
+#include <string.h>
+
+/* Blocks of more pages are runs of whole slots: 1 MiB. */
+#define PAGED_MOST (FH_RUN_CACHED_MAX / FH_PAGE)
+
+static size_t slots_of(size_t size) {
+    return (size + FH_SLOT_SIZE - 1) >> FH_SLOT_SHIFT;
 }
 
-/* Says what a run's first slot is. Up to 16 slots it has a class, so that free puts it into a magazine. */
-static void label(size_t slot, unsigned n) {
-    FH_ASSERT(n >= 1 && n <= FH_RUN_MAX_SLOTS && slot % FH_CHUNK_SLOTS + n <= FH_CHUNK_SLOTS);
-    fh_class_set(slot, n <= FH_RUN_CACHED_MAX / FH_SLOT_SIZE && n >= 2 ? FH_RUN_FIRST - 2 + n : FH_CLASS_SPECIAL);
+static char *page_address(size_t page) {
+    return (char *)(fh_window_base() + page * FH_PAGE);
+}
+
+/* Pages of a block of that size. Up to 1 MiB those of its class; at least a slot, so that in each slot one block begins. */
+static size_t pages_of(size_t size) {
+    if (size <= FH_SLOT_SIZE) return FH_SLOT_PAGES;
+    if (size > FH_RUN_CACHED_MAX) return (size + FH_PAGE - 1) / FH_PAGE;
+    return fh_class_size(fh_class_run(size)) / FH_PAGE;
+}
+
+/* ── The record of a block ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The word `pages`: how many, and in the upper half the first one, counted from the beginning of the slot. */
+static uint64_t pack(size_t n, size_t first) {
+    FH_ASSERT(n >= 1 && n >> 32 == 0 && first < FH_SLOT_PAGES);
+    return (uint64_t)first << 32 | n;
+}
+static size_t count_in(uint64_t word) {
+    return (uint32_t)word;
+}
+static size_t first_in(uint64_t word) {
+    return (size_t)(word >> 32);
+}
+
+/* The record of the slot in which a large block begins at p, and what its word says; NULL if none does. */
+static fh_slab *record_at(const void *p, uint64_t *word) {
+    if (!fh_in_window(p)) return NULL;
+    size_t slot = fh_slot_of(p), offset = (uintptr_t)p % FH_SLOT_SIZE;
+    if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return NULL;
+    fh_slab *record = fh_slab_at(slot);
+    *word = fh_load(&record->pages);
+    return *word && first_in(*word) * FH_PAGE == offset ? record : NULL;
+}
+
+/* Slots of which the block that begins in this one has a part. */
+static size_t touched_slots(size_t slot, uint64_t word) {
+    uint64_t state = fh_load(&fh_slab_at(slot)->state);
+    if (count_in(word) > PAGED_MOST && fh_state_kind(state) == FH_KIND_RUN) return fh_state_run_slots(state);
+    return (first_in(word) + count_in(word) + FH_SLOT_PAGES - 1) / FH_SLOT_PAGES;
+}
+
+void *fh_large_in(size_t slot, size_t *size, size_t *slots) {
+    uint64_t word = fh_load(&fh_slab_at(slot)->pages);
+    if (!word) return NULL;
+    *size = count_in(word) * FH_PAGE;
+    *slots = touched_slots(slot, word);
+    return fh_slot_address(slot) + first_in(word) * FH_PAGE;
+}
+
+/* Tells the chunks from the second one on that a block is over their first slots, or no longer. */
+static void set_over(size_t slot, size_t n, bool over) {
+    FH_ASSERT(n >= 1);
+    size_t first = slot / FH_CHUNK_SLOTS, last = (slot + n - 1) / FH_CHUNK_SLOTS;
+    /* release: the block's record before it is found here. */
+    for (size_t chunk = first + 1; chunk <= last; chunk++)
+        fh_store_release(&fh_chunk_at(chunk)->over, over ? slot + 1 : 0);
+}
+
+/* A block begins here: of `pages` pages, and with `slots` whole slots if it begins with one. Up to 1 MiB it has a class, so
+ * that free puts it into a magazine. */
+static void label(size_t slot, size_t first, size_t pages, size_t slots) {
+    fh_slab *record = fh_slab_at(slot);
+    bool cached = pages > FH_SLOT_PAGES && pages <= PAGED_MOST;
+    fh_class_set(slot, cached ? fh_class_run(pages * FH_PAGE) : FH_CLASS_SPECIAL);
+    fh_store(&record->pages, pack(pages, first));
     /* release: a reader of the heap that sees the state sees the class. */
-    fh_store_release(&fh_slab_at(slot)->state, fh_state_make(FH_KIND_RUN, n));
+    if (first == 0) fh_store_release(&record->state, fh_state_make_run(slots));
+    set_over(slot, touched_slots(slot, pack(pages, first)), true);
 }
 
-void *fh_large_alloc(size_t size, size_t align, bool *clean) {
-    unsigned n = slots_of(size);
-    unsigned align_slots = align > FH_SLOT_SIZE ? (unsigned)(align >> FH_SLOT_SHIFT) : 1;
-    FH_ASSERT(size >= 1 && size <= FH_RUN_MAX && fh_is_power_of_two(align));
-    size_t slot = fh_chunk_claim(n, align_slots, clean);
-    if (slot == FH_NONE) return NULL;
-    FH_ASSERT_COSTLY(fh_load(&fh_slab_at(slot)->state) == 0);
-    label(slot, n);
-    return fh_slot_address(slot);
+/* No block begins here any more; what it had is still the caller's. */
+static void unlabel(size_t slot, uint64_t word) {
+    fh_slab *record = fh_slab_at(slot);
+    set_over(slot, touched_slots(slot, word), false);
+    fh_class_set(slot, FH_CLASS_SPECIAL);
+    if (first_in(word) == 0) fh_store_release(&record->state, 0);
 }
 
 size_t fh_large_size(const void *p) {
-    if (!fh_in_window(p) || (uintptr_t)p % FH_SLOT_SIZE) return 0;
-    size_t slot = fh_slot_of(p);
-    if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return 0;
-    uint64_t state = fh_load(&fh_slab_at(slot)->state);
-    return fh_state_kind(state) == FH_KIND_RUN ? fh_state_bump(state) * FH_SLOT_SIZE : 0;
+    uint64_t word;
+    return record_at(p, &word) ? count_in(word) * FH_PAGE : 0;
+}
+
+/* The block that begins in that slot, if p is in what the program has of it. */
+static void *if_around(size_t slot, uint64_t word, const void *p) {
+    char *begin = fh_slot_address(slot) + first_in(word) * FH_PAGE;
+    return (uintptr_t)p - (uintptr_t)begin < count_in(word) * FH_PAGE ? begin : NULL;
 }
 
 void *fh_large_around(const void *p) {
-    size_t slot = fh_slot_of(p), first = slot - slot % FH_CHUNK_SLOTS;
-    for (size_t s = slot + 1; s-- > first;) {
-        char *start = fh_slot_address(s);
-        size_t size = fh_large_size(start);
-        if (size) return (uintptr_t)p < (uintptr_t)start + size ? start : NULL;
+    size_t slot = fh_slot_of(p), chunk = slot / FH_CHUNK_SLOTS;
+    if (chunk >= fh_window_chunks()) return NULL;
+    for (size_t s = slot + 1; s-- > chunk * FH_CHUNK_SLOTS;) {
+        uint64_t word = fh_load(&fh_slab_at(s)->pages);
+        /* In its own slot p may be before the block that begins there. */
+        bool before = s == slot && (uintptr_t)p % FH_SLOT_SIZE < first_in(word) * FH_PAGE;
+        if (word && !before) return if_around(s, word, p);
     }
-    return NULL;
+    uint64_t over = fh_load_acquire(&fh_chunk_at(chunk)->over);
+    return over ? if_around((size_t)over - 1, fh_load(&fh_slab_at((size_t)over - 1)->pages), p) : NULL;
 }
 
-void fh_large_free(void *p) {
-    size_t slot = fh_slot_of(p);
-    fh_slab *head = fh_slab_at(slot);
-    uint64_t state = fh_load(&head->state);
-    unsigned n = fh_state_bump(state);
-    FH_ASSERT(fh_state_kind(state) == FH_KIND_RUN && n >= 1 && n <= FH_RUN_MAX_SLOTS);
-    fh_class_set(slot, 0);
-    fh_store_release(&head->state, 0);
-    fh_chunk_release(slot, n);
+/* ── Stretches of pages ──────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* What a stretch of pages is made of: the end of an edge, whole slots, the beginning of another edge. A short one may be a
+ * part of one edge: then it is the head. */
+typedef struct {
+    size_t slot;         /* the first whole one, */
+    size_t slots;        /*   and how many */
+    uint64_t head, tail; /* pages of the slot before, and of the slot behind */
+} stretch;
+
+static stretch stretch_of(size_t page, size_t n) {
+    size_t end = page + n;
+    unsigned from = page % FH_SLOT_PAGES, to = end % FH_SLOT_PAGES;
+    stretch s = {.slot = (page + FH_SLOT_PAGES - 1) / FH_SLOT_PAGES};
+    FH_ASSERT(n >= 1);
+    if (from && end / FH_SLOT_PAGES == page / FH_SLOT_PAGES) {
+        s.head = fh_run_mask(from, (unsigned)n);
+        return s;
+    }
+    if (from) s.head = fh_run_mask(from, FH_SLOT_PAGES - from);
+    s.slots = end / FH_SLOT_PAGES - s.slot;
+    s.tail = fh_low_mask(to);
+    return s;
+}
+
+#define ALL_PAGES fh_low_mask(FH_SLOT_PAGES)
+
+static void release_slots(size_t slot, size_t n, bool dirty) {
+    if (n) fh_run_release(slot, n, dirty);
+}
+
+/* Claims the whole slots of a stretch, and what it has of the slot behind: that is an edge, or free and becomes one. */
+static bool claim_rest(const stretch *s, bool *clean) {
+    size_t behind = s->slot + s->slots;
+    bool shared = s->tail && behind / FH_CHUNK_SLOTS < fh_window_chunks() && fh_edge_free(behind), fresh = true;
+    size_t n = s->slots + (s->tail && !shared);
+    if (n && !fh_run_extend(s->slot, n, &fresh)) return false;
+    if (shared && !fh_edge_take(behind, s->tail, clean)) {
+        release_slots(s->slot, n, !fresh);
+        return false;
+    }
+    if (s->tail && !shared) fh_edge_make(behind, ALL_PAGES & ~s->tail, fresh);
+    *clean &= fresh;
+    return true;
+}
+
+/* Claims exactly these pages, or none of them. The first one is that of a slot, or free in an edge. */
+static bool claim_pages(size_t page, size_t n, bool *clean) {
+    stretch s = stretch_of(page, n);
+    if (s.head && !fh_edge_take(s.slot - 1, s.head, clean)) return false;
+    if (!s.slots && !s.tail) return true;
+    if (claim_rest(&s, clean)) return true;
+    if (s.head) fh_edge_give(s.slot - 1, s.head);
+    return false;
+}
+
+static void release_pages(size_t page, size_t n) {
+    stretch s = stretch_of(page, n);
+    if (s.head) fh_edge_give(s.slot - 1, s.head);
+    release_slots(s.slot, s.slots, true);
+    if (s.tail) fh_edge_give(s.slot + s.slots, s.tail);
+}
+
+/* ── Allocating ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Free pages at the end of an edge. */
+static unsigned gap_at_end(size_t slot) {
+    uint64_t used = ~fh_edge_free(slot) & ALL_PAGES;
+    return used ? FH_SLOT_PAGES - 1 - fh_highest_bit(used) : 0;
+}
+static unsigned gap_at_beginning(size_t slot) {
+    uint64_t used = ~fh_edge_free(slot) & ALL_PAGES;
+    return used ? fh_lowest_bit(used) : 0;
+}
+
+/* True if that seems to be free: asked before anything is claimed. */
+static bool seems_free(const stretch *s) {
+    size_t behind = s->slot + s->slots;
+    for (size_t slot = s->slot; slot < behind; slot++) {
+        if (!fh_run_is_free(slot)) return false;
+    }
+    return !s->tail || fh_run_is_free(behind) ||
+           (behind / FH_CHUNK_SLOTS < fh_window_chunks() && (fh_edge_free(behind) & s->tail) == s->tail);
+}
+
+/* Edges that a search tries. In a heap of many sizes most gaps are too small, and one that fits is a matter of luck. It goes on
+ * where it ended, so that in time all are tried. */
+#define EDGES_MOST 24u
+static fh_word next_edge;
+
+/* A place for n pages that ends or begins in this edge: its first page, FH_NONE if there is none. */
+static size_t claim_beside(size_t slot, size_t n, bool *clean) {
+    unsigned above = gap_at_end(slot), below = gap_at_beginning(slot), part = n % FH_SLOT_PAGES;
+    size_t begins = (slot + 1) * FH_SLOT_PAGES - above, ends = slot * FH_SLOT_PAGES + part;
+    stretch s = stretch_of(begins, n);
+    *clean = true;
+    if (above && seems_free(&s) && claim_pages(begins, n, clean)) return begins;
+    /* What begins with a slot and ends here. Where a gap is before it, that edge leads to it as well. */
+    if (part && part <= below && ends >= n) {
+        s = stretch_of(ends - n, n);
+        *clean = true;
+        if (seems_free(&s) && claim_pages(ends - n, n, clean)) return ends - n;
+    }
+    if (!above && !below) fh_edge_unhint(slot);
+    return FH_NONE;
+}
+
+static size_t claim_in_edge(size_t n, size_t most, bool *clean) {
+    size_t first = (size_t)fh_load(&next_edge), slot = first;
+    bool again = false;
+    for (size_t tries = 0; tries < most; tries++, slot++) {
+        slot = fh_edge_next(slot);
+        if (slot == FH_NONE && !again && first) {
+            again = true; /* from the beginning, once */
+            slot = fh_edge_next(0);
+        }
+        if (slot == FH_NONE || (again && slot >= first)) break;
+        size_t page = claim_beside(slot, n, clean);
+        if (page == FH_NONE) continue;
+        fh_store(&next_edge, slot);
+        return page;
+    }
+    fh_store(&next_edge, slot == FH_NONE ? 0 : slot);
+    return FH_NONE;
+}
+
+/* Slots that were claimed for n pages: if the slot before them is an edge with a gap, the block begins in that. What is left
+ * at the end becomes free again, or an edge. Returns the first page. */
+static size_t slide_back(size_t slot, size_t slots, size_t n, bool slide, bool *clean) {
+    size_t page = slot * FH_SLOT_PAGES, end;
+    bool fresh = *clean;
+    unsigned gap = slide && slot > 0 ? gap_at_end(slot - 1) : 0;
+    if (gap && fh_edge_take(slot - 1, fh_run_mask(FH_SLOT_PAGES - gap, gap), clean)) page -= gap;
+    end = page + n;
+    size_t last = end / FH_SLOT_PAGES; /* the slot of which only a part is needed, or nothing */
+    unsigned part = end % FH_SLOT_PAGES;
+    if (last + (part != 0) < slot + slots) fh_run_release(slot + slots - 1, 1, !fresh);
+    if (part) fh_edge_make(last, ALL_PAGES & ~fh_low_mask(part), fresh);
+    return page;
+}
+
+/* `anywhere`: at any page; else with a slot, at that alignment. */
+static void *alloc_paged(size_t n, bool anywhere, size_t align, size_t phase, bool *clean) {
+    anywhere &= n > FH_SLOT_PAGES;
+    size_t page = anywhere ? claim_in_edge(n, EDGES_MOST, clean) : FH_NONE;
+    if (page == FH_NONE) {
+        size_t slots = (n + FH_SLOT_PAGES - 1) / FH_SLOT_PAGES, slot = fh_run_claim(slots, align, phase, clean);
+        if (slot != FH_NONE) page = slide_back(slot, slots, n, anywhere, clean);
+    }
+    /* Short of memory, all of them are tried. */
+    if (FH_UNLIKELY(page == FH_NONE) && anywhere) page = claim_in_edge(n, SIZE_MAX, clean);
+    if (page == FH_NONE) return NULL;
+    label(page / FH_SLOT_PAGES, page % FH_SLOT_PAGES, n, n / FH_SLOT_PAGES);
+    return page_address(page);
+}
+
+/* held: slots that a block that moves has, see fh_run_claim_for. */
+static void *alloc_long(size_t pages, size_t slots, size_t held, size_t align, size_t phase, bool *clean) {
+    size_t slot = fh_run_claim_for(slots, held, align, phase, clean);
+    if (slot == FH_NONE) return NULL;
+    FH_ASSERT_COSTLY(fh_load(&fh_slab_at(slot)->state) == 0 && fh_load(&fh_slab_at(slot)->pages) == 0);
+    label(slot, 0, pages, slots);
+    return fh_slot_address(slot);
+}
+
+/* The window begins at a multiple of a chunk. A larger alignment is one to addresses and not to numbers of slots. */
+void *fh_large_alloc(size_t size, size_t align, bool *clean) {
+    size_t align_slots = align > FH_SLOT_SIZE ? align >> FH_SLOT_SHIFT : 1;
+    FH_ASSERT(size >= 1 && fh_is_power_of_two(align));
+    if (size > FH_WINDOW_SIZE) return NULL;
+    size_t phase = -(fh_window_base() >> FH_SLOT_SHIFT) & (align_slots - 1), pages = pages_of(size);
+    if (pages > PAGED_MOST) return alloc_long(pages, slots_of(size), 0, align_slots, phase, clean);
+    return alloc_paged(pages, align <= FH_PAGE, align_slots, phase, clean);
+}
+
+/* ── Sparse blocks ───────────────────────────────────────────────────────────────────────────────────────────────── */
+
+#define SAMPLES 8u
+
+/* A long block of which little was ever touched would count as so much memory that is free and kept, and as so much that was
+ * missed when its addresses are in use again. So a few of its pages are looked at, and if most have no memory, all of it is
+ * returned to the OS at once: that costs little, because there is little. True if that was done. */
+static bool return_if_sparse(char *p, size_t slots) {
+    size_t page = fh_system_page_size(), step = slots * FH_SLOT_SIZE / SAMPLES & ~(page - 1);
+    unsigned resident = 0;
+    if (slots < FH_SPARSE_SLOTS) return false;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        unsigned char here = 1;
+        resident += !fh_system_resident(p + i * step + step / 2 / page * page, page, &here) || (here & 1);
+    }
+    if (resident > SAMPLES / 4) return false;
+    fh_system_purge(p, slots * FH_SLOT_SIZE);
+    return true;
+}
+
+/* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+bool fh_large_free(void *p) {
+    uint64_t word;
+    fh_slab *record = record_at(p, &word);
+    /* acq_rel: of two frees one gets it, and it has done with the block. */
+    if (!record || !fh_cas_acq_rel(&record->pages, &word, 0)) return false;
+    size_t slot = fh_slot_of(p), slots = touched_slots(slot, word);
+    unlabel(slot, word);
+    if (count_in(word) > PAGED_MOST) {
+        fh_run_release(slot, slots, !return_if_sparse(p, slots));
+    } else {
+        release_pages(slot * FH_SLOT_PAGES + first_in(word), count_in(word));
+    }
+    return true;
 }
 
 void fh_large_give(unsigned c, void *p) {
     size_t size = fh_large_size(p);
-    if (FH_LIKELY(size == fh_class_size(c))) {
-        fh_large_free(p);
-        return;
-    }
-    /* Only the first slot of a run has its class, so p is in that slot, and not at its beginning; or the block has been
+    if (FH_LIKELY(size == fh_class_size(c)) && fh_large_free(p)) return;
+    /* Only the slot in which a block begins has its class, so p is in that slot, and not the beginning; or the block has been
      * freed since, and perhaps allocated again. */
     void *around = size ? NULL : fh_large_around(p);
     if (around) {
@@ -74,15 +349,157 @@ void fh_large_give(unsigned c, void *p) {
     }
 }
 
-bool fh_large_resize(void *p, size_t size) {
-    size_t slot = fh_slot_of(p);
-    uint64_t state = fh_load(&fh_slab_at(slot)->state);
-    unsigned old = fh_state_bump(state), n = slots_of(size);
-    FH_ASSERT(fh_state_kind(state) == FH_KIND_RUN && old >= 1 && n >= 1 && n <= FH_RUN_MAX_SLOTS);
-    /* What follows the last slot of a chunk belongs to another one. */
-    if (slot % FH_CHUNK_SLOTS + n > FH_CHUNK_SLOTS) return false;
-    if (n > old && !fh_chunk_extend(slot + old, n - old)) return false;
-    label(slot, n);
-    if (n < old) fh_chunk_release(slot + n, old - n);
+/* ── Resizing ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool resize_paged(size_t slot, uint64_t word, size_t pages) {
+    size_t first = slot * FH_SLOT_PAGES + first_in(word), old = count_in(word), end = first + old;
+    bool clean = true, from_edge = end % FH_SLOT_PAGES != 0;
+    if (pages == old) return true;
+    if (pages > old) {
+        if (!claim_pages(end, pages - old, &clean)) return false;
+        /* The slot in which it ended is all its own. */
+        bool past = (first + pages) / FH_SLOT_PAGES > end / FH_SLOT_PAGES;
+        if (from_edge && past) fh_edge_absorb(end / FH_SLOT_PAGES);
+        label(slot, first_in(word), pages, pages / FH_SLOT_PAGES);
+        return true;
+    }
+    size_t new_end = first + pages;
+    set_over(slot, touched_slots(slot, word), false);
+    label(slot, first_in(word), pages, pages / FH_SLOT_PAGES);
+    /* The slot in which it ends now was all its own, unless it ended there before. */
+    if (new_end % FH_SLOT_PAGES && new_end / FH_SLOT_PAGES < end / FH_SLOT_PAGES) {
+        unsigned part = new_end % FH_SLOT_PAGES;
+        fh_edge_make(new_end / FH_SLOT_PAGES, ALL_PAGES & ~fh_low_mask(part), false);
+        new_end += FH_SLOT_PAGES - part;
+    }
+    if (new_end < end) release_pages(new_end, end - new_end);
     return true;
+}
+
+static bool resize_long(size_t slot, uint64_t word, size_t pages) {
+    size_t slots = slots_of(pages * FH_PAGE), asked = slots_of(count_in(word) * FH_PAGE);
+    size_t old = fh_state_run_slots(fh_load(&fh_slab_at(slot)->state));
+    bool clean;
+    FH_ASSERT(asked >= 1 && asked <= old);
+    if (slots > old) {
+        if (!fh_run_extend(slot + old, slots - old, &clean)) return false;
+        fh_thp_fill(slot, slots);
+    } else if (slots >= asked) {
+        slots = old; /* it grows into its room */
+    }
+    if (slots < old) set_over(slot, old, false);
+    label(slot, 0, pages, slots);
+    if (slots < old) fh_run_release(slot + slots, old - slots, true);
+    return true;
+}
+
+bool fh_large_resize(void *p, size_t size) {
+    uint64_t word;
+    const fh_slab *record = record_at(p, &word);
+    FH_ASSERT(record != NULL);
+    if (!record || size > FH_WINDOW_SIZE) return false;
+    size_t slot = fh_slot_of(p), pages = pages_of(size);
+    bool paged = count_in(word) <= PAGED_MOST;
+    if (paged != (pages <= PAGED_MOST) || count_in(word) <= FH_SLOT_PAGES) return false;
+    return paged ? resize_paged(slot, word, pages) : resize_long(slot, word, pages);
+}
+
+/* Room for a block that grows and has to move: as much as half of it. It is address space, and memory only if it was that
+ * before; but a limit counts what may be touched. */
+static size_t room_for(size_t slots) {
+    return fh_limit_is_set() || fh_system_counts_every_page() ? 0 : slots / 2;
+}
+
+/* Pages that read as zero are not written to, so what was never touched has no memory in the copy either. */
+static void copy_to_clean(char *to, const char *from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += FH_PAGE) {
+        const uint64_t *words = (const uint64_t *)(const void *)(from + at);
+        bool zero = words[0] == 0 && memcmp(words, words + 1, FH_PAGE - sizeof *words) == 0;
+        if (!zero) memcpy(to + at, from + at, FH_PAGE);
+    }
+}
+
+typedef enum { COPIED, MOVED, LOST } moved_how;
+
+/* What is long and comes to a place without memory moves by its page tables. Beside the bytes that saves the memory for a
+ * second copy. Both places must be as far into a huge page, so that a huge page moves as one. */
+static moved_how move_contents(size_t from, size_t used, size_t to, size_t bytes, bool clean) {
+    if (clean && used >= FH_MOVE_SLOTS && fh_purge_may_move()) return fh_purge_move(from, used, to) ? MOVED : LOST;
+    if (clean) {
+        copy_to_clean(fh_slot_address(to), fh_slot_address(from), bytes);
+    } else {
+        memcpy(fh_slot_address(to), fh_slot_address(from), bytes);
+    }
+    return COPIED;
+}
+
+/* The slots of a block that has moved. `counted`: so many of them count no more, because the new ones do in their place. */
+static void release_old(size_t slot, size_t used, size_t all, size_t counted, bool dirty) {
+    (counted ? fh_run_release_held : fh_run_release)(slot, used, dirty);
+    if (counted > used) fh_run_release_held(slot + used, counted - used, true);
+    size_t rest = counted ? counted : used;
+    if (all > rest) fh_run_release(slot + rest, all - rest, true);
+}
+
+/* From whole slots to whole slots. Under a limit a long block asks only for what it grows by: its pages move, to a place
+ * without memory, so that nothing is there twice. */
+static void *move_long(void *p, uint64_t word, size_t pages) {
+    size_t from = fh_slot_of(p), held = count_in(word) * FH_PAGE, used = slots_of(held),
+           slots = slots_of(pages * FH_PAGE);
+    size_t all = touched_slots(from, word), align = used >= FH_MOVE_SLOTS ? FH_CHUNK_SLOTS / 2 : 1, counted = 0;
+    bool clean = false, in_place_of = fh_limit_is_set() && used >= FH_MOVE_SLOTS && fh_purge_may_move();
+    if (in_place_of) counted = all < slots ? all : slots;
+    void *q = alloc_long(pages, slots + room_for(slots), counted, align, from % align, &clean);
+    if (!q) q = alloc_long(pages, slots, counted, align, from % align, &clean);
+    if (!q) return NULL;
+    if (in_place_of && !clean) {
+        fh_system_purge(q, slots * FH_SLOT_SIZE);
+        clean = true;
+    }
+    fh_thp_fill(fh_slot_of(q), slots);
+    moved_how moved = move_contents(from, used, fh_slot_of(q), held, clean);
+    if (FH_UNLIKELY(moved == LOST)) {
+        if (counted) fh_event_claimed(counted, 0, 0); /* its slots stay in use, so that no thread is given them */
+        return NULL;
+    }
+    fh_store(&fh_slab_at(from)->pages, 0);
+    unlabel(from, word);
+    release_old(from, used, all, counted, moved != MOVED);
+    return q;
+}
+
+void *fh_large_move(void *p, size_t size) {
+    uint64_t word;
+    if (!record_at(p, &word) || size > FH_WINDOW_SIZE) return NULL;
+    size_t pages = pages_of(size), slots = slots_of(size), held = count_in(word) * FH_PAGE;
+    FH_ASSERT(size > held && pages > PAGED_MOST);
+    if (count_in(word) > PAGED_MOST) return move_long(p, word, pages);
+    bool clean;
+    void *q = alloc_long(pages, slots + room_for(slots), 0, 1, 0, &clean);
+    if (!q) return NULL;
+    memcpy(q, p, held);
+    (void)fh_large_free(p);
+    return q;
+}
+
+/* ── Zeroing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Up to the end of a huge page, or of the block. On a huge page that is shared with others, purging a part would cost it. */
+static void zero_within(char *p, size_t n) {
+    size_t slot = fh_slot_of(p), page = fh_system_page_size();
+    bool whole = (uintptr_t)p % FH_HUGE_PAGE == 0 && n == FH_HUGE_PAGE;
+    bool splits = fh_thp_is_huge(slot / FH_CHUNK_SLOTS) && !whole;
+    size_t purged = splits || (uintptr_t)p % page ? 0 : n - n % page;
+    if (purged) fh_system_purge(p, purged);
+    memset(p + purged, 0, n - purged);
+}
+
+void fh_large_zero(void *block, size_t n) {
+    char *p = block, *end = p + n;
+    while (p < end) {
+        size_t here = FH_HUGE_PAGE - (uintptr_t)p % FH_HUGE_PAGE;
+        if (here > (size_t)(end - p)) here = (size_t)(end - p);
+        zero_within(p, here);
+        p += here;
+    }
 }

@@ -19,7 +19,7 @@ bool fh_limit_admit(size_t bytes, bool spare) {
     size_t claimed = (size_t)fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;
     FH_ASSERT(bytes != 0 && claimed >= bytes);
     size_t most = spare && fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve;
-    if (hard != 0 && fh_live_bytes() + claimed > most) {
+    if (hard != 0 && fh_used_bytes() + claimed > most) {
         uint64_t pending = fh_sub_relaxed(&fh_limit.pending, bytes);
         FH_ASSERT(pending >= bytes);
         return refuse();

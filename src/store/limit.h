@@ -1,10 +1,10 @@
 /* Admission: may so many bytes be claimed while a hard limit is set? Arithmetic over the books, and nothing else: what is
  * done about a refusal is the policy's (reclaim/limits.h), at the end of the slow path.
  *
- * What counts is memory that blocks are or were in: slots in use, and huge blocks. It is charged where slots are claimed
- * and huge blocks are mapped, never for a single block: a program without a limit pays one load a slab.
+ * What counts is memory that blocks are or were in: slots in use. It is charged where slots are claimed, never for a single
+ * block: a program without a limit pays one load a slab.
  *
- *     equation with a hard limit, at every moment:   slots in use + huge blocks + pending  ≤  hard
+ *     equation with a hard limit, at every moment:   slots in use + pending  ≤  hard
  *
  * `pending` is what is being claimed at this moment. It is added before the books are read, and taken away after the claim
  * is in the books. In a heap at rest it is 0 [limit.pending]. So two threads that claim at once can both be refused, but
@@ -31,11 +31,6 @@ extern fh_limit_books fh_limit FH_HIDDEN;
 /* True if there is a hard limit. */
 static inline bool fh_limit_is_set(void) {
     return FH_UNLIKELY(fh_load(&fh_limit.hard) != 0);
-}
-
-/* Slots in use and huge blocks. */
-static inline size_t fh_live_bytes(void) {
-    return fh_used_bytes() + (size_t)fh_load(&fh_counts.huge_live);
 }
 
 /* What is held back of a hard limit until the first refusal, for the small blocks that dealing with a refusal takes: a

@@ -2,7 +2,6 @@
 
 #include "base/assert.h"
 #include "store/holes.h"
-#include "store/huge.h"
 #include "store/large.h"
 #include "store/slab_life.h"
 #include "store/window.h"
@@ -44,13 +43,7 @@ static fh_place locate_in_window(const void *p) {
 }
 
 fh_place fh_locate(const void *p) {
-    if (fh_in_window(p)) return locate_in_window(p);
-    fh_place at = {.kind = FH_AT_HUGE, .begin = (void *)p, .size = fh_huge_size(p)};
-    if (at.size) return at;
-    at.begin = fh_huge_around(p);
-    if (!at.begin) return (fh_place){.kind = FH_AT_FOREIGN};
-    at.size = fh_huge_size(at.begin);
-    return at;
+    return fh_in_window(p) ? locate_in_window(p) : (fh_place){.kind = FH_AT_FOREIGN};
 }
 
 bool fh_place_check(const fh_place *at, const char *call, const void *p) {

@@ -2,8 +2,8 @@
  * block.
  *
  * Thread-safety: any thread. The answer holds as long as the caller holds the block; for any other pointer it is a
- * snapshot. Progress: wait-free. Cost: some ten loads for a block; a search backwards for a pointer into a large or huge
- * block that is not its beginning. */
+ * snapshot. Progress: wait-free. Cost: some ten loads for a block; a search backwards, of a chunk at most, for a pointer into
+ * a large block that is not its beginning. */
 #ifndef FH_STORE_LOCATE_H
 #define FH_STORE_LOCATE_H
 
@@ -15,7 +15,6 @@ typedef enum {
     FH_AT_SLAB,    /* a block of a class */
     FH_AT_HOLE,    /* a guest block, or a block of the owner, in a borrowed slab */
     FH_AT_LARGE,   /* a large block */
-    FH_AT_HUGE,    /* a huge block */
 } fh_place_kind;
 
 typedef struct {

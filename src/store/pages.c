@@ -8,8 +8,8 @@
 #include "store/window.h"
 #include "system/system.h"
 
-/* Pages of at least 4 KiB in the longest slab, of eight slots. */
-#define MOST_PAGES (8 * FH_SLOT_SIZE / (4 * FH_KIB))
+/* Pages of at least 4 KiB in the longest slab, of sixteen slots. */
+#define MOST_PAGES (16 * FH_SLOT_SIZE / (4 * FH_KIB))
 
 /* A slab while this thread holds free blocks of it, so that it cannot become another one. */
 typedef struct {

@@ -1,11 +1,14 @@
 #include "store/purge.h"
 
 #include "base/assert.h"
+#include "base/tuning.h"
 #include "store/chunk.h"
 #include "store/events.h"
 #include "store/thp.h"
 #include "store/window.h"
 #include "system/system.h"
+
+#include <string.h>
 
 /* Of these slots, those that fill a whole half of the chunk: 2 MiB, a huge page. */
 static uint64_t whole_halves(uint64_t slots) {
@@ -31,6 +34,74 @@ static uint64_t worth_splitting(size_t index, uint64_t slots, uint64_t free, fh_
     return slots;
 }
 
+/* ── Pages that were moved ───────────────────────────────────────────────────────────────────────────────────────── */
+
+/* At most FH_MOVED_CHUNKS, and those of the last move. */
+static fh_word moved_chunks;
+
+bool fh_purge_may_move(void) {
+    return fh_load(&moved_chunks) < FH_MOVED_CHUNKS;
+}
+
+/* These slots, in one chunk, may be in a mapping of their own. */
+static void note_moved(size_t slot, unsigned n) {
+    fh_word *moved = &fh_chunk_at(slot / FH_CHUNK_SLOTS)->moved;
+    if (!fh_or_acq_rel(moved, fh_run_mask(slot % FH_CHUNK_SLOTS, n))) fh_add_relaxed(&moved_chunks, 1);
+}
+
+/* Slots that are in one chunk, and go to places in one chunk. */
+static bool move_piece(size_t from, unsigned n, size_t to) {
+    char *p = fh_slot_address(from), *q = fh_slot_address(to);
+    fh_move answer = fh_system_move(p, n * FH_SLOT_SIZE, q);
+    if (answer == FH_MOVED) note_moved(to, n);
+    if (answer == FH_NOT_MOVED) {
+        memcpy(q, p, n * FH_SLOT_SIZE);
+        fh_system_purge(p, n * FH_SLOT_SIZE);
+    }
+    return answer != FH_PLACE_LOST;
+}
+
+bool fh_purge_move(size_t from, size_t n, size_t to) {
+    size_t moved = 0;
+    while (n > 0) {
+        unsigned here = FH_CHUNK_SLOTS - from % FH_CHUNK_SLOTS, there = FH_CHUNK_SLOTS - to % FH_CHUNK_SLOTS;
+        if (here > there) here = there;
+        if (here > n) here = (unsigned)n;
+        if (!move_piece(from, here, to)) {
+            memcpy(fh_slot_address(from - moved), fh_slot_address(to - moved), moved * FH_SLOT_SIZE);
+            return false;
+        }
+        from += here;
+        to += here;
+        moved += here;
+        n -= here;
+    }
+    return true;
+}
+
+static void forget_moved(size_t index, uint64_t mask) {
+    uint64_t before = fh_and_acq_rel(&fh_chunk_at(index)->moved, ~mask);
+    if (before && !(before & ~mask)) {
+        uint64_t chunks = fh_sub_relaxed(&moved_chunks, 1);
+        FH_ASSERT(chunks >= 1);
+    }
+}
+
+void fh_purge_forget_moved(size_t index) {
+    if (FH_UNLIKELY(fh_load(&fh_chunk_at(index)->moved))) forget_moved(index, FH_CHUNK_ALL);
+}
+
+/* Maps these slots of the caller's afresh. What was advised about huge pages is said again. */
+static void map_afresh(size_t index, uint64_t mask, char *p, size_t bytes) {
+    uint64_t low = fh_low_mask(FH_CHUNK_SLOTS / 2), split = fh_load(&fh_chunk_at(index)->split);
+    bool is_split = (mask & low && split & 1) || (mask & ~low && split & 2);
+    fh_system_renew(p, bytes);
+    if (fh_thp_is_huge(index) && !is_split) fh_system_huge_pages(p, bytes, true);
+    forget_moved(index, mask);
+}
+
+/* ── Purging ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
 /* Purges each stretch of these slots with one call. */
 static void purge_stretches(size_t index, uint64_t slots) {
     while (slots) {
@@ -38,9 +109,15 @@ static void purge_stretches(size_t index, uint64_t slots) {
         uint64_t above = ~(slots >> place);
         unsigned n = above ? fh_lowest_bit(above) : 64;
         if (n > 64 - place) n = 64 - place;
+        uint64_t mask = fh_run_mask(place, n);
         FH_ASSERT(n >= 1);
-        fh_system_purge(fh_slot_address(index * FH_CHUNK_SLOTS + place), n * FH_SLOT_SIZE);
-        slots &= ~fh_run_mask(place, n);
+        char *p = fh_slot_address(index * FH_CHUNK_SLOTS + place);
+        if (FH_UNLIKELY(fh_load(&fh_chunk_at(index)->moved) & mask)) {
+            map_afresh(index, mask, p, n * FH_SLOT_SIZE);
+        } else {
+            fh_system_purge(p, n * FH_SLOT_SIZE);
+        }
+        slots &= ~mask;
     }
 }
 
@@ -56,7 +133,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
         if (huge) take = worth_splitting(index, free & touched_halves(take), free, most);
         if (!take) return 0;
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in chunk.c's claim */
-    FH_ASSERT((take & ~free) == 0 && (take & ~FH_CHUNK_OPEN) == 0);
+    FH_ASSERT((take & ~free) == 0);
     fh_chunk_changed(index, free);
     uint64_t whole = whole_halves(take), low = fh_low_mask(32);
     for (unsigned half = 0; half < 2 && huge; half++) {
@@ -65,6 +142,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
     }
     purge_stretches(index, take);
     fh_thp_join(index, (whole & low ? 1 : 0) | (whole & ~low ? 2 : 0));
+    if (whole == FH_CHUNK_ALL) fh_thp_again(index);
     /* Some of them may have been purged by another thread since `dirty` was read, and be free again. Of each slot only
      * the thread that clears its bit counts it. */
     uint64_t cleared = fh_and_acq_rel(&chunk->dirty, ~take) & take;

@@ -13,4 +13,20 @@ typedef enum { FH_PURGE_WHOLE_ONES, FH_PURGE_WHERE_IT_PAYS, FH_PURGE_EVERYTHING 
 /* Purges the dirty free slots of one chunk. Returns the slots purged. */
 unsigned fh_chunk_purge(size_t index, fh_purge_extent most);
 
+/* Moves the pages of n slots to n others that have no memory, with their contents; both are the caller's. Afterwards the first
+ * have no memory, and read as zero. It is done a chunk at a time, because chunks may be in mappings of different advice; what
+ * the kernel does not move is copied, so that never more than a chunk is there twice.
+ *
+ * False: the place is lost (fh_system_move), and the contents are where they were.
+ *
+ * What was moved is a mapping of its own from then on (the kernel joins neighbours only if neither was moved), of which there
+ * may be 65,530. `moved` says of which slots that may be so. Purging them maps them afresh, and then they are joined again. */
+bool fh_purge_move(size_t from, size_t n, size_t to);
+
+/* The caller has all of a chunk, which is mapped afresh. */
+void fh_purge_forget_moved(size_t chunk);
+
+/* True if so few chunks have moved pages that there may be more. */
+bool fh_purge_may_move(void);
+
 #endif

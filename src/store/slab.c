@@ -2,7 +2,7 @@
 
 #include "base/assert.h"
 #include "base/classes.h"
-#include "store/chunk.h"
+#include "store/run.h"
 #include "store/events.h"
 #include "store/hints.h"
 #include "store/holes.h"
@@ -77,7 +77,7 @@ static bool has_no_bits(const fh_slab *slab) {
 static unsigned take_new(unsigned c, unsigned want, void **out) {
     const fh_class_info *info = &fh_class_table[c];
     bool clean;
-    size_t slot = fh_chunk_claim(info->slots, info->slots, &clean);
+    size_t slot = fh_run_claim(info->slots, info->slots, 0, &clean);
     if (slot == FH_NONE) return 0;
     fh_slab *slab = fh_slab_at(slot);
     unsigned n = want < info->blocks ? want : info->blocks;

@@ -1,7 +1,7 @@
 #include "store/slab_life.h"
 
 #include "base/assert.h"
-#include "store/chunk.h"
+#include "store/run.h"
 #include "store/window.h"
 
 /* The bits of word w when all blocks below `bump` are free. */
@@ -48,7 +48,7 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
                 for (unsigned i = 0; i < slots; i++) fh_class_set(slot + i, 0);
             }
             fh_hint_clear(c, 0, slot); /* no check after it: the slot is ours, and has nothing */
-            fh_chunk_release(slot, slots);
+            fh_run_release(slot, slots, true);
             return true;
         }
     }

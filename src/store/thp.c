@@ -86,29 +86,71 @@ void fh_thp_join(size_t index, uint64_t halves) {
 
 /* ── Chunks and halves that begin ────────────────────────────────────────────────────────────────────────────────── */
 
-void fh_thp_begin_chunk(size_t chunk) {
+/* Writes the chunk's bit; with it the caller advises the kernel. */
+static void note_huge(size_t chunk, bool huge) {
+    fh_word *word = &fh_region_at(chunk / FH_REGION_CHUNKS)->huge;
+    uint64_t bit = UINT64_C(1) << chunk % FH_REGION_CHUNKS;
+    if (((fh_load(word) & bit) != 0) != huge) huge ? fh_or_release(word, bit) : fh_and_acq_rel(word, ~bit);
+}
+
+static bool is_old_enough(size_t chunk) {
+    return chunk >= fh_load(&fh_order.thp_first_chunk);
+}
+
+void fh_thp_begin_chunk(size_t chunk, bool for_slabs) {
     if (FH_UNLIKELY(fh_load(&fh_chunk_at(chunk)->split))) forget_split(chunk, 3);
     FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0);
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
-    bool wanted = chunk >= fh_load(&fh_order.thp_first_chunk) && !pass_over(2);
-    fh_word *huge = &fh_region_at(chunk / FH_REGION_CHUNKS)->huge;
-    uint64_t bit = UINT64_C(1) << chunk % FH_REGION_CHUNKS;
-    /* The bit is the caller's alone, who has not shown the chunk to any other thread yet. */
-    if (((fh_load(huge) & bit) != 0) != wanted) wanted ? fh_or_release(huge, bit) : fh_and_acq_rel(huge, ~bit);
+    bool always = fh_system_huge_pages_always(), forced = fh_load(&fh_order.thp_first_chunk) == 0;
+    bool wanted = is_old_enough(chunk) && (for_slabs || forced) && !pass_over(2);
+    /* Where the kernel gives them unasked, a large block has them, unless the program wants none at all. */
+    bool unasked = always && !for_slabs && fh_load(&fh_order.thp_first_chunk) <= FH_YOUNG_CHUNKS;
+    note_huge(chunk, wanted || unasked);
     if (wanted) {
         fh_system_huge_pages(p, FH_CHUNK_SIZE, true);
-    } else if (fh_system_huge_pages_always()) {
+    } else if (always && !unasked) {
         fh_system_huge_pages(p, FH_CHUNK_SIZE, false);
     }
 }
 
-void fh_thp_begin_half(size_t slot) {
+/* Times that chunks were advised apart from their neighbours: up to two mappings each. */
+static fh_word proven;
+
+/* These chunks were unproven, and are the caller's in whole or in part. */
+static void prove(size_t chunk, size_t n) {
+    if (fh_add_relaxed(&proven, 1) >= FH_PROVEN_MOST) return;
+    for (size_t i = chunk; i < chunk + n; i++) note_huge(i, true);
+    fh_system_huge_pages(fh_slot_address(chunk * FH_CHUNK_SLOTS), n * FH_CHUNK_SIZE, true);
+}
+
+void fh_thp_fill(size_t slot, size_t n) {
+    /* Also the chunk that it has grown into from below: it will fill that next. */
+    size_t chunk = (slot + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS, end = (slot + n + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
+    if (n < FH_CHUNK_SLOTS) return;
+    if (chunk < end && !is_old_enough(chunk)) chunk = (size_t)fh_load(&fh_order.thp_first_chunk);
+    while (chunk < end) {
+        size_t first = chunk;
+        while (chunk < end && !fh_thp_is_huge(chunk)) chunk++;
+        if (chunk > first) prove(first, chunk - first);
+        while (chunk < end && fh_thp_is_huge(chunk)) chunk++;
+    }
+}
+
+void fh_thp_again(size_t chunk) {
+    if (!fh_thp_is_huge(chunk) && is_old_enough(chunk) && !pass_over(2)) prove(chunk, 1);
+}
+
+void fh_thp_begin(size_t slot, uint64_t free) {
     size_t index = slot / FH_CHUNK_SLOTS;
+    fh_chunk *chunk = fh_chunk_at(index);
     unsigned half = slot % FH_CHUNK_SLOTS >= FH_CHUNK_SLOTS / 2;
-    if (!fh_thp_is_huge(index) || fh_load(&fh_chunk_at(index)->split) >> half & 1) return;
+    uint64_t mask = fh_low_mask(FH_CHUNK_SLOTS / 2) << half * (FH_CHUNK_SLOTS / 2);
+    if ((free & mask) != mask || fh_load(&chunk->dirty) & mask) return;
+    if (free == FH_CHUNK_ALL && !fh_load(&chunk->dirty)) fh_thp_again(index);
+    if (!fh_thp_is_huge(index) || fh_load(&chunk->split) >> half & 1) return;
     if (!fh_load(&fh_order.thp_timed)) return;
     if (pass_over(1)) {
-        uint64_t before = fh_or_acq_rel(&fh_chunk_at(index)->split, UINT64_C(1) << half);
+        uint64_t before = fh_or_acq_rel(&chunk->split, UINT64_C(1) << half);
         FH_ASSERT(before >> 4 == 0);
         fh_thp_keep_split(index, half);
         return;

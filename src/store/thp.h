@@ -6,6 +6,9 @@
  *     grown        the others                             huge pages
  *     passed over  chunks and halves that begin while     small pages
  *                  huge pages are slow to come
+ *     unproven     chunks that were brought for a large   the kernel's own choice
+ *                  block, until they are filled, purged
+ *                  or taken for slabs
  *     split        halves of which single pages were      small pages, until the whole half is purged
  *                  purged
  *
@@ -28,12 +31,21 @@
 
 #include "base/types.h"
 
-/* A chunk is started by a caller who has not shown it to any other thread yet. */
-void fh_thp_begin_chunk(size_t chunk);
+/* A chunk is started by a caller who has not shown it to any other thread yet: for slabs, or for a large block. What a
+ * program touches of that is not known, and huge pages would give memory to all of it. */
+void fh_thp_begin_chunk(size_t chunk, bool for_slabs);
 
-/* The caller has claimed this slot for small blocks. All others of its half are free, and the half has no memory, so the
- * first touch brings a huge page if the kernel was asked for one. Does that touch and reports how long it takes. */
-void fh_thp_begin_half(size_t slot);
+/* The caller has claimed this slot for small blocks, of a chunk whose free word was `free`. If all others of its half are
+ * free, and the half has no memory, the first touch brings a huge page if the kernel was asked for one. Does that touch and
+ * reports how long it takes. */
+void fh_thp_begin(size_t slot, uint64_t free);
+
+/* The caller has these slots, and a program that grows a block fills them: the one case in which huge pages for a large block
+ * are sure to pay. */
+void fh_thp_fill(size_t slot, size_t n);
+
+/* The caller has all of a chunk that was purged: it had memory, so what comes next is likely to be written to too. */
+void fh_thp_again(size_t chunk);
 
 /* True if the heap has nearly filled its young chunks. The next one would cost 2 MiB with its first block, so slabs that are
  * kept apart for speed alone are better shared. */

@@ -1,6 +1,6 @@
 /* The window: the 1 TiB of address space in which all slabs and runs are, its class map and the regions' metadata.
  *
- *     off = p − base; off < 1 TiB ?  "ours" : huge or foreign         one compare, before anything is touched
+ *     off = p − base; off < 1 TiB ?  "ours" : foreign                 one compare, before anything is touched
  *     class = map[off >> 16]                                          one byte: the class, or 0 = special
  *
  * Where address space is short (`ulimit -v`) the window is chosen and not reserved. Chunks are mapped there one by one, and
@@ -17,7 +17,7 @@
 
 typedef struct {
     fh_word origin;                    /* 0, then base | reserved: written once, by compare-and-swap; fh_base follows */
-    fh_word next_chunk;                /* chunks below it were taken from the window; only grows */
+    fh_word next_chunk;                /* chunks below it were taken from the window */
     fh_word lost;                      /* number of bits set in the regions' `lost` words */
     fh_word region[FH_WINDOW_REGIONS]; /* fh_region*, 0 until its first chunk is wanted; written once */
     fh_hints top;                      /* one bit a unit */
@@ -82,19 +82,32 @@ static inline size_t fh_window_chunks(void) {
     return (size_t)fh_load_acquire(&fh_window.next_chunk);
 }
 
+static inline fh_chunk_hints *fh_chunk_hints_at(size_t chunk) {
+    return &fh_region_at(chunk / FH_REGION_CHUNKS)->chunk_hints[chunk % FH_REGION_CHUNKS];
+}
+
 #define FH_NONE (~(size_t)0)
 
 /* The first slot from `slot` on at which a slab or a large block begins, FH_NONE if there is none; *state is its state. The
  * one way to walk the heap: for (slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++). Cost: a load for each
- * slot of chunks in use. */
+ * slot of chunks in use, one for a chunk in the middle of a run. */
 size_t fh_next_slab(size_t slot, uint64_t *state);
+
+/* The first slot of the chunk that does not belong to a run which began in an earlier chunk; its end if there is none. What
+ * is before it has no metadata of its own, and reading it would give memory to that metadata. */
+size_t fh_chunk_first_own(size_t chunk);
 
 /* Sets the window up unless it is there. Any number of threads at once: one wins, none waits. False: no address space. */
 bool fh_window_start(void);
 
-/* A chunk that was never used, or was dropped, with memory behind it and metadata all zero; FH_NONE: no memory (errno is not
- * touched). Lock-free: a thread parked in here holds back one chunk number and nothing else. */
-size_t fh_window_take_chunk(void);
+/* So many chunks in a row that were never used, or were dropped, with memory behind them and metadata all zero.
+ * Returns the first; FH_NONE: no memory (errno is not touched). Lock-free: a thread parked in here holds back their numbers
+ * and nothing else. */
+size_t fh_window_take_chunks(size_t n);
+
+/* In the child of a fork: maps afresh what the program has kept from it by MADV_DONTFORK, because it may have been freed since,
+ * or be freed later. It reads as zero. Cost: a system call, if there is nothing of the kind. */
+void fh_window_mend(void);
 
 /* Returns the address space and the memory of a chunk to the OS. It is tried again when a chunk is wanted. The caller has
  * claimed all of its slots, and nothing in it is in use. */

@@ -73,14 +73,6 @@ static void unmap(void *p, size_t size) {
     munmap(p, size);
 }
 
-static void *remap(void *p, size_t old_size, size_t new_size, int flags, void *place) {
-    fh_add_relaxed(&maps, 1);
-    void *q = mremap(p, old_size, new_size, flags, place);
-    if (q != MAP_FAILED) return q;
-    note_refusal(new_size);
-    return NULL;
-}
-
 static bool protect(void *p, size_t size, int protection) {
     fh_add_relaxed(&maps, 1);
     if (mprotect(p, size, protection) == 0) return true;
@@ -143,6 +135,14 @@ static int map_exactly(void *place, size_t size, int protection, int flags) {
 
 int fh_system_place(void *p, size_t size) {
     return map_exactly(p, size, READ_WRITE, 0);
+}
+
+/* An asynchronous msync does nothing but look at the mappings. */
+bool fh_system_is_mapped(void *p, size_t size) {
+    int saved = errno;
+    bool mapped = syscall(SYS_msync, p, size, MS_ASYNC) == 0; /* not msync, which is a cancellation point */
+    errno = saved;
+    return mapped;
 }
 
 /* 64 random bits. The kernel's generator may not be seeded yet when the first process starts; then the 16 bytes that it
@@ -228,14 +228,15 @@ void fh_system_unmap(void *p, size_t size) {
     errno = saved;
 }
 
-void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size) {
-    return remap(p, old_size, new_size, 0, NULL);
-}
+/* ── Moving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Writes a number of this process's into the first word of a reserved place. Returns it; 0 if there is no memory. */
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4 /* since Linux 5.7; older ones refuse it */
+#endif
+
+/* Writes a number of this process's into the first word of a place. */
 static uint32_t stamp(uint32_t *place) {
     static fh_word stamps;
-    if (!protect(place, fh_system_page_size(), READ_WRITE)) return 0;
     *place = (uint32_t)(fh_add_relaxed(&stamps, 1) << 1 | 1);
     return *place;
 }
@@ -246,21 +247,35 @@ static bool is_stamped(uint32_t *place, uint32_t mark) {
     return syscall(SYS_futex, place, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE, 0, NULL, place, mark) >= 0;
 }
 
-/* Moving happens onto a place reserved for it, so that the result has the wanted alignment: then whole page tables
- * change hands and not single entries.
+/* When mremap fails it has unmapped the place before (kernels to 6.16, when memory or address space is short, or the pages
+ * are in several mappings) or not (later ones, or too many mappings), and does not say. If it has, another thread may have
+ * mapped something there since. The stamp tells. It costs some 2 µs, and a move costs more.
  *
- * When mremap fails it has unmapped the place before (kernels to 6.16, when memory or address space is short) or not
- * (later ones, or too many mappings), and does not say. If it has, another thread may have mapped something there since.
- * The stamp tells: only a place that is still ours is unmapped. It costs some 2 µs, and a move costs more. */
-bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place) {
+ * No refusal is noted: what is not moved is copied. */
+fh_move fh_system_move(void *p, size_t size, void *place) {
+    int saved = errno;
     uint32_t mark = stamp(place);
-    if (mark && remap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place)) return true;
-    if (!mark || is_stamped(place, mark)) unmap(place, new_size);
-    return false;
+    fh_move answer = FH_MOVED;
+    fh_add_relaxed(&maps, 1);
+    if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
+        answer = FH_NOT_MOVED;
+        if (is_stamped(place, mark)) {
+            *(uint32_t *)place = 0;
+        } else if (map_exactly(place, size, READ_WRITE, MAP_NORESERVE) != 0) {
+            answer = FH_PLACE_LOST;
+        }
+    }
+    errno = saved;
+    return answer;
 }
 
-void *fh_system_reserve_aligned(size_t size, size_t align) {
-    return map_and_trim(size, align, PROT_NONE, MAP_NORESERVE);
+/* If there are too many mappings even for that, the memory goes all the same. */
+void fh_system_renew(void *p, size_t size) {
+    int saved = errno;
+    fh_add_relaxed(&purges, 1);
+    fh_add_relaxed(&purged_bytes, size);
+    if (mmap(p, size, READ_WRITE, PRIVATE | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) fh_system_purge(p, size);
+    errno = saved;
 }
 
 /* ── Purging ─────────────────────────────────────────────────────────────────────────────────────────────────────── */

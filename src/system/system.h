@@ -27,9 +27,6 @@ size_t fh_system_page_size(void);
 /* Address space without memory: reading and writing fault. NULL if the kernel has none to give. Sets errno. */
 void *fh_system_reserve(size_t size);
 
-/* The same at a multiple of `align`, at least a page. */
-void *fh_system_reserve_aligned(size_t size, size_t align);
-
 /* Makes reserved pages readable: they read as zero and cost nothing until fh_system_enable. False: no memory. Sets
  * errno. */
 bool fh_system_make_readable(void *p, size_t size);
@@ -46,6 +43,9 @@ void fh_system_disable(void *p, size_t size);
  * EEXIST when something else is there, which is left as it is. Sets errno. */
 int fh_system_place(void *p, size_t size);
 
+/* True if all of these pages are mapped. A few microseconds at most for a range in few mappings. */
+bool fh_system_is_mapped(void *p, size_t size);
+
 /* A place in the address space, a multiple of `align`, where `size` bytes are free at this moment. fh_system_place
  * takes it piece by piece. Another one in each process, if the kernel has randomness. NULL: none found. Sets errno. */
 void *fh_system_find_place(size_t size, size_t align);
@@ -59,13 +59,20 @@ void *fh_system_map(size_t size, size_t align);
 /* The size is the one that was mapped, rounded up to pages. No other thread may use the pages. */
 void fh_system_unmap(void *p, size_t size);
 
-/* Grows or shrinks a mapping made by fh_system_map where it is. NULL: not possible, nothing changed. Sets errno. */
-void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size);
+/* ── Moving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Moves a mapping's pages (not their bytes) onto a place of `new_size` bytes from fh_system_reserve_aligned. False:
- * nothing has changed, and the place is gone. A port without such a call unmaps the place and says false. Sets
- * errno. */
-bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place);
+typedef enum {
+    FH_MOVED,      /* the place has the contents; where they were there is no memory, and it reads as zero */
+    FH_NOT_MOVED,  /* nothing has changed: what a port without such a call always says */
+    FH_PLACE_LOST, /* nothing has changed, but the place is another thread's mapping now: not to be touched again */
+} fh_move;
+
+/* Moves pages (not their bytes) to a place that is writable and has no memory. Both are the caller's. */
+fh_move fh_system_move(void *p, size_t size, void *place);
+
+/* Maps pages afresh: their memory returns to the OS as by fh_system_purge, and a mapping of their own is joined with its
+ * neighbours. Advice about huge pages is forgotten. */
+void fh_system_renew(void *p, size_t size);
 
 /* ── Purging and huge pages ──────────────────────────────────────────────────────────────────────────────────────── */
 

@@ -3,17 +3,19 @@
 #include "base/classes.h"
 #include "observe/class_use.h"
 #include "store/depot.h"
-#include "store/huge.h"
 #include "store/holes.h"
+#include "store/large.h"
 #include "store/window.h"
 #include "system/inspect.h"
 #include "system/system.h"
 
+#include <string.h>
+
 /* Blocks that were reached and whose contents were not searched yet. When there is no room for one more, everything that
  * was reached is searched again once the others are done: slower, and never wrong. */
 #define STACK_MOST ((size_t)1 << 20)
-#define HUGE_MOST ((size_t)1 << 20)
-#define NOTHING 0xFFu /* in back[]: no slab and no run */
+#define NOTHING 0xFFu   /* in back[]: no slab and no large block, */
+#define BY_RECORD 0xFEu /* or a large block has a part of the slot: fh_large_around says which */
 #define PAGES_AT_ONCE 256u
 
 typedef struct {
@@ -59,12 +61,13 @@ static void set_free(const fh_reach *r, unsigned c, const void *block) {
     if (!fh_in_window(block)) return;
     size_t slot = fh_slot_of(block);
     if (slot >= r->slots || r->back[slot] == NOTHING) return;
-    slot -= r->back[slot];
-    fh_slab *slab = fh_slab_at(slot);
     if (fh_class_is_run(c)) {
-        fh_store(&slab->state, 0);
+        fh_store(&fh_slab_at(slot)->pages, 0);
         return;
     }
+    if (r->back[slot] == BY_RECORD) return;
+    slot -= r->back[slot];
+    fh_slab *slab = fh_slab_at(slot);
     uint64_t state = fh_load(&slab->state);
     bool sublet = fh_state_kind(state) == FH_CLASS_BORROWED;
     if (!sublet && fh_state_kind(state) != c) return;
@@ -100,40 +103,65 @@ static void set_threads_free(const fh_reach *r, size_t slot, unsigned made) {
 }
 
 static void set_caches_free(fh_reach *r) {
-    for (size_t slot = 0; slot < r->slots; slot++) {
-        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+    uint64_t state;
+    for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE && slot < r->slots; slot++) {
         if (fh_state_kind(state) == FH_CLASS_THREAD) set_threads_free(r, slot, fh_state_bump(state));
     }
     for (unsigned c = 1; c < FH_BINS; c++) {
         const fh_magazine *m;
         while ((m = fh_depot_get(c, 0, NULL)) != NULL) set_magazine_free(r, c, m, m->count);
     }
-    fh_huge_trim(0);
 }
 
 /* ── Beginning ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static unsigned slots_of(uint64_t state) {
-    unsigned kind = fh_state_class(state);
-    if (kind == FH_KIND_RUN) return fh_state_bump(state);
-    return kind < FH_CLASSES ? fh_class_table[kind].slots : 0;
+static bool is_large(uint64_t state) {
+    return fh_state_kind(state) == FH_KIND_RUN || fh_state_kind(state) == FH_CLASS_EDGE;
 }
 
-static void find_heads(fh_reach *r) {
-    for (size_t slot = 0; slot < r->slots;) {
-        unsigned slots = slots_of(fh_load(&fh_slab_at(slot)->state));
-        for (unsigned i = 0; i < slots && slot + i < r->slots; i++) r->back[slot + i] = (uint8_t)i;
-        if (slots == 0) r->back[slot] = NOTHING;
-        slot += slots ? slots : 1;
-    }
+static bool is_huge(size_t slot, size_t *size) {
+    size_t slots;
+    return fh_large_in(slot, size, &slots) && *size > FH_PROFILE_HUGE;
 }
 
-static void note_huge(void *context, uintptr_t begin, size_t size) {
-    fh_reach *r = context;
+static size_t count_huge(void) {
+    size_t count = 0, size;
+    uint64_t state;
+    for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++)
+        count += is_large(state) && is_huge(slot, &size);
+    return count;
+}
+
+static void note_huge(fh_reach *r, uintptr_t begin, size_t size) {
     if (r->huge_count == r->huge_room) return;
     r->huge[r->huge_count++] = (huge_block){begin, size, false};
     if (r->huge_count == 1) r->huge_low = begin;
     r->huge_high = begin + size;
+}
+
+/* The slots of the large block that begins in this one. A huge one has an entry in a list instead. */
+static void mark_large(fh_reach *r, size_t slot) {
+    size_t size, slots;
+    if (is_huge(slot, &size)) {
+        note_huge(r, (uintptr_t)fh_slot_address(slot), size);
+    } else if (fh_large_in(slot, &size, &slots)) {
+        memset(&r->back[slot], BY_RECORD, slots < r->slots - slot ? slots : r->slots - slot);
+    }
+}
+
+/* How far each slot is from the first one of its slab. */
+static void find_heads(fh_reach *r) {
+    uint64_t state;
+    memset(r->back, NOTHING, r->slots);
+    for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE && slot < r->slots; slot++) {
+        unsigned kind = fh_state_class(state);
+        if (is_large(state)) {
+            mark_large(r, slot);
+        } else if (kind < FH_CLASSES) {
+            for (unsigned i = 0; i < fh_class_table[kind].slots && slot + i < r->slots; i++)
+                r->back[slot + i] = (uint8_t)i;
+        }
+    }
 }
 
 fh_reach *fh_reach_begin(void) {
@@ -141,7 +169,7 @@ fh_reach *fh_reach_begin(void) {
     if (!r) return NULL;
     r->own[r->owns++] = (range){(uintptr_t)r, (uintptr_t)r + sizeof *r};
     r->slots = fh_window_chunks() * FH_CHUNK_SLOTS;
-    r->huge_room = fh_huge_count() + 1 < HUGE_MOST ? fh_huge_count() + 1 : HUGE_MOST;
+    r->huge_room = count_huge() + 1;
     r->back = map(r, r->slots + 1);
     r->reached = map(r, (r->slots + 1) * sizeof r->reached[0]);
     r->huge = map(r, r->huge_room * sizeof r->huge[0]);
@@ -149,7 +177,6 @@ fh_reach *fh_reach_begin(void) {
     if (!r->back || !r->reached || !r->huge || !r->stack) return NULL;
     find_heads(r);
     set_caches_free(r);
-    fh_huge_each(note_huge, r);
     return r;
 }
 
@@ -164,22 +191,30 @@ typedef struct {
     bool *flag;    /* of a huge block, which has no bit */
 } found;
 
+static bool find_large(const fh_reach *r, uintptr_t address, found *f) {
+    const void *begin = fh_large_around((const void *)address); // NOLINT(performance-no-int-to-ptr)
+    if (!begin) return false;
+    f->begin = (uintptr_t)begin;
+    f->size = fh_large_size(begin);
+    f->word = &r->reached[fh_slot_of(begin)][0];
+    f->bits = 1;
+    return true;
+}
+
 static bool find_in_window(const fh_reach *r, uintptr_t address, found *f) {
     size_t slot = fh_slot_of((const void *)address);
     if (slot >= r->slots || r->back[slot] == NOTHING) return false;
+    if (r->back[slot] == BY_RECORD) return find_large(r, address, f);
     slot -= r->back[slot];
     const fh_slab *slab = fh_slab_at(slot);
     uint64_t state = fh_load(&slab->state);
     unsigned kind = fh_state_class(state), i = 0, units = 1;
     uintptr_t begin = (uintptr_t)fh_slot_address(slot);
-    f->size = fh_state_bump(state) * FH_SLOT_SIZE;
-    if (kind != FH_KIND_RUN) {
-        /* The allocator's own are no blocks of the program. */
-        if (kind >= FH_CLASSES || fh_statistics_use(kind) == FH_PROFILE_USE_OWN) return false;
-        i = fh_block_index(kind, address - begin);
-        if (i >= fh_state_bump(state) || (fh_load(&slab->free[i / 64]) >> i % 64 & 1)) return false;
-        f->size = fh_class_size(kind);
-    }
+    /* The allocator's own are no blocks of the program. */
+    if (kind >= FH_CLASSES || fh_statistics_use(kind) == FH_PROFILE_USE_OWN) return false;
+    i = fh_block_index(kind, address - begin);
+    if (i >= fh_state_bump(state) || (fh_load(&slab->free[i / 64]) >> i % 64 & 1)) return false;
+    f->size = fh_class_size(kind);
     if (fh_state_kind(state) == FH_CLASS_BORROWED) {
         while (fh_holes_is_joined(slab, i)) i--;
         units = fh_holes_parts(slab, i);
@@ -210,7 +245,7 @@ static bool find_huge(const fh_reach *r, uintptr_t address, found *f) {
 
 static bool find(const fh_reach *r, uintptr_t address, found *f) {
     f->flag = NULL;
-    if (fh_in_window((const void *)address)) return find_in_window(r, address, f);
+    if (fh_in_window((const void *)address) && find_in_window(r, address, f)) return true;
     return address - r->huge_low < r->huge_high - r->huge_low && find_huge(r, address, f);
 }
 
@@ -288,13 +323,19 @@ static void drain(fh_reach *r) {
 static void search_again(fh_reach *r) {
     r->overflown = false;
     for (size_t slot = 0; slot < r->slots; slot++) {
+        size_t size, slots;
+        if (r->back[slot] == BY_RECORD && r->reached[slot][0] & 1) {
+            uintptr_t begin = (uintptr_t)fh_large_in(slot, &size, &slots);
+            search_block(r, (range){begin, begin + size});
+            drain(r);
+        }
         if (r->back[slot] != 0) continue;
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
-        size_t size = fh_state_class(state) < FH_CLASSES ? fh_class_size(fh_state_class(state)) : 0;
+        size = fh_class_size(fh_state_class(state));
         for (unsigned i = 0; i < FH_SLAB_WORDS * 64; i++) {
             if (!(r->reached[slot][i / 64] >> i % 64 & 1)) continue;
             uintptr_t begin = (uintptr_t)fh_slot_address(slot) + i * size;
-            search_block(r, (range){begin, begin + (size ? size : fh_state_bump(state) * FH_SLOT_SIZE)});
+            search_block(r, (range){begin, begin + size});
             drain(r);
         }
     }
@@ -415,9 +456,10 @@ static void count_slab(const fh_reach *r, size_t slot, unsigned c, uint64_t stat
     add(answer, reached, live, fh_class_size(c));
 }
 
-static void count_run(const fh_reach *r, size_t slot, unsigned slots, fh_profile_scan *answer) {
-    size_t bytes = slots * FH_SLOT_SIZE;
-    unsigned c = bytes <= FH_RUN_CACHED_MAX && slots > 1 ? fh_class_run(bytes) : FH_FIGURES_LARGE;
+static void count_large(const fh_reach *r, size_t slot, fh_profile_scan *answer) {
+    size_t bytes, slots;
+    if (!fh_large_in(slot, &bytes, &slots)) return;
+    unsigned c = bytes > FH_SLOT_SIZE && bytes <= FH_RUN_CACHED_MAX ? fh_class_run(bytes) : FH_FIGURES_LARGE;
     uint64_t reached = r->reached[slot][0] & 1;
     answer->row[c].reachable += reached;
     answer->row[c].unreachable += 1 - reached;
@@ -425,13 +467,12 @@ static void count_run(const fh_reach *r, size_t slot, unsigned slots, fh_profile
 }
 
 void fh_reach_count(const fh_reach *r, fh_profile_scan *answer) {
-    for (size_t slot = 0; slot < r->slots; slot++) {
-        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+    uint64_t state;
+    for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE && slot < r->slots; slot++) {
         unsigned kind = fh_state_class(state);
-        if (r->back[slot] != 0) continue;
-        if (kind == FH_KIND_RUN) {
-            count_run(r, slot, fh_state_bump(state), answer);
-        } else if (kind < FH_CLASSES && fh_statistics_use(kind) != FH_PROFILE_USE_OWN) {
+        if (r->back[slot] == BY_RECORD) {
+            count_large(r, slot, answer);
+        } else if (kind < FH_CLASSES && r->back[slot] == 0 && fh_statistics_use(kind) != FH_PROFILE_USE_OWN) {
             count_slab(r, slot, kind, state, answer);
         }
     }

@@ -1,0 +1,310 @@
+#include "store/run.h"
+
+#include "base/assert.h"
+#include "store/chunk.h"
+#include "store/hints.h"
+#include "store/limit.h"
+#include "store/purge.h"
+#include "store/thp.h"
+#include "store/window.h"
+
+/* ── The chunks of a run ─────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The part of a run that is in one chunk. */
+typedef struct {
+    size_t chunk;
+    uint64_t mask;
+    unsigned slots;
+} part;
+
+/* The part that begins at that slot, of a run that ends before `end`. */
+static part part_of(size_t slot, size_t end) {
+    size_t most = end - slot;
+    unsigned place = slot % FH_CHUNK_SLOTS, n = FH_CHUNK_SLOTS - place;
+    FH_ASSERT(slot < end);
+    if (n > most) n = (unsigned)most;
+    return (part){slot / FH_CHUNK_SLOTS, fh_run_mask(place, n), n};
+}
+
+/* Free slots at the beginning of a chunk, and at its end. 0 of a chunk that there is not. */
+static unsigned free_below(size_t chunk) {
+    uint64_t used = chunk < fh_window_chunks() ? ~fh_load(&fh_chunk_at(chunk)->free) : ~UINT64_C(0);
+    return used ? fh_lowest_bit(used) : FH_CHUNK_SLOTS;
+}
+static unsigned free_above(size_t chunk) {
+    uint64_t used = chunk < fh_window_chunks() ? ~fh_load(&fh_chunk_at(chunk)->free) : ~UINT64_C(0);
+    return used ? FH_CHUNK_SLOTS - 1 - fh_highest_bit(used) : FH_CHUNK_SLOTS;
+}
+
+/* ── Claim ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Claims exactly these slots, or none of them. */
+static bool claim_exactly(size_t slot, size_t n) {
+    size_t end = slot + n;
+    for (size_t at = slot; at < end;) {
+        part p = part_of(at, end);
+        if (p.chunk >= fh_window_chunks() || !fh_chunk_claim_exactly(p.chunk, p.mask)) {
+            for (size_t back = slot; back < at;) {
+                part claimed = part_of(back, at);
+                fh_chunk_release(claimed.chunk, claimed.mask);
+                back += claimed.slots;
+            }
+            return false;
+        }
+        at += p.slots;
+    }
+    return true;
+}
+
+/* Bookkeeping for slots that this thread has just claimed, `held` of them in place of others that count already. True if all of
+ * them read as zero. */
+static bool account(size_t slot, size_t n, size_t held) {
+    fh_weight sum = {0, 0, 0};
+    for (size_t at = slot; at < slot + n;) {
+        part p = part_of(at, slot + n);
+        fh_chunk_weigh(p.chunk, p.mask, &sum);
+        at += p.slots;
+    }
+    FH_ASSERT(sum.slots == n);
+    fh_event_claimed(n - held, sum.dirty, sum.purged);
+    return sum.dirty == 0;
+}
+
+/* A free run that begins with the first slot of a chunk may begin in the chunk before. Claims n slots from its true beginning
+ * on; FH_NONE if it begins here. */
+static size_t claim_over_border(size_t chunk, unsigned n) {
+    unsigned before = chunk ? free_above(chunk - 1) : 0;
+    if (before >= n) return FH_NONE; /* it has room for itself */
+    size_t slot = chunk * FH_CHUNK_SLOTS - before;
+    return before && claim_exactly(slot, n) ? slot : FH_NONE;
+}
+
+/* Claims in this chunk. FH_NONE: it has no such run (any more). A slab is aligned to its length, so it is in one chunk. */
+static size_t claim_in(size_t chunk, unsigned n, unsigned align) {
+    uint64_t free = fh_load(&fh_chunk_at(chunk)->free);
+    if (n > 1 && align == 1 && free & 1 && free_below(chunk) >= n) {
+        size_t slot = claim_over_border(chunk, n);
+        if (slot != FH_NONE) return slot;
+    }
+    unsigned place = fh_chunk_claim_fit(chunk, n, align, &free);
+    if (place == FH_CHUNK_SLOTS) return FH_NONE;
+    size_t slot = chunk * FH_CHUNK_SLOTS + place;
+    /* Not a large block, which may be memory that the program never touches. */
+    if (n == 1) fh_thp_begin(slot, free);
+    return slot;
+}
+
+/* Claims in a chunk that there is; FH_NONE if none has so long a run. */
+static size_t claim_in_one(unsigned n, unsigned align) {
+    /* A chunk with n + align − 1 free slots in a row fits for sure; one with fewer may. It is tried once, so that an aligned
+     * run of exactly n slots is not passed over. */
+    for (unsigned bucket = fh_chunk_bucket_of(n); bucket < FH_LENGTHS; bucket++) {
+        unsigned length = fh_chunk_length_of(bucket);
+        bool sure = length >= n + align - 1 || length == FH_CHUNK_SLOTS;
+        for (;;) {
+            size_t chunk = fh_hint_find(FH_HINT_LENGTH + bucket, 1);
+            if (chunk == FH_NONE) break;
+            size_t slot = claim_in(chunk, n, align);
+            if (slot != FH_NONE) return slot;
+            if (fh_chunk_length(fh_load(&fh_chunk_at(chunk)->free)) != bucket) {
+                fh_chunk_leave_bucket(chunk, bucket);
+            } else if (!sure) {
+                break;
+            }
+        }
+    }
+    return FH_NONE;
+}
+
+/* ── Over several chunks ─────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* What is looked for: n slots, the first of which is `phase` more than a multiple of `align`. */
+typedef struct {
+    size_t n, align, phase;
+} wish;
+
+/* Free slots at the end of the heap, no more than are wanted. */
+static size_t free_at_end(size_t wanted) {
+    size_t free = 0;
+    for (size_t chunk = fh_window_chunks(); chunk-- > 0 && free < wanted;) {
+        unsigned here = free_above(chunk);
+        free += here;
+        if (here < FH_CHUNK_SLOTS) break;
+    }
+    return free;
+}
+
+/* The first slot from this one on at which it may begin. */
+static size_t aligned_from(size_t begin, const wish *w) {
+    return fh_round_up(begin + w->align - w->phase, w->align) - w->align + w->phase;
+}
+
+static size_t find_at_end(const wish *w) {
+    size_t end = fh_window_chunks() * FH_CHUNK_SLOTS, slot = aligned_from(end - free_at_end(w->n + w->align - 1), w);
+    return slot < end && end - slot >= w->n ? slot : FH_NONE;
+}
+
+/* The first slot of the free run over the border below this chunk, if it has what is wished for; else FH_NONE. *end: the
+ * slot up to which the run was followed. */
+static size_t fit_over_border(size_t chunk, const wish *w, size_t *end) {
+    size_t border = chunk * FH_CHUNK_SLOTS, begin = border - (chunk ? free_above(chunk - 1) : 0);
+    size_t slot = aligned_from(begin, w);
+    FH_ASSERT(slot >= begin && slot - begin < w->align);
+    for (*end = border; *end % FH_CHUNK_SLOTS == 0 && *end < slot + w->n;) {
+        unsigned more = free_below(*end / FH_CHUNK_SLOTS);
+        *end += more;
+        if (more < FH_CHUNK_SLOTS) break;
+    }
+    return *end >= slot + w->n ? slot : FH_NONE;
+}
+
+/* Chunks of a region whose longest free run has at least so many slots, as bits. */
+static uint64_t chunks_with(size_t region, size_t slots) {
+    uint64_t chunks = 0;
+    for (unsigned bucket = fh_chunk_bucket_of((unsigned)slots); bucket < FH_LENGTHS; bucket++)
+        chunks |= fh_load_acquire(&fh_region_at(region)->hints.hint[FH_HINT_LENGTH + bucket]);
+    return chunks;
+}
+
+/* The lowest that is found beginning with chunks that have a free run of `longest` slots, at most `most` of them. */
+static size_t find_beside(const wish *w, size_t longest, size_t most) {
+    size_t chunks = fh_window_chunks();
+    for (size_t from = 0; from < chunks && most > 0; most--) {
+        size_t region = from / FH_REGION_CHUNKS, end;
+        uint64_t left = chunks_with(region, longest) & ~fh_low_mask(from % FH_REGION_CHUNKS);
+        from = left ? region * FH_REGION_CHUNKS + fh_lowest_bit(left) : (region + 1) * FH_REGION_CHUNKS;
+        if (!left || from >= chunks) continue;
+        size_t slot = fit_over_border(from, w, &end);
+        if (slot == FH_NONE && end / FH_CHUNK_SLOTS <= from) slot = fit_over_border(from + 1, w, &end);
+        if (slot != FH_NONE) return slot;
+        from = end / FH_CHUNK_SLOTS > from ? end / FH_CHUNK_SLOTS : from + 1;
+    }
+    return FH_NONE;
+}
+
+/* So many places are tried in vain, at some 20 to 40 ns each. The run at the end of the heap is always found, or no new chunks
+ * would ever do. */
+#define BORDERS_MOST 64u
+#define WHOLE_MOST 512u
+
+/* Of a run over one border the longer part has half of it at least. Any other has a whole chunk. */
+static size_t find_over_borders(const wish *w) {
+    size_t slot = FH_NONE;
+    if (w->n < 2 * FH_CHUNK_SLOTS - 1) slot = find_beside(w, w->n / 2 + w->n % 2, BORDERS_MOST);
+    if (slot == FH_NONE) slot = find_beside(w, FH_CHUNK_SLOTS, WHOLE_MOST);
+    return slot != FH_NONE ? slot : find_at_end(w);
+}
+
+static size_t claim_over_borders(const wish *w) {
+    for (;;) {
+        size_t slot = find_over_borders(w);
+        if (slot == FH_NONE || claim_exactly(slot, w->n)) return slot;
+    }
+}
+
+/* ── New chunks ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* New chunks, open to all threads, with which there are n free slots in a row. False: the OS has no more memory.
+ *
+ * The thread that brings them does not keep their first slots, but searches again like all others. While one thread waits in
+ * the kernel for a chunk, others find no free run either and bring one each. When each took from its own, a thousand
+ * threads that began at once took 195 chunks and, a huge page for each, 400 MiB. Now all go to the lowest, and the others
+ * are address space that was never touched. */
+static bool bring_chunks(size_t n) {
+    size_t at_end = n > 1 ? free_at_end(n) : 0, wanted = n > at_end ? n - at_end : 1;
+    size_t chunks = (wanted + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS, first = fh_window_take_chunks(chunks);
+    if (first == FH_NONE) return false;
+    for (size_t chunk = first; chunk < first + chunks; chunk++) {
+        fh_thp_begin_chunk(chunk, n <= FH_CHUNK_SLOTS / 2);
+        fh_chunk_open(chunk);
+    }
+    fh_event_chunk(first + chunks - 1);
+    return true;
+}
+
+static size_t claim(const wish *w) {
+    bool small = w->n <= FH_CHUNK_SLOTS && w->align <= FH_CHUNK_SLOTS && w->phase == 0;
+    /* A slab, which is aligned to its length, is never over a border; nor is what fits into any new chunk. */
+    bool inside = small && w->n <= w->align;
+    for (;;) {
+        size_t slot = small ? claim_in_one((unsigned)w->n, (unsigned)w->align) : FH_NONE;
+        if (slot == FH_NONE && !inside) slot = claim_over_borders(w);
+        if (slot != FH_NONE || !bring_chunks(inside ? w->n : w->n + w->align - 1)) return slot;
+    }
+}
+
+size_t fh_run_claim_for(size_t n, size_t held, size_t align, size_t phase, bool *clean) {
+    size_t bytes = (n - held) * FH_SLOT_SIZE;
+    FH_ASSERT(n >= 1 && held <= n && fh_is_power_of_two(align) && phase < align);
+    if (n > FH_WINDOW_SLOTS || align > FH_WINDOW_SLOTS) return FH_NONE;
+    bool limited = fh_limit_is_set() && bytes != 0;
+    if (limited && !fh_limit_admit(bytes, n == 1)) return FH_NONE;
+    size_t slot = claim(&(wish){n, align, phase});
+    if (slot != FH_NONE) *clean = account(slot, n, held);
+    if (limited) fh_limit_done(bytes);
+    return slot;
+}
+
+size_t fh_run_claim(size_t n, size_t align, size_t phase, bool *clean) {
+    return fh_run_claim_for(n, 0, align, phase, clean);
+}
+
+bool fh_run_is_free(size_t slot) {
+    size_t chunk = slot / FH_CHUNK_SLOTS;
+    return chunk < fh_window_chunks() && fh_load(&fh_chunk_at(chunk)->free) >> slot % FH_CHUNK_SLOTS & 1;
+}
+
+bool fh_run_extend(size_t slot, size_t n, bool *clean) {
+    bool limited = fh_limit_is_set();
+    FH_ASSERT(n >= 1);
+    if (limited && !fh_limit_admit(n * FH_SLOT_SIZE, false)) return false;
+    bool done = claim_exactly(slot, n);
+    if (done) *clean = account(slot, n, 0);
+    if (limited) fh_limit_done(n * FH_SLOT_SIZE);
+    return done;
+}
+
+/* ── Release ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void release(size_t slot, size_t n, bool dirty, bool counted) {
+    size_t end = slot + n;
+    FH_ASSERT(n >= 1 && end <= fh_window_chunks() * FH_CHUNK_SLOTS);
+    for (size_t at = slot; at < end;) {
+        part p = part_of(at, end);
+        fh_chunk_note(p.chunk, p.mask, dirty);
+        at += p.slots;
+    }
+    fh_event_released(slot, n, dirty, counted);
+    if (fh_limit_is_set())
+        fh_set_due(FH_DUE_LIMIT); /* with what is in use, what is free now may be more than it allows */
+    for (size_t at = slot; at < end;) {
+        part p = part_of(at, end);
+        fh_chunk_release(p.chunk, p.mask);
+        at += p.slots;
+    }
+}
+
+void fh_run_release(size_t slot, size_t n, bool dirty) {
+    release(slot, n, dirty, true);
+}
+
+void fh_run_release_held(size_t slot, size_t n, bool dirty) {
+    release(slot, n, dirty, false);
+}
+
+size_t fh_run_drop_free_chunks(void) {
+    size_t dropped = 0;
+    for (size_t index = fh_window_chunks(); index-- > 0;) {
+        fh_chunk *chunk = fh_chunk_at(index);
+        /* One that was never started, or is dropped already, has no free slots. */
+        if (fh_load(&chunk->free) != FH_CHUNK_ALL || !fh_chunk_claim_exactly(index, FH_CHUNK_ALL)) continue;
+        account(index * FH_CHUNK_SLOTS, FH_CHUNK_SLOTS, 0);
+        fh_and_acq_rel(&chunk->dirty, 0);
+        fh_and_acq_rel(&chunk->used, 0);
+        fh_purge_forget_moved(index);
+        fh_event_dropped(FH_CHUNK_SLOTS);
+        fh_window_drop_chunk(index);
+        dropped += FH_CHUNK_SIZE;
+    }
+    return dropped;
+}

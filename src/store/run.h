@@ -1,0 +1,46 @@
+/* Runs of slots: where slabs and large blocks come from. A run is consecutive slots, in one chunk or over several in a row:
+ * one bit a slot all the same, so what is released joins what is free on both sides by itself.
+ *
+ * Best fit within a chunk: hints keep chunks by the length of their longest free run (chunk.h). The search begins with the
+ * shortest bucket that will do, lowest address first, and takes the shortest run of that chunk that will do. What no chunk
+ * has in one piece is looked for over their borders, lowest first.
+ *
+ *     chunk 7                chunk 8                chunk 9
+ *     ┌───────────────────┬─┬────────────────────┬──────┬──────────────┐
+ *     │ in use            │░│░░░░░░░░░░░░░░░░░░░░│░░░░░░│ in use       │    one free run: the end of 7, all of 8, the
+ *     └───────────────────┴─┴────────────────────┴──────┴──────────────┘    beginning of 9
+ *
+ * A run over several chunks is claimed a chunk at a time, upwards. If another thread was first at one of them, the ones before
+ * are released again: nothing was written to them and nothing counted. That thread has them then, so one of the two goes on.
+ *
+ * Thread-safety: any thread. Progress: lock-free; the kernel may block when new chunks are mapped. Cost: some 100 ns for a
+ * run in one chunk; over several, some 50 ns for each. */
+#ifndef FH_STORE_RUN_H
+#define FH_STORE_RUN_H
+
+#include "base/types.h"
+
+/* Claims n slots from a slot on whose number is `phase` more than a multiple of `align`, a power of two above `phase`. With
+ * align = n they are in one chunk. Returns the first slot, or FH_NONE: the OS has no more memory, or a limit is met.
+ * *clean: it reads as zero. */
+size_t fh_run_claim(size_t n, size_t align, size_t phase, bool *clean);
+
+/* The same for a block that moves: `held` of the n slots are in place of slots that it has, so only the others are asked of a
+ * limit and counted. The caller releases the old ones with fh_run_release_held. So the counters and a limit know of each slot
+ * that is in use once, at every moment. */
+size_t fh_run_claim_for(size_t n, size_t held, size_t align, size_t phase, bool *clean);
+void fh_run_release_held(size_t slot, size_t n, bool dirty);
+
+/* Claims exactly n slots from this one on, if they are free: how a run grows in place. */
+bool fh_run_extend(size_t slot, size_t n, bool *clean);
+
+/* True if the slot is free at this moment. */
+bool fh_run_is_free(size_t slot);
+
+/* Releases n slots, with memory behind them or without. */
+void fh_run_release(size_t slot, size_t n, bool dirty);
+
+/* Returns chunks of which no slot is in use to the OS, with their address space. Returns the bytes. */
+size_t fh_run_drop_free_chunks(void);
+
+#endif
