@@ -11,11 +11,11 @@ typedef struct {
     void (*how)(void);
 } breakage;
 
-extern const breakage break_shared[], break_own[], break_huge[];
-extern const unsigned break_shared_count, break_own_count, break_huge_count;
+extern const breakage break_shared[], break_own[];
+extern const unsigned break_shared_count, break_own_count;
 
 /* Makes a heap with something of everything in it: slabs, runs, free slots, full and empty magazines, depots, a cache that a
- * thread has left behind, huge blocks. */
+ * thread has left behind, runs over several chunks. */
 void break_build(void);
 
 /* The size of most blocks of it, and their class. */

@@ -3,9 +3,9 @@
 
 #include "../support/check.h"
 #include "base/classes.h"
-#include "store/huge.h"
 #include "reclaim/limits.h"
 #include "store/events.h"
+#include "store/run.h"
 #include "store/slab.h"
 #include "store/holes.h"
 #include "store/window.h"
@@ -38,7 +38,7 @@ void break_build(void) {
     for (int i = 0; i < BLOCKS; i++) block[i] = fh_malloc(BREAK_SIZE);
     scatter(BREAK_SIZE, BLOCKS);
     for (int i = 0; i < BLOCKS; i++) fh_free(block[i]);
-    /* One that stays and one that goes: of a slab in part, a cached run, a long run, and a mapping. */
+    /* One that stays and one that goes: of a slab in part, a cached run, a long run, and runs over several chunks. */
     static const size_t sizes[] = {PARTLY, 200000, 1500000, 5000000, 9000000};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         void *stays = fh_malloc(sizes[i]), *goes = fh_malloc(sizes[i]);
@@ -127,6 +127,9 @@ static void byte_of_slab(void) {
 static void byte_in_run(void) {
     fh_class_set(find_slab(FH_KIND_RUN, NULL) + 1, 9);
 }
+static void pages_of_free_slot(void) {
+    fh_store(&fh_slab_at(find_slot(is_free))->pages, 3);
+}
 
 /* ── Slabs ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -143,7 +146,23 @@ static void state_bit(void) {
 }
 static void long_run(void) {
     size_t slot = find_slab(FH_KIND_RUN, NULL);
-    fh_store(state_of(slot), fh_state_make(FH_KIND_RUN, FH_RUN_MAX_SLOTS + 1));
+    fh_store(state_of(slot), fh_state_make_run(slots() - slot + 1));
+}
+static bool is_cached_run(size_t slot) {
+    return fh_byte_load(fh_class_byte(slot)) != FH_CLASS_SPECIAL;
+}
+static bool is_long_run(size_t slot) {
+    return !is_cached_run(slot);
+}
+static void run_without_pages(void) {
+    fh_store(&fh_slab_at(find_slab(FH_KIND_RUN, is_long_run))->pages, 0);
+}
+static void run_with_few_pages(void) {
+    fh_add_relaxed(&fh_slab_at(find_slab(FH_KIND_RUN, is_cached_run))->pages, (uint64_t)-1);
+}
+static void run_with_many_pages(void) {
+    size_t slot = find_slab(FH_KIND_RUN, is_long_run);
+    fh_store(&fh_slab_at(slot)->pages, fh_state_run_slots(fh_load(state_of(slot))) * FH_SLOT_SIZE / 4096 + 1);
 }
 static void bump_too_far(void) {
     size_t slot = find_slab(BREAK_CLASS, NULL);
@@ -159,7 +178,7 @@ static void count_too_high(void) {
 }
 static void hint_not_set(void) {
     size_t slot = find_slab(BREAK_CLASS, has_free);
-    change_bit(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->hint[BREAK_CLASS], slot % FH_CHUNK_SLOTS);
+    change_bit(&fh_chunk_hints_at(slot / FH_CHUNK_SLOTS)->hint[BREAK_CLASS], slot % FH_CHUNK_SLOTS);
 }
 
 /* ── Slabs that are let ──────────────────────────────────────────────────────────────────────────────────────────── */
@@ -194,6 +213,32 @@ static void dirty_and_unused(void) {
 static void chunk_lost(void) {
     change_bit(&fh_region_at(0)->lost, 0);
 }
+static bool goes_over_border(size_t slot) {
+    return slot % FH_CHUNK_SLOTS + fh_state_run_slots(fh_load(state_of(slot))) > FH_CHUNK_SLOTS;
+}
+static void run_not_over_chunk(void) {
+    size_t slot = find_slab(FH_KIND_RUN, goes_over_border);
+    fh_store(&fh_chunk_at(slot / FH_CHUNK_SLOTS + 1)->over, 0);
+}
+static void run_over_chunk_of_others(void) {
+    size_t slot = find_slab(BREAK_CLASS, NULL);
+    fh_store(&fh_chunk_at(slot / FH_CHUNK_SLOTS)->over, find_slab(FH_KIND_RUN, goes_over_border) + 1);
+}
+static void page_twice(void) {
+    size_t slot = find_slab(FH_CLASS_EDGE, NULL);
+    fh_word *word = &fh_slab_at(slot)->free[0];
+    fh_or_relaxed(word, ~fh_load(word) & -~fh_load(word) & 0xFFFF);
+}
+static void page_lost(void) {
+    size_t slot = find_slab(FH_CLASS_EDGE, has_free);
+    fh_and_relaxed(&fh_slab_at(slot)->free[0], fh_load(&fh_slab_at(slot)->free[0]) - 1);
+}
+static void edge_of_nothing(void) {
+    bool clean;
+    size_t slot = fh_run_claim(1, 1, 0, &clean);
+    fh_store(&fh_slab_at(slot)->state, fh_state_make(FH_CLASS_EDGE, 16));
+    fh_store(&fh_slab_at(slot)->free[0], 0xFFFF);
+}
 static void hint_of_region(void) {
     size_t slot = find_slab(BREAK_CLASS, has_free);
     change_bit(&fh_region_at(0)->hints.hint[BREAK_CLASS], (unsigned)(slot / FH_CHUNK_SLOTS));
@@ -211,7 +256,7 @@ static void length_of_chunk(void) {
 /* ── Counters ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void one_dirty_more(void) {
-    fh_event_released(1);
+    fh_event_released(0, 1, true, true);
     fh_event_claimed(1, 0, 0);
 }
 static void one_used_less(void) {
@@ -228,6 +273,7 @@ static void claim_not_done(void) {
 const breakage break_shared[] = {
     {FH_EQUATION_SLOT_FREE, "a bit in a free slot", bit_of_free_slot},
     {FH_EQUATION_SLOT_FREE, "a count in a free slot", count_of_free_slot},
+    {FH_EQUATION_SLOT_FREE, "pages of a run in a free slot", pages_of_free_slot},
     {FH_EQUATION_SLOT_OVERLAP, "a slab in a free slot", slab_in_free_slot},
     {FH_EQUATION_SLOT_OVERLAP, "a slab's slot is given back", slab_slot_free},
     {FH_EQUATION_SLOT_LOST, "a free slot is forgotten", slot_forgotten},
@@ -235,7 +281,10 @@ const breakage break_shared[] = {
     {FH_EQUATION_SLOT_CLASS, "a slab without its class byte", byte_of_slab},
     {FH_EQUATION_SLOT_CLASS, "a class byte within a run", byte_in_run},
     {FH_EQUATION_SLAB_STATE, "a bit of the state that means nothing", state_bit},
-    {FH_EQUATION_SLAB_STATE, "a run that is too long", long_run},
+    {FH_EQUATION_SLAB_STATE, "a run beyond the end of the heap", long_run},
+    {FH_EQUATION_SLAB_STATE, "a run without a page", run_without_pages},
+    {FH_EQUATION_SLAB_STATE, "a cached run that lacks a page", run_with_few_pages},
+    {FH_EQUATION_SLAB_STATE, "a run with a page beyond its end", run_with_many_pages},
     {FH_EQUATION_SLAB_BUMP, "more blocks than there are", bump_too_far},
     {FH_EQUATION_SLAB_BEYOND, "a free block that was never handed out", bit_beyond},
     {FH_EQUATION_SLAB_COUNT, "a count that should have set the hint", count_too_high},
@@ -244,6 +293,11 @@ const breakage break_shared[] = {
     {FH_EQUATION_HOLES_EMPTY, "two borrowed slabs that are all free stay", borrowed_slab_kept},
     {FH_EQUATION_CHUNK_DIRTY, "a dirty slot that was never used", dirty_and_unused},
     {FH_EQUATION_CHUNK_LOST, "a chunk with slabs is lost", chunk_lost},
+    {FH_EQUATION_CHUNK_OVER, "a chunk does not know the run that is over it", run_not_over_chunk},
+    {FH_EQUATION_CHUNK_OVER, "a chunk knows of a run that is not over it", run_over_chunk_of_others},
+    {FH_EQUATION_EDGE_PAGES, "a page of a block is free", page_twice},
+    {FH_EQUATION_EDGE_PAGES, "a page of an edge is forgotten", page_lost},
+    {FH_EQUATION_EDGE_EMPTY, "an edge beside no block", edge_of_nothing},
     {FH_EQUATION_HINT_TREE, "a hint of a region is not set", hint_of_region},
     {FH_EQUATION_HINT_TREE, "a hint of 16 GiB is not set", hint_of_unit},
     {FH_EQUATION_HINT_TREE, "a hint of the window is not set", hint_at_top},

@@ -62,7 +62,6 @@ static void run(const breakage *all, unsigned count) {
 static void each_equation(void) {
     run(break_shared, break_shared_count);
     run(break_own, break_own_count);
-    run(break_huge, break_huge_count);
     for (unsigned e = 0; e < FH_EQUATIONS; e++) {
         CHECK(tried[e], "%s is never violated here: nobody knows whether it is checked",
               fh_equation_name((fh_equation)e));

@@ -38,13 +38,13 @@ enum { IN_HOLES = 0 };
 #endif
 
 /* How much Freehold may give beyond what was asked: an eighth and one step up to 64 KiB; from there on whole
- * slots of 64 KiB; above 2 MiB a cached mapping that is up to a quarter larger may serve. */
+ * slots of 64 KiB; above 1 MiB pages of 4 KiB. */
 static size_t largest_usable(size_t size) {
     if (size <= 65536) {
         size_t class_size = size + size / 8 + 16;
         return IN_HOLES ? class_size + class_size / 4 : class_size;
     }
-    return size + 65536 + (size > ((size_t)2 << 20) ? size / 4 : 0);
+    return size + (size > ((size_t)1 << 20) ? 4095 : 65535);
 }
 
 /* A block is filled whole up to 256 KiB and at both its ends above: neighbours meet at the ends, and

@@ -143,7 +143,9 @@ static void fill_again(size_t size) {
     errno = 0;
     for (; count < MOST && (blocks[count] = t_malloc(size)); count++) memset(blocks[count], 1, size);
     CHECK(errno == ENOMEM, "%zu blocks of %zu bytes, errno %d", count, size, errno);
-    size_t bytes = count * size, least = limit - reserve - size - mib;
+    /* What is in use is what the blocks hold, not what was asked for. */
+    size_t usable = count ? t_usable_size(blocks[0]) : size;
+    size_t bytes = count * usable, least = limit - reserve - usable - mib;
     printf("blocks of %8zu bytes: %.1f MiB until NULL\n", size, (double)bytes / (double)mib);
     CHECK(bytes <= limit, "%zu bytes, more than the limit", bytes);
     /* A MiB is for what the C library and the test itself hold. */

@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { STRIDE = 512, END = 256, SLOTS = 24, THREADS = 4, LEAST_STEPS = 200, RESIZERS = 2, INHERITED = 5 };
+enum { STRIDE = 512, END = 256, SLOTS = 24, THREADS = 4, LEAST_STEPS = 20, RESIZERS = 2, INHERITED = 5 };
 static const size_t kib = 1024, mib = (size_t)1 << 20, budget = (size_t)400 << 20;
 
 /* Its record is a small block, so that small and large ones are resized in turn. */

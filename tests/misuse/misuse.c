@@ -96,6 +96,10 @@ static void middle_huge(void) {
     block = t_malloc((size_t)8 << 20);
     t_free(block + 8192);
 }
+static void middle_far(void) { /* two chunks behind the beginning */
+    block = t_malloc((size_t)9 << 20);
+    t_free(block + ((size_t)9 << 20) - 65536);
+}
 static void middle_realloc(void) {
     block = t_malloc(100);
     block = t_realloc(block + 16, 200);
@@ -141,6 +145,12 @@ static void double_huge(void) {
     block = t_malloc((size_t)9 << 20);
     t_free(block);
     t_free(block);
+}
+static void double_grown(void) { /* its old place */
+    char *old = t_malloc((size_t)5 << 20), *behind = t_malloc(100000);
+    block = t_realloc(old, (size_t)12 << 20);
+    t_free(old);
+    t_free(behind);
 }
 static void *free_and_end(void *argument) {
     t_free(argument);
@@ -217,6 +227,7 @@ static const struct {
     CASE(middle_run),
     CASE(middle_large),
     CASE(middle_huge),
+    CASE(middle_far),
     CASE(middle_realloc),
     CASE(double_small),
     CASE(double_later),
@@ -224,6 +235,7 @@ static const struct {
     CASE(double_run),
     CASE(double_large),
     CASE(double_huge),
+    CASE(double_grown),
     CASE(double_across_threads),
     CASE(double_delete_sized),
     CASE(wrong_size_small),

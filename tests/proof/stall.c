@@ -5,10 +5,10 @@
  * meet, once for each place at which the other can come between. Then, for each step that was seen, in up to so many
  * scenarios, at its first time and at one in the middle: the victim comes there and never goes on. Two other threads
  *
- *   - allocate and free blocks of all kinds once, with fresh slabs, chunks and mappings on the way,
+ *   - allocate and free blocks of all kinds once, with fresh slabs and chunks on the way,
  *   - then allocate and free N blocks of the size that the victim was dealing with (N/50 when it has been stopped at this
- *     step before, at another time; a hundredth of mappings, which are calls of the system), giving everything back eight
- *     times meanwhile, so that fresh slabs are needed again,
+ *     step before, at another time; a hundredth of blocks above 2 MiB, which are purged each time), giving everything back
+ *     eight times meanwhile, so that fresh slabs are needed again,
  *
  * and free everything. What is then not back must be no more than the blocks that the scenario's threads have and BOUND:
  *
@@ -32,7 +32,6 @@
 #include "base/atomic.h"
 #include "check/verify.h"
 #include "freehold/freehold.h"
-#include "store/huge.h"
 #include "store/events.h"
 #include "store/purge.h"
 #include "../support/check.h"
@@ -156,7 +155,7 @@ static void *other(void *number) {
     }
     size_t size = stall_size;
     draw_order(o, size > (4 << 20) / MOST_LIVE ? (unsigned)((4 << 20) / size) + 1 : MOST_LIVE, &seed);
-    /* What is no run and no slab block is a mapping of its own: a call of the system each, whoever is parked. */
+    /* What is over several chunks costs as much for each of them, and what is more than may be kept is purged each time. */
     unsigned long count = (size > (2 << 20) ? wanted_now / 100 : wanted_now) / OTHERS, done = 0, next = 0;
     while (done < count) {
         done += round_of(size, o, mine);
@@ -179,7 +178,7 @@ static void *drive(void *none) {
     }
     for (int i = 0; i < OTHERS; i++) pthread_join(thread[i], NULL);
     fh_malloc_trim(0);
-    size_t all = fh_used_bytes() + fh_dirty_bytes() + fh_huge_bytes() + fh_huge_cached_bytes();
+    size_t all = fh_used_bytes() + fh_dirty_bytes();
     size_t live = stall_live + stall_live / 8;
     shared->left = all > live ? all - live : 0;
     shared->result = PARKED;
@@ -278,10 +277,17 @@ static plan plans[MOST_SITES][MOST_PLANS];
 static unsigned plan_count[MOST_SITES];
 static unsigned long searched, failures;
 
+/* From the last "/src/" of a path on: the tree itself may be in a folder of that name. */
+static const char *in_source(const char *path) {
+    const char *last = NULL;
+    for (const char *at = path; (at = strstr(at, "/src/")) != NULL; at++) last = at;
+    return last;
+}
+
 static const char *name_of(unsigned site) {
     static char text[256];
     const fh_proof_site *s = &__start_fh_proof_sites[site];
-    const char *file = strstr(s->file, "/src/");
+    const char *file = in_source(s->file);
     snprintf(text, sizeof text, "%s:%d %s %s", file ? file + 5 : s->file, s->line, s->function, s->operation);
     return text;
 }
@@ -289,7 +295,7 @@ static const char *name_of(unsigned site) {
 /* As stall_unreached.txt has it: without the line, which changes with every edit. */
 static void key_of(unsigned site, char *key, size_t size) {
     const fh_proof_site *s = &__start_fh_proof_sites[site];
-    const char *file = strstr(s->file, "/src/");
+    const char *file = in_source(s->file);
     snprintf(key, size, "%s %s %s ", file ? file + 5 : s->file, s->function, s->operation);
 }
 

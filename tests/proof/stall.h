@@ -40,12 +40,14 @@ extern volatile size_t stall_slots;
 /* ── Faults of the system, for the victim alone: the linker puts these in front of the library's calls ──────────────── */
 
 typedef enum {
-    STALL_ENABLE = 1,  /* reserved address space cannot be made writable, or mapped */
-    STALL_MAP = 2,     /* no new mapping */
-    STALL_RESERVE = 4, /* no address space */
-    STALL_MOVE = 8,    /* a mapping can be neither moved nor resized */
-    STALL_SHARE = 16,  /* the file of the observer cannot grow */
-    STALL_SLOW = 32,   /* huge pages take milliseconds to come */
+    STALL_ENABLE = 1,   /* reserved address space cannot be made writable, or mapped */
+    STALL_MAP = 2,      /* no new mapping */
+    STALL_RESERVE = 4,  /* no address space */
+    STALL_MOVE = 8,     /* pages cannot be moved */
+    STALL_SHARE = 16,   /* the file of the observer cannot grow */
+    STALL_SLOW = 32,    /* huge pages take milliseconds to come */
+    STALL_ALWAYS = 128, /* huge pages come without being asked for */
+    STALL_LOSE = 64,    /* pages cannot be moved, and the place is another thread's mapping now */
 } stall_fault;
 
 extern __thread unsigned stall_faults;

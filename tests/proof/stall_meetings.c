@@ -6,10 +6,7 @@
 #include "store/events.h"
 #include "store/slab_life.h"
 #include "store/depot.h"
-#include "store/huge.h"
-#include "store/purge.h"
-#include "store/chunk.h"
-#include "store/large.h"
+#include "store/run.h"
 #include "store/slab.h"
 #include "store/window.h"
 
@@ -28,22 +25,37 @@ static void take(hand *h, unsigned c, unsigned n) {
 }
 
 /* Slots in the hands of the scenario, which the check of the heap must be told of. */
-static size_t claim(unsigned n, unsigned align) {
+static size_t claim_at(size_t n, size_t align, size_t phase) {
     bool clean;
-    size_t run = fh_chunk_claim(n, align, &clean);
-    if (run != FH_NONE) __atomic_fetch_add(&stall_slots, n, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&stall_live, n * FH_SLOT_SIZE, __ATOMIC_RELAXED);
+    size_t run = fh_run_claim(n, align, phase, &clean);
+    if (run == FH_NONE) {
+        __atomic_fetch_sub(&stall_live, n * FH_SLOT_SIZE, __ATOMIC_RELAXED);
+    } else {
+        __atomic_fetch_add(&stall_slots, n, __ATOMIC_RELAXED);
+    }
     return run;
 }
 
-static bool extend(size_t slot, unsigned n) {
-    if (!fh_chunk_extend(slot, n)) return false;
+static size_t claim(size_t n, size_t align) {
+    return claim_at(n, align, 0);
+}
+
+static bool extend(size_t slot, size_t n) {
+    bool clean;
+    __atomic_fetch_add(&stall_live, n * FH_SLOT_SIZE, __ATOMIC_RELAXED);
+    if (!fh_run_extend(slot, n, &clean)) {
+        __atomic_fetch_sub(&stall_live, n * FH_SLOT_SIZE, __ATOMIC_RELAXED);
+        return false;
+    }
     __atomic_fetch_add(&stall_slots, n, __ATOMIC_RELAXED);
     return true;
 }
 
-static void release(size_t slot, unsigned n) {
+static void release(size_t slot, size_t n) {
     __atomic_fetch_sub(&stall_slots, n, __ATOMIC_RELAXED);
-    fh_chunk_release(slot, n);
+    fh_run_release(slot, n, true);
+    __atomic_fetch_sub(&stall_live, n * FH_SLOT_SIZE, __ATOMIC_RELAXED);
 }
 
 /* The oldest of the hand. */
@@ -165,7 +177,6 @@ static void hole_at_one(void) {
         size_t run = claim(lengths[i], 1);
         CHECK(run == at, "a run at %zu, not at %zu", run, at);
     }
-    stall_live += FH_CHUNK_SIZE;
     release(1, 4);
 }
 static void claim_aligned(void) {
@@ -217,23 +228,108 @@ static void empty_depot(void) {
     fh_depot_empty(Z);
 }
 
-static void *my_huge, *your_huge;
-static void huge_blocks(void) {
-    my_huge = get(4 << 20);
-    your_huge = get(4 << 20);
+/* ── Over several chunks ─────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Four chunks, of which all but the first 40 slots and the last 24 are free. */
+static void free_over_borders(void) {
+    begin();
+    size_t all = claim(4 * FH_CHUNK_SLOTS, 1);
+    CHECK(all == 0, "a run at %zu", all);
+    release(40, 4 * FH_CHUNK_SLOTS - 64);
 }
-static void exchange_mine(void) {
-    drop(my_huge, 4 << 20);
-    my_huge = get(4 << 20);
-    stall_live += 8 << 20;
-    my_huge = fh_realloc(my_huge, 12 << 20);
-    fh_huge_trim(0);
+static void claim_and_release(size_t n) {
+    size_t run = claim(n, 1);
+    CHECK(run != FH_NONE, "no run");
+    release(run, n);
 }
-static void exchange_yours(void) {
-    drop(your_huge, 4 << 20);
-    your_huge = get(4 << 20);
-    drop(your_huge, 4 << 20);
-    your_huge = NULL;
+/* Two of these fit into what is free. */
+static void claim_over_one_border(void) {
+    claim_and_release(90);
+}
+/* And of these one does. */
+static void claim_over_two_borders(void) {
+    claim_and_release(130);
+}
+static void claim_and_keep(void) {
+    CHECK((your_run = claim(100, 1)) != FH_NONE, "no run");
+}
+static void claim_in_phase(void) {
+    size_t run = claim_at(100, 32, 9);
+    CHECK(run != FH_NONE && run % 32 == 9, "a run at %zu", run);
+    release(run, 100);
+    CHECK((run = claim(70, 128)) % 128 == 0, "a run at %zu", run);
+    release(run, 70);
+}
+static void extend_over_borders(void) {
+    if (extend(40, 100)) release(40, 100);
+    if (extend(40, 160)) release(40, 160);
+}
+/* Just behind the run that is extended, then further on, then all of it. */
+static void claim_behind(void) {
+    size_t run = claim(10, 1), second = claim(80, 1);
+    CHECK(run != FH_NONE && second != FH_NONE, "no run");
+    release(run, 10);
+    release(second, 80);
+    claim_and_release(190);
+}
+
+/* What is free there has memory. */
+static void release_long_and_purge(void) {
+    size_t run = claim(150, 1);
+    CHECK(run != FH_NONE, "no run");
+    release(run, 150);
+    fh_idle_purge_to(0);
+}
+static void claim_long(void) {
+    claim_and_release(150);
+    claim_and_keep();
+}
+
+/* Several chunks at once, where there are none. */
+static void bring_chunks(void) {
+    drop(get(20 << 20), 20 << 20);
+}
+/* The first gets no memory for them, and the second one has others by then, or not yet. */
+static void bring_chunks_in_vain(void) {
+    stall_faults = STALL_ENABLE;
+    CHECK(claim(5 * FH_CHUNK_SLOTS, 1) == FH_NONE, "memory from nowhere");
+    size_t run =
+        claim(FH_CHUNK_SLOTS, 1); /* one of those that are lost now, in vain again; or what the other has left */
+    if (run != FH_NONE) release(run, FH_CHUNK_SLOTS);
+    stall_faults = 0;
+    for (unsigned i = 0; i < 8; i++) claim_and_release(FH_CHUNK_SLOTS);
+}
+static void bring_chunks_and_keep(void) {
+    CHECK(get(9 << 20), "no memory");
+}
+
+/* ── Blocks that grow and move ───────────────────────────────────────────────────────────────────────────────────── */
+
+#define GROWS_FROM ((size_t)4 << 20)
+#define GROWS_TO ((size_t)9 << 20)
+
+static char *my_block, *your_block;
+static void two_blocks(void) {
+    drop(get(2 * GROWS_FROM), 2 * GROWS_FROM); /* where they are had memory before */
+    my_block = get(GROWS_FROM);
+    your_block = get(GROWS_FROM);
+    CHECK(my_block && your_block, "no memory");
+}
+/* Both places of it, the new one with its room. */
+static void grow_mine(void) {
+    stall_size = GROWS_TO;
+    __atomic_fetch_add(&stall_live, GROWS_TO + GROWS_TO / 2, __ATOMIC_RELAXED);
+    my_block = fh_realloc(my_block, GROWS_TO);
+    CHECK(my_block && my_block[0] == 0x5A && my_block[63] == 0x5A && my_block[GROWS_FROM] == 0, "its bytes are lost");
+    /* Where pages were moved to they are mapped afresh. */
+    fh_free(my_block);
+    fh_idle_purge_to(0);
+    __atomic_fetch_sub(&stall_live, GROWS_FROM + GROWS_TO + GROWS_TO / 2, __ATOMIC_RELAXED);
+}
+static void replace_yours(void) {
+    drop(your_block, GROWS_FROM);
+    your_block = get(GROWS_FROM / 4 * 5);
+    CHECK(your_block, "no memory");
 }
 
 const stall_scenario stall_meetings[] = {
@@ -254,6 +350,19 @@ const stall_scenario stall_meetings[] = {
     {.name = "extend, claim", .prepare = runs, .victim = extend_a_run, .other = claim_a_run},
     {.name = "depot", .prepare = full_depot, .victim = exchange, .other = exchange},
     {.name = "depot, emptied", .prepare = full_depot, .victim = exchange, .other = empty_depot},
-    {.name = "huge", .prepare = huge_blocks, .victim = exchange_mine, .other = exchange_yours},
+    {.name = "one border", .prepare = free_over_borders, .victim = claim_over_one_border, .other = claim_and_keep},
+    {.name = "two borders", .prepare = free_over_borders, .victim = claim_over_two_borders, .other = claim_and_keep},
+    {.name = "borders, in phase",
+     .prepare = free_over_borders,
+     .victim = claim_in_phase,
+     .other = claim_over_one_border},
+    {.name = "extend over borders", .prepare = free_over_borders, .victim = extend_over_borders, .other = claim_behind},
+    {.name = "purge, claim long", .prepare = free_over_borders, .victim = release_long_and_purge, .other = claim_long},
+    {.name = "bring chunks", .victim = bring_chunks, .other = bring_chunks},
+    {.name = "bring chunks in vain",
+     .prepare = first_call,
+     .victim = bring_chunks_in_vain,
+     .other = bring_chunks_and_keep},
+    {.name = "move, claim", .prepare = two_blocks, .victim = grow_mine, .other = replace_yours},
 };
 const size_t stall_meeting_count = sizeof stall_meetings / sizeof stall_meetings[0];

@@ -16,18 +16,19 @@ unsigned stall_pressure;
         if (stall_faults & (fault)) return failure;                                                                    \
         return __real_##name arguments;                                                                                \
     }
+/* A refusal is noted, as the real one is. */
+WRAP(uint64_t, fh_system_refused_bytes, (void), (), STALL_ENABLE | STALL_MAP, 4096)
 WRAP(bool, fh_system_enable, (void *p, size_t n), (p, n), STALL_ENABLE, false)
 WRAP(int, fh_system_place, (void *p, size_t n), (p, n), STALL_ENABLE, 12)
 WRAP(void *, fh_system_map, (size_t n, size_t align), (n, align), STALL_MAP, NULL)
 WRAP(void *, fh_system_reserve, (size_t n), (n), STALL_RESERVE, NULL)
-WRAP(void *, fh_system_resize_in_place, (void *p, size_t old, size_t n), (p, old, n), STALL_MOVE, NULL)
+WRAP(bool, fh_system_huge_pages_always, (void), (), STALL_ALWAYS, true)
 
-bool __real_fh_system_move(void *p, size_t old, size_t n, void *place);
-bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place);
-bool __wrap_fh_system_move(void *p, size_t old, size_t n, void *place) {
-    if (!(stall_faults & STALL_MOVE)) return __real_fh_system_move(p, old, n, place);
-    fh_system_unmap(place, n); /* as the real one does when it fails */
-    return false;
+fh_move __real_fh_system_move(void *p, size_t n, void *place);
+fh_move __wrap_fh_system_move(void *p, size_t n, void *place);
+fh_move __wrap_fh_system_move(void *p, size_t n, void *place) {
+    if (stall_faults & STALL_LOSE) return FH_PLACE_LOST;
+    return stall_faults & STALL_MOVE ? FH_NOT_MOVED : __real_fh_system_move(p, n, place);
 }
 
 /* The page gets its memory; how long that took is said here, so that the steps are the same in each run. */

@@ -5,8 +5,8 @@
 #include "../support/check.h"
 
 #include "base/settings.h"
-#include "store/chunk.h"
-#include "store/large.h"
+#include "store/events.h"
+#include "store/run.h"
 #include "store/window.h"
 
 enum { SIZES = 4, LONGEST = 6, LIVE = 4000, TIMES = 320000, PLACINGS = 32, MOST_PIECES = 1300000 };
@@ -29,7 +29,7 @@ static piece holes[MOST_PIECES], live[LIVE];
 
 static size_t claim(unsigned n) {
     bool clean;
-    size_t slot = fh_chunk_claim(n, 1, &clean);
+    size_t slot = fh_run_claim(n, 1, 0, &clean);
     CHECK(slot != FH_NONE, "no room for %u slots: this machine does not promise 300 GiB", n);
     return slot;
 }
@@ -41,7 +41,7 @@ static void add_holes(int from, int to, uint64_t *random) {
         holes[i] = (piece){(uint32_t)claim(n), n};
         claim(1);
     }
-    for (int i = from; i < to; i++) fh_chunk_release(holes[i].slot, holes[i].length);
+    for (int i = from; i < to; i++) fh_run_release(holes[i].slot, holes[i].length, true);
 }
 
 static int compare(const void *a, const void *b) {
@@ -68,14 +68,14 @@ static void measure_placing(uint32_t *claims, uint32_t *releases, uint64_t *rand
     for (int i = 0; i < TIMES / PLACINGS; i++) {
         piece *p = &live[random_below(random, LIVE)];
         unsigned long before = steps;
-        fh_chunk_release(p->slot, p->length);
+        fh_run_release(p->slot, p->length, true);
         releases[i] = (uint32_t)(steps - before);
         p->length = (uint32_t)random_below(random, LONGEST) + 1;
         before = steps;
         p->slot = (uint32_t)claim(p->length);
         claims[i] = (uint32_t)(steps - before);
     }
-    for (int i = 0; i < LIVE; i++) fh_chunk_release(live[i].slot, live[i].length);
+    for (int i = 0; i < LIVE; i++) fh_run_release(live[i].slot, live[i].length, true);
 }
 
 static void measure(cost *of_claim, cost *of_release, uint64_t *random) {
@@ -99,6 +99,7 @@ int main(void) {
     uint64_t random = random_seed();
     /* What is counted is the search. Giving back is another matter: see edges.c and phases.c. */
     fh_settings.purge = FH_PURGE_LAZY;
+    fh_store(&fh_order.thp_timed, 0); /* no first touch of a huge page: they would be 20 GiB */
     CHECK(fh_window_start(), "no window");
     /* A small heap that is full to the brim would send every other request to a new chunk. */
     add_holes(0, 2 * LIVE, &random);

@@ -1,13 +1,15 @@
-/* A heap of 60 GiB that is hardly touched, and then one with holes in it: the kernel keeps a record for each mapping and
+/* A heap of 60 GiB that is hardly touched, then one with holes in it, then blocks that grow and move: the kernel keeps a record for each mapping and
  * allows 65,530 of them by default, and some machines far fewer. Neighbouring chunks must be one mapping. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 
-enum { BLOCKS = 60 << 10, BLOCK = 1 << 20, FEW = 200, HUGE = 256 << 20 };
+enum { BLOCKS = 60 << 10, BLOCK = 1 << 20, FEW = 200, HUGE = 256 << 20, MOVED = 3000, MOVES_FROM = (2 << 20) + 4096 };
 
-static void *blocks[BLOCKS], *huge[FEW];
+static void *blocks[BLOCKS], *huge[MOVED];
 
 static int mappings(void) {
     static char text[65536];
@@ -19,7 +21,43 @@ static int mappings(void) {
     return count;
 }
 
+/* Each block has a neighbour and grows, so it moves by its pages until there are too many mappings, and then by its bytes. What
+ * was moved is a mapping of its own until it is purged. What stays then is where a chunk is on huge pages, because a block
+ * grew there, and its neighbour is not: less than a mapping for each chunk. */
+static void move_blocks(void) {
+    int before = mappings(), most = before;
+    for (int i = 0; i < MOVED; i++) {
+        huge[i] = t_malloc(MOVES_FROM);
+        if (!huge[i]) {
+            skip_part("this machine does not promise 20 GiB");
+            return;
+        }
+        *(volatile char *)huge[i] = 1;
+    }
+    for (int i = 0; i < MOVED; i++) {
+        huge[i] = t_realloc(huge[i], 2 * MOVES_FROM);
+        CHECK(huge[i] && *(char *)huge[i] == 1, "moved, and its bytes are lost");
+        if (i % 500 == 499 && mappings() > most) most = mappings();
+    }
+    for (int i = 0; i < MOVED; i++) t_free(huge[i]);
+    t_malloc_trim(0);
+    int after = mappings();
+    printf("mappings: %d at most while %d blocks moved, %d when they are freed\n", most, MOVED, after);
+    CHECK(most > before + 1000, "%d mappings: nothing was moved, and this shows nothing", most);
+    CHECK(most < 20000, "%d mappings; a third of what the kernel allows are the most", most);
+    CHECK(after < before + MOVED * (MOVES_FROM / 4096) * 3 / 1024, "%d mappings stay of %d", after, most);
+}
+
 int main(void) {
+    /* In chunks without huge pages, where a byte that is touched is a page and not 2 MiB: in a heap of its own. */
+    pid_t child = fork();
+    if (child == 0) {
+        move_blocks();
+        exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "blocks that move: status %x",
+          (unsigned)status);
     int before = mappings();
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = t_malloc(BLOCK);

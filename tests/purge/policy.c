@@ -60,15 +60,6 @@ static void pressure_overrides(void) {
     CHECK(!fh_idle_pieces_too(100, 100, FH_PRESSURE_NONE), "a huge page was split without need");
     CHECK(fh_idle_pieces_too(201, 100, FH_PRESSURE_NONE), "twice the budget, and huge pages still whole");
     CHECK(fh_idle_pieces_too(1, 100, FH_PRESSURE_SOME), "memory is short, and huge pages still whole");
-    CHECK(fh_huge_cache_budget(FH_MIB, FH_PRESSURE_SOME) == 0, "memory is short, and freed huge blocks are kept");
-}
-
-/* Freed huge blocks: the floor, and what was missed; but never a gibibyte. */
-static void huge_cache(void) {
-    size_t block = FH_HUGE_CACHE_MOST / 8; /* 64 MiB */
-    CHECK(fh_huge_cache_budget(0, FH_PRESSURE_NONE) < block, "64 MiB are kept at the first time");
-    CHECK(fh_huge_cache_budget(block, FH_PRESSURE_NONE) >= block, "dropped, in use again, and still turned away");
-    CHECK(fh_huge_cache_budget(FH_GIB, FH_PRESSURE_NONE) < FH_GIB, "a gibibyte is kept");
 }
 
 /* A search that found nothing is not repeated before something has changed. */
@@ -249,7 +240,6 @@ int main(void) {
     credit_fades();
     pressure_overrides();
     back_off_grows_and_ends();
-    huge_cache();
     searches();
     printf("the rules for giving back hold\n");
     return 0;

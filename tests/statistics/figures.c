@@ -130,13 +130,17 @@ int main(int count, char **words) {
     for (size_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&ids[i], NULL, work, (void *)(uintptr_t)i) == 0, "pthread_create");
     void *huge[HUGE];
-    size_t huge_bytes = 0;
+    size_t huge_bytes = 0, huge_slot_bytes = 0;
     for (size_t i = 0; i < HUGE; i++) {
-        huge[i] = t_malloc((3 + i) << 20);
+        huge[i] = t_malloc(((3 + i) << 20) + 5000 * i);
         CHECK(huge[i], "a huge block");
         memset(huge[i], 1, t_usable_size(huge[i]));
         huge_bytes += t_usable_size(huge[i]);
+        huge_slot_bytes += (t_usable_size(huge[i]) + 65535) >> 16 << 16;
     }
+    char *large = t_malloc(1300000); /* no magazine holds it, and it is not huge */
+    CHECK(large, "a large block");
+    memset(large, 1, t_usable_size(large));
     pthread_barrier_wait(&ready);
     t_malloc_trim(0); /* so that pages inside of slabs are gone, and the figures have to know it */
     save_json(words[1], "first.json");
@@ -147,21 +151,22 @@ int main(int count, char **words) {
     CHECK(length < TEXT, "%zu bytes of metrics", length);
     save(words[1], "metrics.txt", text, length);
     save_json(words[1], "last.json");
-    size_t live = 0, in = 0;
+    size_t live = 1, in = t_usable_size(large);
     for (size_t i = 0; i < THREADS; i++) {
         live += live_blocks[i];
         in += live_bytes[i];
     }
     length = (size_t)snprintf(text, TEXT,
                               "{\"live_blocks\":%zu,\"live_bytes\":%zu,\"huge_bytes\":%zu,\"huge_blocks\":%d,"
-                              "\"threads\":%d,\"resident\":%zu,\"resident_before\":%zu}",
-                              live, in, huge_bytes, HUGE, THREADS + 1, resident, before);
+                              "\"huge_slot_bytes\":%zu,\"threads\":%d,\"resident\":%zu,\"resident_before\":%zu}",
+                              live, in, huge_bytes, HUGE, huge_slot_bytes, THREADS + 1, resident, before);
     save(words[1], "truth.json", text, length);
     check_lengths(fh_stats_json);
     check_lengths(fh_stats_metrics);
     pthread_barrier_wait(&done);
     for (size_t i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
     for (size_t i = 0; i < HUGE; i++) t_free(huge[i]);
+    t_free(large);
     fclose(stream);
     return 0;
 }

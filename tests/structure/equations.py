@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-NAME = r"(?:slot|slab|holes|chunk|hint|count|magazine|depot|cache|huge|limit)\.[a-z]+"
+NAME = r"(?:slot|slab|holes|chunk|edge|hint|count|magazine|depot|cache|limit)\.[a-z]+"
 
 
 def read(path):

@@ -105,16 +105,19 @@ static struct { uintptr_t start, end; } advised[MOST_RANGES];
 static int advised_count;
 static pthread_mutex_t advised_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Ranges that touch become one. */
 static void remember(uintptr_t start, size_t n) {
+    uintptr_t end = start + n;
     pthread_mutex_lock(&advised_lock);
-    bool longer = advised_count > 0 && advised[advised_count - 1].end == start;
-    if (longer) {
-        advised[advised_count - 1].end += n;
-    } else {
-        CHECK(advised_count < MOST_RANGES, "too many advised ranges for this test");
-        advised[advised_count].start = start;
-        advised[advised_count++].end = start + n;
+    for (int i = advised_count; i-- > 0;) {
+        if (advised[i].start > end || advised[i].end < start) continue;
+        if (advised[i].start < start) start = advised[i].start;
+        if (advised[i].end > end) end = advised[i].end;
+        advised[i] = advised[--advised_count];
     }
+    CHECK(advised_count < MOST_RANGES, "too many advised ranges for this test");
+    advised[advised_count].start = start;
+    advised[advised_count++].end = end;
     pthread_mutex_unlock(&advised_lock);
 }
 
@@ -164,6 +167,8 @@ void *__wrap_mmap(void *p, size_t n, int protection, int flags, int fd, off_t of
     size_t more = flags & at_place ? 0 : page() - own_page();
     char *got = __real_mmap(p, n + more, protection, flags, fd, offset);
     if (got == MAP_FAILED) return got;
+    /* What is mapped afresh loses its memory. */
+    if (flags & MAP_FIXED && protection & PROT_WRITE) count_purge((uintptr_t)p, n);
     char *start = flags & at_place ? got : (char *)(((uintptr_t)got + page() - 1) & ~(uintptr_t)(page() - 1));
     if (start > got) __real_munmap(got, (size_t)(start - got));
     size_t behind = (size_t)(got + n + more - (start + n));
