@@ -189,8 +189,8 @@ const MUTANTS: &[Mutant] = &[
         name: "lost_chunk_found_twice",
         edits: &[(
             "store/window.c",
-            "if (!(fh_and_acq_rel(&r->lost, ~bit) & bit)) continue;",
-            "fh_and_acq_rel(&r->lost, ~bit);",
+            "if (!fh_cas_acquire(&r->lost, &lost, lost & ~mask)) continue;",
+            "fh_and_acq_rel(&r->lost, ~mask);",
         )],
     },
     Mutant {
@@ -199,30 +199,6 @@ const MUTANTS: &[Mutant] = &[
             "store/pages.c",
             "if (!fh_cas_acquire(&h->slab->free[w], &bits, bits & ~wanted[w])) continue;",
             "fh_store(&h->slab->free[w], bits & ~wanted[w]);",
-        )],
-    },
-    Mutant {
-        name: "huge_freed_twice",
-        edits: &[(
-            "store/huge.c",
-            "if (!fh_cas_acq_rel(&cache[i], &seen, 0)) continue;",
-            "fh_store(&cache[i], 0);",
-        )],
-    },
-    Mutant {
-        name: "huge_most_recent_given_twice",
-        edits: &[(
-            "store/huge.c",
-            "if (!fh_cas_acquire(&most_recent, &seen, 0)) return NULL;",
-            "fh_store(&most_recent, 0);",
-        )],
-    },
-    Mutant {
-        name: "huge_most_recent_lost",
-        edits: &[(
-            "store/huge.c",
-            "uint64_t before = fh_swap_acq_rel(&most_recent, pack(p, size));",
-            "uint64_t before = fh_load(&most_recent); fh_store(&most_recent, pack(p, size));",
         )],
     },
     Mutant {
@@ -258,19 +234,43 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        name: "marked_below_is_enough",
-        edits: &[(
-            "store/hints.c",
-            "if (fh_load(word) & bit) continue;",
-            "if (fh_load(word) & bit) return;",
-        )],
-    },
-    Mutant {
         name: "plain_claim",
         edits: &[(
             "store/chunk.c",
-            "if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;\n        FH_ASSERT((free & mask) == mask && place % align == 0);\n        *clean",
-            "fh_store_release(&chunk->free, free & ~mask);\n        *clean",
+            "if (!fh_cas_acquire(&chunk->free, &free, free & ~mask)) continue;\n        FH_ASSERT((free & mask) == mask && place % align == 0);",
+            "fh_store_release(&chunk->free, free & ~mask);",
+        )],
+    },
+    Mutant {
+        name: "part_of_a_run_kept",
+        edits: &[(
+            "store/run.c",
+            "fh_chunk_release(claimed.chunk, claimed.mask);",
+            "",
+        )],
+    },
+    Mutant {
+        name: "chunks_lost_by_plain_store",
+        edits: &[(
+            "store/window.c",
+            "if (fh_cas_acq_rel(&fh_window.next_chunk, &end, last)) {",
+            "fh_store_release(&fh_window.next_chunk, last);\n        if (end) {",
+        )],
+    },
+    Mutant {
+        name: "edge_given_by_plain_store",
+        edits: &[(
+            "store/edge.c",
+            "uint64_t before = fh_or_release(&slab->free[0], pages);",
+            "uint64_t before = fh_load(&slab->free[0]);\n    fh_store_release(&slab->free[0], before | pages);",
+        )],
+    },
+    Mutant {
+        name: "large_freed_twice",
+        edits: &[(
+            "store/large.c",
+            "!fh_cas_acq_rel(&record->pages, &word, 0)) return false;",
+            "(fh_store(&record->pages, 0), false)) return false;",
         )],
     },
     Mutant {
@@ -362,7 +362,7 @@ const MUTANTS: &[Mutant] = &[
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
 /// coroutines of one thread of the system, so what is thread-local in the library is asked for; and the accounts look into
-/// the depot. Settings are those of one exploration: several run at once, each in a thread of the test program.
+/// the depot and at a count. Settings are those of one exploration: several run at once, each in a thread of the test program.
 const ADAPTED: &[(&str, &str, &str)] = &[
     (
         "base/settings.h",
@@ -378,6 +378,11 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "store/depot.c",
         "static fh_depots depot[FH_SHARDS];",
         "fh_depots depot[FH_SHARDS];",
+    ),
+    (
+        "store/purge.c",
+        "static fh_word moved_chunks;",
+        "fh_word moved_chunks;",
     ),
     (
         "cache/cache.h",

@@ -68,6 +68,10 @@ bool fh_model_book(unsigned slots) {
 size_t fh_model_used_bytes(void) {
     return fh_used_bytes();
 }
+/* The explorer watches it. */
+fh_word *fh_model_used_slots_word(void) {
+    return &fh_counts.used_slots;
+}
 
 /* ── The observer's tables ───────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -183,6 +187,16 @@ size_t fh_model_busy_caches(void) {
 size_t fh_model_magazines_kept(void) {
     size_t sum = 0;
     if (fh_load(&fh_window.origin)) each_magazine(add_one, 0, &sum);
+    return sum;
+}
+
+/* Chunks with pages that were moved; and in *counted, how many purge.c says there are. */
+size_t fh_model_moved_chunks(size_t *counted) {
+    extern fh_word moved_chunks; /* purge.c's own, made visible by build.rs */
+    size_t sum = 0;
+    for (size_t chunk = 0; fh_load(&fh_window.origin) && chunk < fh_window_chunks(); chunk++)
+        sum += fh_load(&fh_chunk_at(chunk)->moved) != 0;
+    *counted = (size_t)fh_load(&moved_chunks);
     return sum;
 }
 

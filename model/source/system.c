@@ -32,6 +32,14 @@ int fh_system_place(void *p, size_t size) {
     (void)p, (void)size;
     return fh_model->allows() ? 0 : 12;
 }
+/* Chunks are dropped whenever it is asked for. */
+uint64_t fh_system_refused_bytes(void) {
+    return 1;
+}
+bool fh_system_is_mapped(void *p, size_t size) {
+    (void)p, (void)size;
+    return true;
+}
 void *fh_system_find_place(size_t size, size_t align) {
     return fh_model->map(size, align);
 }
@@ -41,20 +49,30 @@ void *fh_system_map(size_t size, size_t align) {
 void fh_system_unmap(void *p, size_t size) {
     (void)p, (void)size;
 }
-void *fh_system_resize_in_place(void *p, size_t old_size, size_t new_size) {
-    (void)p, (void)old_size, (void)new_size;
-    return NULL;
+/* Gone is what was in these pages: nobody may be using them. The least block that is anywhere in them is looked for, or in a
+ * long run its slots. */
+static void touch_all(char *p, size_t size) {
+    size_t step = size <= 8 * (size_t)65536 ? 1024 : 65536;
+    for (size_t at = 0; at < size; at += step) fh_model->plain((uintptr_t)p + at, 16, 1);
 }
-void *fh_system_reserve_aligned(size_t size, size_t align) {
-    return fh_model->map(size, align);
-}
-bool fh_system_move(void *p, size_t old_size, size_t new_size, void *place) {
-    (void)p, (void)old_size, (void)new_size, (void)place;
-    return true;
-}
-/* Gone is what was in these pages: nobody may be using them. */
 void fh_system_purge(void *p, size_t size) {
-    for (size_t at = 0; at < size; at += 1024) fh_model->plain((uintptr_t)p + at, 16, 1);
+    touch_all(p, size);
+}
+void fh_system_renew(void *p, size_t size) {
+    touch_all(p, size);
+}
+/* What the scenario wants. Of the contents the first bytes of each page are moved, where scenarios write. */
+fh_move fh_system_move(void *p, size_t size, void *place) {
+    fh_move answer = (fh_move)fh_model->move();
+    if (answer != FH_MOVED) return answer;
+    touch_all(p, size);
+    touch_all(place, size);
+    for (size_t at = 0; at < size; at += 4096) {
+        uint64_t *from = (uint64_t *)((char *)p + at), *to = (uint64_t *)((char *)place + at);
+        *to = *from;
+        *from = 0;
+    }
+    return FH_MOVED;
 }
 bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
     (void)p;

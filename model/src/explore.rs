@@ -72,6 +72,8 @@ fn prologue(core: &Core, scenario: &Scenario) -> (Vec<Hand>, Vec<u8>) {
         if let Step::Pass(to) = step {
             let passed = hands[who].part_with();
             hands[to].receive(passed);
+        } else if let Step::Share(to) = step {
+            hands[to].shared = hands[who].share();
         } else {
             hands[who].step(core, step);
         }
@@ -125,12 +127,20 @@ fn run(core: Core, scenario: &Scenario, hands: &[Hand], class_bytes: &[u8], mode
 }
 
 /// Explores with loom. Begins again whenever a run has met a word that the earlier ones had not.
+///
+/// With few preemptions first: most words are met there, and beginning again costs little.
 pub fn every_interleaving(variant: &str, scenario: &Scenario, bounds: Bounds) -> Outcome {
     be_quiet();
     EXPLORING.set(true);
     let outcome = explore_with_loom(variant, scenario, bounds);
     EXPLORING.set(false);
     outcome
+}
+
+/// The bounds on preemptions, one after the other, that end with this one.
+fn passes(last: Option<usize>) -> Vec<Option<usize>> {
+    let before = 0..last.unwrap_or(3);
+    before.map(Some).chain([last]).collect()
 }
 
 fn explore_with_loom(variant: &str, scenario: &Scenario, bounds: Bounds) -> Outcome {
@@ -148,11 +158,13 @@ fn explore_with_loom(variant: &str, scenario: &Scenario, bounds: Bounds) -> Outc
             };
         }
     };
+    let mut passes = passes(bounds.preemptions).into_iter().peekable();
     loop {
+        let preemptions = passes.peek().copied().flatten();
         let runs = Arc::new(AtomicUsize::new(0));
         let left = Duration::from_secs(bounds.seconds).saturating_sub(begun.elapsed());
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = bounds.preemptions;
+        builder.preemption_bound = preemptions;
         builder.max_threads = scenario.threads.len() + 1;
         builder.max_branches = bounds.steps;
         builder.max_duration = Some(left);
@@ -172,11 +184,14 @@ fn explore_with_loom(variant: &str, scenario: &Scenario, bounds: Bounds) -> Outc
         let late = begun.elapsed().as_secs() >= bounds.seconds;
         match result {
             Ok(()) => {
-                return Outcome {
-                    runs,
-                    complete: !late,
-                    finding: None,
-                };
+                passes.next();
+                if late || passes.peek().is_none() {
+                    return Outcome {
+                        runs,
+                        complete: !late,
+                        finding: None,
+                    };
+                }
             }
             Err(panic) => {
                 let text = text_of(&*panic);

@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering;
 
 use loom::sync::atomic::AtomicU64;
 
+use crate::kernel::{madvise, mincore, mmap, munmap};
+
 /// What a step does to a word.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
@@ -60,6 +62,15 @@ pub enum Mode {
     Verify,
 }
 
+/// What the system says to a move of pages (`fh_move`).
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Move {
+    Moved = 0,
+    #[default]
+    NotMoved = 1,
+    PlaceLost = 2,
+}
+
 /// A word under loom. The shadow is there because loom takes a load that is followed by a compare-and-swap of the same
 /// thread for independent of other threads' changes between them (its issues 166 and 392); a relaxed read-modify-write
 /// before each step makes all steps on one word depend on each other.
@@ -84,6 +95,10 @@ struct Memory {
     /// How often the system still refuses memory: in the prologue, and in each run.
     refusals: u32,
     refusals_left: u32,
+    /// What it says to a move of pages.
+    moves: Move,
+    /// A counter that must never be above a bound: its address and the bound.
+    watched: Option<(usize, u64)>,
     /// What is thread-local in the library, by thread: after the prologue, and now.
     own_image: [[usize; 3]; MOST_THREADS],
 }
@@ -128,19 +143,6 @@ struct Arena {
     image_end: usize,
 }
 
-unsafe extern "C" {
-    fn mmap(
-        place: *mut c_void,
-        size: usize,
-        protection: c_int,
-        flags: c_int,
-        file: c_int,
-        offset: i64,
-    ) -> *mut c_void;
-    fn munmap(place: *mut c_void, size: usize) -> c_int;
-    fn madvise(place: *mut c_void, size: usize, advice: c_int) -> c_int;
-    fn mincore(place: *mut c_void, size: usize, pages: *mut u8) -> c_int;
-}
 const ARENA_SIZE: usize = 4 << 40;
 const CLASS_BYTES: usize = 4096;
 /// Chunks at the window's beginning whose plain memory is kept and restored: more than any scenario uses.
@@ -250,18 +252,34 @@ unsafe extern "C-unwind" fn change(word: *mut u64, what: c_int, v: u64, order: c
         && let Some(atom) = atom(address)
     {
         atom.shadow.fetch_add(1, Ordering::Relaxed);
-        return match what {
+        let old = match what {
             Change::Or => atom.word.fetch_or(v, order),
             Change::And => atom.word.fetch_and(v, order),
             Change::Add => atom.word.fetch_add(v, order),
             Change::Sub => atom.word.fetch_sub(v, order),
             Change::Swap => atom.word.swap(v, order),
         };
+        watch(address, what.apply(old, v));
+        return old;
     }
     if MODE.get() == Mode::Shuttle {
         shuttle_step();
     }
     plain(address, |old| (Some(what.apply(old, v)), old))
+}
+
+/// The word at this address must not be above the bound after any step.
+pub fn bound(address: usize, most: u64) {
+    MEMORY.with_borrow_mut(|memory| memory.watched = Some((address, most)));
+}
+
+fn watch(address: usize, now: u64) {
+    let watched = MEMORY.with_borrow(|memory| memory.watched);
+    if let Some((_, most)) = watched.filter(|&(place, most)| place == address && now > most) {
+        finding(&format!(
+            "the heap is beyond its limit: {now} slots of {most}"
+        ));
+    }
 }
 
 unsafe extern "C-unwind" fn cas(
@@ -401,6 +419,15 @@ pub fn refuse(times: u32) {
     });
 }
 
+/// From now on the system says this to a move of pages.
+pub fn answer_moves(answer: Move) {
+    MEMORY.with_borrow_mut(|memory| memory.moves = answer);
+}
+
+unsafe extern "C-unwind" fn move_pages() -> c_int {
+    MEMORY.with_borrow(|memory| memory.moves as c_int)
+}
+
 unsafe extern "C-unwind" fn allows() -> bool {
     MEMORY.with_borrow_mut(|memory| {
         let refused = memory.refusals_left > 0;
@@ -469,6 +496,7 @@ pub struct Hooks {
     near: unsafe extern "C-unwind" fn() -> u32,
     own: unsafe extern "C-unwind" fn() -> *mut usize,
     allows: unsafe extern "C-unwind" fn() -> bool,
+    move_pages: unsafe extern "C-unwind" fn() -> c_int,
     plain: unsafe extern "C-unwind" fn(usize, u64, c_int),
     map: unsafe extern "C-unwind" fn(u64, u64) -> usize,
     fault: unsafe extern "C-unwind" fn(c_int, *const c_void),
@@ -486,6 +514,7 @@ pub static HOOKS: Hooks = Hooks {
     near,
     own,
     allows,
+    move_pages,
     plain: plain_access,
     map,
     fault,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use crate::core::Core;
 use crate::guests::{HOST, lodges, pieces, verify_guests};
-use crate::memory::{bytes_are_shared, finding, hold, let_go, refuse};
+use crate::large::{Large, verify_large};
+use crate::memory::{Move, bound, bytes_are_shared, finding, hold, let_go, refuse};
 
 const NONE: usize = usize::MAX;
 
@@ -31,10 +32,22 @@ pub enum Step {
     Purge,
     /// Takes a new chunk from the window, without using it.
     Chunk,
-    /// Allocates a huge block of so many MiB.
-    Huge(usize),
-    /// Frees the oldest huge block.
-    HugeFree,
+    /// Allocates a large block of so many slots.
+    Large(usize),
+    /// Allocates a block of so many pages, the number of a class: one that shares slots with its neighbours.
+    Paged(usize),
+    /// As Large, but the answer may be no.
+    TryLarge(usize),
+    /// Frees the oldest large block.
+    LargeFree,
+    /// Gives the oldest large block another size, in slots: where it is, or at another place.
+    LargeResize(usize),
+    /// In a prologue: what the system says to a move of pages from now on.
+    Moves(Move),
+    /// In a prologue: another hand has the oldest large block too.
+    Share(usize),
+    /// Frees the block that two hands have. One of them gets it.
+    FreeShared,
     /// Marks a slot for a class, as a thread does that was held up since it looked at what the slot was before.
     StaleMark(u32, usize),
     /// malloc of so many bytes, and free of the oldest block got that way.
@@ -70,8 +83,6 @@ pub enum Step {
     FreeOne(u32),
     /// Gives back the address space of chunks that are all free.
     DropChunks,
-    /// The oldest huge block gets another size, in MiB.
-    HugeResize(usize),
     /// The observer: makes its tables; enters a sample of a size; takes one out, of one of two sizes, if there is any; asks
     /// for a key's number.
     Tables,
@@ -88,11 +99,13 @@ pub enum Step {
 #[derive(Clone, Default, Debug)]
 pub struct Hand {
     pub(crate) blocks: HashMap<u32, Vec<usize>>,
-    runs: Vec<(usize, u32)>,
+    runs: Vec<(usize, usize)>,
     full: Vec<usize>,
     empty: Vec<usize>,
     chunks: Vec<usize>,
-    huge: Vec<usize>,
+    pub(crate) large: Vec<Large>,
+    pub(crate) shared: Option<usize>,
+    pub(crate) freed: u32,
     mallocs: Vec<usize>,
     busy: bool,
     limit: usize,
@@ -134,17 +147,12 @@ impl Hand {
             let pieces = blocks.iter().flat_map(|&p| pieces(c, p));
             pieces.for_each(hold);
         }
-        for &address in self
-            .full
-            .iter()
-            .chain(&self.empty)
-            .chain(&self.huge)
-            .chain(&self.mallocs)
-        {
+        for &address in self.full.iter().chain(&self.empty).chain(&self.mallocs) {
             hold(address);
         }
-        for &(slot, _) in &self.runs {
-            hold(slot);
+        self.large.iter().for_each(Large::announce);
+        for &(slot, n) in &self.runs {
+            parts(slot, n).for_each(hold);
         }
         for &node in &self.nodes {
             hold(node as usize);
@@ -169,26 +177,28 @@ impl Hand {
                 Step::Take(c, n) => self.take(core, c, n),
                 Step::Give(c, n) => self.give(core, c, n),
                 Step::Claim(n, align) => {
-                    let slot = (core.run_claim)(n, align, &mut false);
+                    let (n, align) = (n as usize, align as usize);
+                    let slot = (core.run_claim)(n, align, 0, &mut false);
                     assert!(
-                        slot != NONE && slot.is_multiple_of(align as usize),
+                        slot != NONE && slot.is_multiple_of(align),
                         "a run at {slot}"
                     );
-                    hold(slot);
-                    self.runs.push((slot, n));
+                    self.has_run(slot, n);
                 }
                 Step::Release => {
                     if !self.runs.is_empty() {
                         let (slot, n) = self.runs.remove(0);
-                        let_go(slot);
-                        (core.run_release)(slot, n);
+                        parts(slot, n).for_each(let_go);
+                        (core.run_release)(slot, n, true);
                     }
                 }
                 Step::Extend(more) => {
                     if let Some((slot, n)) = self.runs.last_mut()
-                        && (core.run_extend)(*slot + *n as usize, more)
+                        && (core.run_extend)(*slot + *n, more as usize)
                     {
-                        *n += more;
+                        let before = parts(*slot, *n).count();
+                        *n += more as usize;
+                        parts(*slot, *n).skip(before).for_each(hold);
                     }
                 }
                 Step::Magazine(_) | Step::Put(_) | Step::Get(_) => self.depot_step(core, step),
@@ -196,24 +206,19 @@ impl Hand {
                     (core.purge_to)(0);
                 }
                 Step::Chunk => {
-                    let chunk = (core.take_chunk)();
+                    let chunk = (core.take_chunks)(1);
                     assert!(chunk != NONE);
                     hold(chunk << 40);
                     self.chunks.push(chunk);
                 }
-                Step::Huge(mebibytes) => {
-                    let p = (core.huge_alloc)(mebibytes << 20, 1 << 21, &mut false);
-                    assert!(p != 0);
-                    hold(p);
-                    self.huge.push(p);
-                }
-                Step::HugeFree => {
-                    if !self.huge.is_empty() {
-                        let p = self.huge.remove(0);
-                        let_go(p);
-                        assert!((core.huge_free)(p), "a huge block is not known");
-                    }
-                }
+                Step::Large(_)
+                | Step::TryLarge(_)
+                | Step::Paged(_)
+                | Step::LargeFree
+                | Step::LargeResize(_)
+                | Step::Moves(_)
+                | Step::Share(_)
+                | Step::FreeShared => self.large_step(core, step),
                 Step::StaleMark(c, slot) => (core.mark_set)(c, 0, slot),
                 Step::Malloc(_) | Step::Free | Step::Pass(_) => self.program_step(core, step),
                 Step::Flush => (core.thread_flush)(),
@@ -224,16 +229,16 @@ impl Hand {
                     self.busy = true;
                 }
                 Step::TryClaim(n) => {
-                    let slot = (core.run_claim)(n, 1, &mut false);
+                    let slot = (core.run_claim)(n as usize, 1, 0, &mut false);
                     if slot != NONE {
-                        hold(slot);
-                        self.runs.push((slot, n));
+                        self.has_run(slot, n as usize);
                     }
                 }
                 Step::Refuse(times) => refuse(times),
                 Step::Limit(slots) => {
                     self.limit = slots << 16;
                     (core.limit_install)(0, self.limit, Some(callback));
+                    bound((core.used_slots_word)(), slots as u64);
                 }
                 Step::Book(slots) => {
                     if (core.book)(slots) {
@@ -255,14 +260,6 @@ impl Hand {
                 }
                 Step::DropChunks => {
                     (core.drop_chunks)();
-                }
-                Step::HugeResize(mebibytes) => {
-                    let old = self.huge.remove(0);
-                    let_go(old);
-                    let new = (core.huge_resize)(old, mebibytes << 20);
-                    let now = if new == 0 { old } else { new };
-                    hold(now);
-                    self.huge.push(now);
                 }
                 Step::Tables | Step::Sample(..) | Step::Unsample(..) | Step::NumberOf(_) => {
                     self.observer_step(core, step)
@@ -291,6 +288,11 @@ impl Hand {
                 }
             }
         }
+    }
+
+    fn has_run(&mut self, slot: usize, n: usize) {
+        parts(slot, n).for_each(hold);
+        self.runs.push((slot, n));
     }
 
     /// malloc and free.
@@ -413,6 +415,12 @@ impl Hand {
     }
 }
 
+/// The first slots of a run's parts, one in each chunk: what whoever has the run is watched at.
+fn parts(slot: usize, n: usize) -> impl Iterator<Item = usize> {
+    const CHUNK: usize = 64;
+    std::iter::once(slot).chain((slot + 1..slot + n).filter(|s| s.is_multiple_of(CHUNK)))
+}
+
 /// What the program gave to be called at a limit: only one thread may be in it.
 unsafe extern "C-unwind" fn callback(_in_use: usize, _limit: usize) {
     const IN_THE_CALLBACK: usize = 0xCA11;
@@ -423,7 +431,7 @@ unsafe extern "C-unwind" fn callback(_in_use: usize, _limit: usize) {
 /// Slots that the hands hold as bare runs.
 fn slots_in(hands: &[Hand]) -> u32 {
     let runs = hands.iter().flat_map(|hand| &hand.runs);
-    runs.map(|&(_, n)| n).sum()
+    runs.map(|&(_, n)| n as u32).sum()
 }
 
 /// And as chunks.
@@ -463,6 +471,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
             verify_caches(core, hands);
         }
         verify_guests(core, hands);
+        verify_large(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");
@@ -487,7 +496,7 @@ const MALLOC_CLASSES: [u32; 2] = [4, 64];
 /// # Safety
 /// All threads are over.
 unsafe fn verify_caches(core: &Core, hands: &[Hand]) {
-    const MAGAZINES: std::ops::RangeInclusive<u32> = 128..=134;
+    const MAGAZINES: std::ops::RangeInclusive<u32> = 177..=183;
     // SAFETY: as in verify.
     unsafe {
         let mut known = (core.magazines_kept)();

@@ -5,6 +5,7 @@
 use crate::holes::holes;
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
+use crate::runs::runs;
 
 const X: u32 = 112;
 const Y: u32 = 111;
@@ -181,7 +182,7 @@ fn others() -> Vec<Entry> {
         ),
         entry(
             "slots are claimed while they are purged",
-            Some(2),
+            Some(1),
             two(
                 &[(0, Claim(4, 1)), (rest, Claim(2, 1)), (rest, Release)],
                 &[Purge],
@@ -210,31 +211,6 @@ fn others() -> Vec<Entry> {
                 ],
                 &[Put(1), Get(1)],
                 &[Get(1), Put(1)],
-            ),
-        ),
-        entry(
-            "the huge block that was freed last is in hand",
-            Some(2),
-            two(
-                &[(0, Huge(4)), (1, Huge(4))],
-                &[HugeFree, Huge(4)],
-                &[HugeFree, Huge(4)],
-            ),
-        ),
-        // The larger one is in hand and fits neither.
-        entry(
-            "huge blocks go through their cache",
-            Some(2),
-            two(
-                &[
-                    (0, Huge(4)),
-                    (0, Huge(12)),
-                    (0, HugeFree),
-                    (0, HugeFree),
-                    (1, Huge(3)),
-                ],
-                &[Huge(4)],
-                &[Huge(4), HugeFree],
             ),
         ),
     ]
@@ -316,7 +292,7 @@ fn caches() -> Vec<Entry> {
         ),
         entry(
             "two threads after a fork",
-            Some(1),
+            Some(0),
             two(
                 &[
                     begun,
@@ -386,9 +362,9 @@ fn edges() -> Vec<Entry> {
             two(
                 &[
                     (rest, Claim(56, 1)),
-                    (rest, Refuse(1)),
-                    (rest, TryClaim(16)),
-                    (rest, Refuse(0)),
+                    (0, Claim(64, 64)),
+                    (0, Release),
+                    (0, DropChunks),
                 ],
                 &[TryClaim(16)],
                 &[TryClaim(16)],
@@ -461,20 +437,6 @@ fn edges() -> Vec<Entry> {
                 &[(0, Magazine(1)), (rest, Magazine(1)), (rest, Put(1))],
                 &[Put(1), Get(1)],
                 &[EmptyDepot(1)],
-            ),
-        ),
-        entry(
-            "the first huge blocks",
-            Some(2),
-            two(&[(rest, Claim(1, 1))], &[Huge(4)], &[Huge(6), HugeFree]),
-        ),
-        entry(
-            "a huge block grows into one that another frees",
-            Some(2),
-            two(
-                &[(0, Huge(4)), (1, Huge(8))],
-                &[HugeResize(6)],
-                &[HugeFree, Huge(8)],
             ),
         ),
     ]
@@ -569,6 +531,7 @@ pub fn all() -> Vec<Entry> {
         .chain(others())
         .chain(caches())
         .chain(edges())
+        .chain(runs())
         .chain(holes())
         .chain(tables())
         .chain(threesomes())
