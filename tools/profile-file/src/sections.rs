@@ -13,7 +13,7 @@ use crate::warning::Warning;
 /// No section that the library writes is bigger; a sparse file could claim anything.
 const MOST_BYTES: u64 = 1 << 30;
 /// Header and control words.
-const BODY_BEGINS: u64 = CONTROL_OFFSET + 4096;
+const BODY_BEGINS: u64 = CONTROL_OFFSET + 8192;
 
 /// A part of the file that a section has.
 #[derive(Clone, Copy, Debug)]

@@ -214,10 +214,10 @@ fn what_is_not_understood_is_an_error_with_its_line() {
         ),
         (
             TABLE,
-            "CLASS_USE(FH_PROFILE_USE_OWN, \"own\")",
+            "CLASS_USE(FH_PROFILE_USE_EDGES, \"edges\")",
             "",
-            "2 rows for the 3 values",
-            "CLASS_USE(FH_PROFILE_USE_SAMPLES",
+            "3 rows for the 4 values",
+            "CLASS_USE(FH_PROFILE_USE_OWN",
         ),
         (
             TABLE,
@@ -280,10 +280,10 @@ fn what_the_command_needs_cannot_go_unnoticed() {
     let copy = Copy::new();
     copy.change(
         "base/types.h",
-        "#define FH_RUN_MAX (",
-        "#define FH_RUN_MOST (",
+        "#define FH_CHUNK_SIZE (",
+        "#define FH_CHUNK_BYTES (",
     );
-    assert!(copy.error().0.contains("no constant FH_RUN_MAX"));
+    assert!(copy.error().0.contains("no constant FH_CHUNK_SIZE"));
     let copy = Copy::new();
     copy.change(
         "base/settings.h",

@@ -1,6 +1,6 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
-use profile_file::layout::RUN_MAX_BYTES;
+use profile_file::layout;
 use profile_file::{LiveSample, Snapshot, Symbols};
 use serde::Serialize;
 
@@ -105,6 +105,13 @@ pub fn explain(sources: &Sources) -> Explanation {
     work.finish()
 }
 
+/// What is resident of blocks above 2 MiB, and how far that may be off.
+#[derive(Default)]
+struct Huge {
+    bytes: u64,
+    error: u64,
+}
+
 struct Work<'a> {
     sources: &'a Sources,
     freehold: Vec<Line>,
@@ -181,6 +188,10 @@ impl<'a> Work<'a> {
         } else {
             everything(&self.counted)
         };
+        let huge = self.huge(snapshot, huge);
+        let huge_bytes = self.push_huge(&huge, known.then_some(window));
+        // Where the kernel was not asked, `window` is the sum of all other parts.
+        let window = if known { window - huge_bytes } else { window };
         let split = heap::split(window, &self.counted, &self.samples);
         self.off = split.counted as i64 - window as i64;
         self.note_quality(snapshot, &split);
@@ -190,7 +201,6 @@ impl<'a> Work<'a> {
                 self.freehold.push(part.into());
             }
         }
-        self.huge(snapshot, huge, known);
         self.records(snapshot, known);
     }
 
@@ -218,26 +228,22 @@ impl<'a> Work<'a> {
         let window = self.of_kind(Kind::Window);
         let records = self.of_kind(Kind::Records);
         if window + records > 0 {
-            self.freehold.push(Line::exact(
-                "blocks",
-                "blocks of up to 2 MiB, in whatever state",
-                window,
-            ));
+            self.freehold
+                .push(Line::exact("blocks", "blocks, in whatever state", window));
             self.freehold
                 .push(Line::exact("metadata", "records about them", records));
             self.notes.push(
-                "blocks above 2 MiB and some records are among the anonymous memory: without the profile file they cannot be told"
+                "some records are among the anonymous memory: without the profile file they cannot be told"
                     .to_owned(),
             );
         }
     }
 
-    /// Live samples of the window go to `samples`; those of huge blocks are returned.
+    /// Live samples go to `samples`; those of blocks above 2 MiB, which the allocator counts for themselves, are returned.
     fn sort_samples(&mut self, snapshot: &'a Snapshot) -> Vec<&'a LiveSample> {
-        let window = &self.sources.ours.window;
         let mut huge = Vec::new();
         for sample in &snapshot.samples {
-            if sample.size > RUN_MAX_BYTES && !window.contains(&sample.address) {
+            if sample.size > u64::from(layout::HUGE) {
                 huge.push(sample);
                 continue;
             }
@@ -256,11 +262,18 @@ impl<'a> Work<'a> {
         huge
     }
 
-    /// Huge blocks: nearly each of them is sampled, and the sample says where it is.
-    fn huge(&mut self, snapshot: &Snapshot, samples: Vec<&LiveSample>, known: bool) {
+    /// Blocks above 2 MiB count with what was touched of them. Nearly each of them is sampled, and the sample says where it
+    /// is. Returns their bytes.
+    fn huge(&self, snapshot: &Snapshot, samples: Vec<&LiveSample>) -> Huge {
         let Some(statistics) = &snapshot.profile.statistics else {
-            return;
+            return Huge::default();
         };
+        if snapshot.interval() == 0 {
+            return Huge {
+                bytes: statistics.huge_bytes,
+                error: statistics.huge_bytes / 2,
+            };
+        }
         // A block of this size is sampled all but always, so that the samples are of this moment and miss nearly
         // nothing.
         let (mut resident, mut error) = (0.0, 0.0);
@@ -276,34 +289,25 @@ impl<'a> Work<'a> {
             error += (sample.weight.blocks - 1.0) * there
                 + if pages.is_none() { there / 2.0 } else { 0.0 };
         }
-        let unsampled = snapshot.interval() == 0;
-        let wanted = if unsampled {
-            statistics.huge_bytes
-        } else {
-            resident.round() as u64
-        };
-        let error = if unsampled {
-            statistics.huge_bytes / 2
-        } else {
-            error.round() as u64
-        };
-        let live = if known { self.take(wanted) } else { wanted };
-        if live > 0 {
+        Huge {
+            bytes: resident.round() as u64,
+            error: error.round() as u64,
+        }
+    }
+
+    /// The line of blocks above 2 MiB, no longer than what is resident. Returns what it says.
+    fn push_huge(&mut self, huge: &Huge, resident: Option<u64>) -> u64 {
+        let bytes = resident.map_or(huge.bytes, |most| huge.bytes.min(most));
+        if bytes > 0 {
             let label = "live: blocks above 2 MiB";
-            self.freehold
-                .push(if error < live / 1000 && live == wanted && known {
-                    Line::exact("huge_live", label, live)
-                } else {
-                    Line::about("huge_live", label, live, error)
-                });
+            let exact = resident.is_some() && bytes == huge.bytes && huge.error < bytes / 1000;
+            self.freehold.push(if exact {
+                Line::exact("huge_live", label, bytes)
+            } else {
+                Line::about("huge_live", label, bytes, huge.error)
+            });
         }
-        let cached = statistics.huge_cached_bytes;
-        let cached = if known { self.take(cached) } else { cached };
-        if cached > 0 {
-            let label = "freed blocks above 2 MiB, kept for the next";
-            self.freehold
-                .push(Line::about("huge_cached", label, cached, cached / 10));
-        }
+        bytes
     }
 
     /// Metadata and the profiler's own.
@@ -336,12 +340,7 @@ impl<'a> Work<'a> {
         if self.sources.memory.is_none() {
             return own;
         }
-        let window_parts: u64 = self
-            .freehold
-            .iter()
-            .filter(|line| !line.part.starts_with("huge"))
-            .map(|line| line.bytes)
-            .sum();
+        let window_parts: u64 = self.freehold.iter().map(|line| line.bytes).sum();
         self.of_kind(Kind::Window).saturating_sub(window_parts)
     }
 
@@ -423,11 +422,8 @@ impl<'a> Work<'a> {
             if sum == 0 {
                 continue;
             }
-            let taken = kind == Kind::Anonymous
-                && self
-                    .freehold
-                    .iter()
-                    .any(|line| line.part.starts_with("huge") || line.part == "metadata");
+            let taken =
+                kind == Kind::Anonymous && self.freehold.iter().any(|line| line.part == "metadata");
             let mut line = if taken {
                 Line::about(kind.key(), kind.label(), sum, 0)
             } else {
@@ -534,7 +530,7 @@ impl<'a> Work<'a> {
             ours,
             live: amount(&["live", "rounding", "huge_live"]),
             fragmented: amount(&["free_in_slabs"]),
-            retained: amount(&["cached", "dirty", "huge_cached"]),
+            retained: amount(&["cached", "dirty"]),
             others: self
                 .other
                 .iter()

@@ -111,7 +111,7 @@ pub struct Sample {
     pub site: u32,
 }
 
-/// Freehold's blocks of up to 2 MiB, taken apart.
+/// The window without live blocks above 2 MiB, taken apart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     pub parts: Vec<Part>,

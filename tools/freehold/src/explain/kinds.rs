@@ -11,7 +11,7 @@ use super::mappings::{Mapping, Name};
 /// What a mapping is for. The order is that in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Freehold: the window, where blocks up to 2 MiB lie.
+    /// Freehold: the window, where all blocks are.
     Window,
     /// Freehold: the map of classes below the window.
     Records,

@@ -18,7 +18,7 @@ pub struct Facts {
     pub live: u64,
     /// Free blocks in slabs that are in use.
     pub fragmented: u64,
-    /// Caches, what waits to be returned to the OS, and freed huge blocks.
+    /// Caches, and what waits to be returned to the OS.
     pub retained: u64,
     pub others: Vec<(Kind, u64)>,
     pub presence: Presence,

@@ -179,11 +179,7 @@ fn heap(snapshot: &Snapshot) -> Option<Heap> {
         age: snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9,
         parts: vec![
             ("live", f.live_bytes, "blocks that the program holds"),
-            (
-                "huge",
-                f.huge_bytes,
-                "live blocks with a mapping of their own",
-            ),
+            ("huge", f.huge_bytes, "live blocks above 2 MiB"),
             (
                 "free",
                 f.free_bytes.saturating_sub(f.purged_in_slabs_bytes),
@@ -191,7 +187,7 @@ fn heap(snapshot: &Snapshot) -> Option<Heap> {
             ),
             (
                 "cached",
-                f.cached_bytes + f.huge_cached_bytes,
+                f.cached_bytes,
                 "freed blocks cached for the next request",
             ),
             (

@@ -111,7 +111,7 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
         samples: snapshot.samples.len(),
         resident_bytes: statistics.map(|f| f.resident_bytes),
         live_bytes: statistics.map(|f| f.live_bytes + f.huge_bytes),
-        cached_bytes: statistics.map(|f| f.cached_bytes + f.huge_cached_bytes),
+        cached_bytes: statistics.map(|f| f.cached_bytes),
         free_bytes: statistics.map(|f| f.free_bytes),
         dirty_bytes: statistics.map(|f| f.dirty_bytes),
         figures_age: snapshot.statistics_age_ns().map(|ns| ns as f64 / 1e9),

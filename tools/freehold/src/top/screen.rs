@@ -134,7 +134,7 @@ fn memory(model: &Model, width: u16, theme: Theme) -> Line<'static> {
         ("RSS", f.resident_bytes),
         ("live", f.live_bytes + f.huge_bytes),
         ("free", f.free_bytes.saturating_sub(f.purged_in_slabs_bytes)),
-        ("cached", f.cached_bytes + f.huge_cached_bytes),
+        ("cached", f.cached_bytes),
         ("dirty", f.dirty_bytes),
     ];
     if f.group_limit != 0 && f.group_limit < 1 << 60 {

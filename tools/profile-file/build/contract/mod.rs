@@ -67,7 +67,6 @@ pub fn generate(sources: &Path) -> Result<Generated, Error> {
     for (name, of) in [
         ("SLOT_BYTES", "FH_SLOT_SIZE"),
         ("CHUNK_BYTES", "FH_CHUNK_SIZE"),
-        ("RUN_MAX_BYTES", "FH_RUN_MAX"),
     ] {
         emit::number(&mut layout, name, of, types.number(of)?);
     }
