@@ -262,7 +262,7 @@ const MUTANTS: &[Mutant] = &[
         edits: &[(
             "store/edge.c",
             "uint64_t before = fh_or_release(&slab->free[0], pages);",
-            "uint64_t before = fh_load(&slab->free[0]);\n    fh_store_release(&slab->free[0], before | pages);",
+            "uint64_t before = fh_load(&slab->free[0]);\n    fh_swap_acq_rel(&slab->free[0], before | pages);",
         )],
     },
     Mutant {

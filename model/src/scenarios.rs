@@ -358,11 +358,12 @@ fn edges() -> Vec<Entry> {
         ),
         entry(
             "two find a chunk that was lost",
-            Some(1),
+            Some(0),
             two(
                 &[
                     (rest, Claim(56, 1)),
                     (0, Claim(64, 64)),
+                    (rest, Claim(64, 64)),
                     (0, Release),
                     (0, DropChunks),
                 ],
@@ -391,7 +392,7 @@ fn edges() -> Vec<Entry> {
         ),
         entry(
             "chunks are dropped while slots are claimed",
-            Some(2),
+            Some(1),
             two(
                 &[(rest, Claim(8, 1)), (rest, Release)],
                 &[DropChunks],

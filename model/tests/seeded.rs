@@ -343,6 +343,6 @@ fn edge_given_by_plain_store() {
     must_find_in(
         "edge_given_by_plain_store",
         "edges: both neighbours of one are freed",
-        "violated",
+        "edge.pages",
     );
 }
