@@ -64,6 +64,7 @@ fn lossy_give() {
 }
 
 #[test]
+#[ignore = "takes more than two minutes since chunks have a bucket for each length"]
 fn unchecked_class() {
     must_find_in(
         "unchecked_class",
