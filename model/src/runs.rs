@@ -83,7 +83,7 @@ fn over_borders() -> Vec<Entry> {
         ),
         entry(
             "runs: several chunks are refused to both",
-            Some(1),
+            Some(0),
             two(
                 &[(REST(2), Claim(56, 1)), (REST(2), Refuse(2))],
                 &[TryClaim(130), TryClaim(16)],
@@ -111,12 +111,12 @@ fn edges() -> Vec<Entry> {
         ),
         entry(
             "edges: a block comes into the gap while its neighbour is freed",
-            Some(1),
+            Some(0),
             two(&NEIGHBOURS[..1], &[LargeFree], &[Paged(17), LargeFree]),
         ),
         entry(
             "edges: two blocks want one gap",
-            Some(1),
+            Some(0),
             two(
                 &[&NEIGHBOURS[..], &[(REST(2), Paged(20)), (0, LargeFree)]].concat(),
                 &[Paged(17), LargeFree],
@@ -139,7 +139,7 @@ fn large() -> Vec<Entry> {
     vec![
         entry(
             "large: two have blocks over borders",
-            Some(1),
+            Some(0),
             two(
                 &[&END_AND_BEGINNING[..], &[(1, Large(70))]].concat(),
                 &[Large(70), LargeFree],
@@ -157,7 +157,7 @@ fn large() -> Vec<Entry> {
         ),
         entry(
             "large: a block is freed twice while another is allocated",
-            Some(1),
+            Some(0),
             two(
                 &[(REST(2), Claim(40, 1)), (0, Large(30)), (0, Share(1))],
                 &[FreeShared],
@@ -181,7 +181,7 @@ fn resized() -> Vec<Entry> {
         ),
         entry(
             "large: one shrinks while another wants what is left",
-            Some(1),
+            Some(0),
             two(&[(0, Large(90))], &[LargeResize(50)], &[Large(50)]),
         ),
         entry(
@@ -205,7 +205,7 @@ fn resized() -> Vec<Entry> {
         ),
         entry(
             "large: one cannot move and its place is lost",
-            Some(1),
+            Some(0),
             two(&with(PlaceLost), &[LargeResize(48)], &[Large(34)]),
         ),
         entry(
@@ -228,7 +228,7 @@ fn resized() -> Vec<Entry> {
         ),
         entry(
             "large: chunks with moved pages are dropped",
-            Some(1),
+            Some(0),
             two(
                 &[&with(Moved)[..], &[(0, LargeResize(48)), (0, LargeFree)]].concat(),
                 &[DropChunks],
@@ -243,7 +243,7 @@ fn limited() -> Vec<Entry> {
     vec![
         entry(
             "large: two where a limit has room for one",
-            Some(1),
+            Some(0),
             two(
                 &[(0, Large(70)), (REST(2), Limit(160))],
                 &[TryLarge(70), LargeFree],
@@ -252,7 +252,7 @@ fn limited() -> Vec<Entry> {
         ),
         entry(
             "large: one grows and one is allocated where a limit has room for one",
-            Some(1),
+            Some(0),
             two(
                 &[(0, Large(66)), (REST(2), Limit(160))],
                 &[LargeResize(130)],
@@ -261,7 +261,7 @@ fn limited() -> Vec<Entry> {
         ),
         entry(
             "large: one moves below a limit while another is freed",
-            Some(1),
+            Some(0),
             two(
                 &[
                     (0, Moves(Moved)),
