@@ -51,13 +51,19 @@ static inline uint64_t fh_run_starts(uint64_t w, unsigned n) {
     return w;
 }
 
-/* Length of the longest run of set bits. */
+/* Length of the longest run of set bits: the largest power of two first, then what can be added to it. */
 static inline unsigned fh_longest_run(uint64_t w) {
-    unsigned n = 0;
+    uint64_t starts[6] = {w}; /* where runs of 1, 2, 4 … 32 bits begin */
+    unsigned i = 0, n = 1;
+    if (w == 0) return 0;
     if (w == ~UINT64_C(0)) return 64;
-    while (w) {
-        w &= w << 1;
-        n++;
+    for (uint64_t twice; i < 5 && (twice = starts[i] & starts[i] >> n) != 0; n *= 2) starts[++i] = twice;
+    uint64_t longest = starts[i];
+    while (i-- > 0) {
+        uint64_t longer = longest & starts[i] >> n;
+        if (!longer) continue;
+        longest = longer;
+        n += 1u << i;
     }
     return n;
 }
