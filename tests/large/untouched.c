@@ -51,8 +51,11 @@ static void credit(void) {
 
 enum { THREADS = 4, KEPT = 32, ASKED = 4000, LIMIT = 256 };
 
+static pthread_barrier_t all_started; /* a stack counts as data too */
+
 static void *ask(void *argument) {
     uint64_t random = (uint64_t)(uintptr_t)argument;
+    pthread_barrier_wait(&all_started);
     char *blocks[KEPT] = {NULL};
     size_t refused = 0;
     for (int i = 0; i < ASKED; i++) {
@@ -68,8 +71,12 @@ static void *ask(void *argument) {
 static size_t ask_in_threads(uint64_t *random) {
     pthread_t threads[THREADS];
     size_t refused = 0;
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 << 10);
+    pthread_barrier_init(&all_started, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
-        int error = pthread_create(&threads[i], NULL, ask, (void *)(uintptr_t)random_next(random));
+        int error = pthread_create(&threads[i], &small, ask, (void *)(uintptr_t)random_next(random));
         CHECK(error == 0, "a thread cannot start: %s", strerror(error));
     }
     for (int i = 0; i < THREADS; i++) {
@@ -77,6 +84,8 @@ static size_t ask_in_threads(uint64_t *random) {
         pthread_join(threads[i], &result);
         refused += (size_t)(uintptr_t)result;
     }
+    pthread_barrier_destroy(&all_started);
+    pthread_attr_destroy(&small);
     return refused;
 }
 
