@@ -121,6 +121,10 @@
  * start of 200 MB took 1.15 of the time that it takes with huge pages from the first byte, with two 1.04. */
 #define FH_YOUNG_CHUNKS (FH_STRESS ? 1u : 2u)
 
+/* Up to so many chunks a heap that has touched less than half of its slots stays young: some blocks of a hundred sizes are a
+ * slab each. An interpreter that has just started has touched 4 of 14 MiB. */
+#define FH_SPARSE_CHUNKS (FH_STRESS ? 2u : 8u)
+
 /* Nanoseconds of CPU time from which on the first touch of a huge page was a slow one; a stress build calls about every
  * second one slow. What follows a slow one, in halves of chunks: at first, and at most (2 GiB). */
 #define FH_HUGE_TOUCH_SLOW (FH_STRESS ? UINT64_C(250000) : UINT64_C(1000000))

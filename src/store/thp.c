@@ -1,6 +1,7 @@
 #include "store/thp.h"
 
 #include "base/assert.h"
+#include "base/classes.h"
 #include "base/tuning.h"
 #include "store/events.h"
 #include "store/window.h"
@@ -93,8 +94,21 @@ static void note_huge(size_t chunk, bool huge) {
     if (((fh_load(word) & bit) != 0) != huge) huge ? fh_or_release(word, bit) : fh_and_acq_rel(word, ~bit);
 }
 
+/* True if half of the heap has not been handed out once: the ends of slabs. Cost: a load for each slot in use. */
+static bool is_sparse(void) {
+    size_t used = fh_used_bytes(), untouched = 0;
+    uint64_t state;
+    for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++) {
+        unsigned c = fh_state_class(state);
+        if (fh_state_kind(state) == FH_KIND_RUN || c == FH_CLASS_EDGE) continue;
+        untouched += fh_class_table[c].slots * FH_SLOT_SIZE - fh_state_bump(state) * fh_class_size(c);
+    }
+    return untouched > used / 2;
+}
+
 static bool is_old_enough(size_t chunk) {
-    return chunk >= fh_load(&fh_order.thp_first_chunk);
+    size_t first = (size_t)fh_load(&fh_order.thp_first_chunk);
+    return chunk >= first && (first == 0 || chunk >= FH_SPARSE_CHUNKS || !is_sparse());
 }
 
 void fh_thp_begin_chunk(size_t chunk, bool for_slabs) {

@@ -2,7 +2,8 @@
  * makes memory faster to reach, and its first touch costs less than that of 512 small pages. But it is only worth having
  * where the kernel has one ready, and only while nearly all of it is used.
  *
- *     young        the first chunks of a process          small pages: a small process pays for what it touches
+ *     young        the first chunks of a process, more    small pages: a small process pays for what it touches
+ *                  of them in a sparse heap
  *     grown        the others                             huge pages
  *     passed over  chunks and halves that begin while     small pages
  *                  huge pages are slow to come
