@@ -10,7 +10,7 @@
  * and tries again after a refusal. NULL with errno ENOMEM when nothing has helped. */
 void *fh_alloc_class(unsigned c, size_t n);
 
-/* A block that no magazine holds: a large block of more than 1 MiB, a huge one, or one with an alignment above 64 KiB. */
+/* A block that no magazine holds: one of more than 1 MiB, or with an alignment above 64 KiB. */
 void *fh_alloc_special(size_t align, size_t n, bool *clean);
 
 /* Any block of n > 0 bytes at a multiple of align, without the observer. */

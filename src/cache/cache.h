@@ -86,8 +86,8 @@ static inline void fh_release_sized(void *p, size_t n) {
         fh_release_sized_checked(p, n);
         return;
     }
-    /* Aligned blocks may be of a larger class than their size says, and huge and foreign ones must be recognised, so the
-     * class byte is the truth; it is in the CPU's cache on all but the largest heaps. */
+    /* Aligned blocks may be of a larger class than their size says, and those above 1 MiB and foreign ones must be recognised.
+     * So the class byte is the truth; it is in the CPU's cache on all but the largest heaps. */
     (void)n;
     fh_release(p);
 }
