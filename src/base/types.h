@@ -259,7 +259,11 @@ typedef struct {
  *     put:  0 → full  or  empty|1 → full (and the empty one is the putter's)
  *     get:  full → 0  or  full → empty|1 (the getter's empty one)
  * Any magazine of a class is as good as any other, so a slot that was changed and changed back does no harm.
- *     equation:  [depot.slot]  a full one has blocks, an empty one has none */
+ * Beside the slots of a class stands how many are full, so that a search ends at once where there is nothing. It is raised
+ * before a magazine is put and lowered after one was got: what it says too much is what is in the middle of that.
+ *     equations:
+ *         [depot.slot]  a full one has blocks, an empty one has none
+ *         [depot.full]  full slots of a class  =  the number beside them */
 #define FH_DEPOT_SLOTS 32u
 #define FH_DEPOT_EMPTY UINT64_C(1)
 
@@ -272,6 +276,7 @@ static inline unsigned fh_depot_slots(unsigned c) {
 #define FH_DEPOT_ALL ((FH_BINS - 3 + 4 + 2) * FH_DEPOT_SLOTS)
 
 typedef struct {
+    fh_word full[FH_BINS];
     fh_word slot[FH_DEPOT_ALL];
 } fh_depots;
 

@@ -233,6 +233,7 @@ static void check_caches(fh_check *check) {
 
 static void check_depot(fh_check *check, unsigned shard, unsigned c) {
     const fh_word *slots = fh_depot_words(shard, c);
+    size_t full = 0;
     for (unsigned i = 0; i < fh_depot_slots(c); i++) {
         uint64_t word = fh_load(&slots[i]);
         if (!word) continue;
@@ -240,10 +241,14 @@ static void check_depot(fh_check *check, unsigned shard, unsigned c) {
         block_place at;
         if (!check_header(check, m, c, 0, &at)) continue;
         bool empty = word & FH_DEPOT_EMPTY;
+        full += !empty;
         /* [depot.slot] */
         if (empty != (m->count == 0)) at_address(check, FH_EQUATION_DEPOT_SLOT, m, c, m->count, !empty);
         check_magazine(check, m, c, empty ? 0 : m->count);
     }
+    size_t said = (size_t)fh_load(fh_depot_full(shard, c));
+    /* [depot.full] */
+    if (full != said) at_address(check, FH_EQUATION_DEPOT_FULL, slots, c, said, full);
 }
 
 static void check_depots(fh_check *check) {

@@ -36,6 +36,7 @@ static const struct {
     {"magazine.shared", "a magazine is in one place only"},
     {"magazine.lost", "every magazine handed out is in a cache or a depot"},
     {"depot.slot", "a full magazine of a depot has blocks, an empty one has none"},
+    {"depot.full", "as many slots of a depot are full as it says"},
     {"cache.state", "a cache that is handed out is at rest, one that is not is dead"},
     {"cache.parked", "a cache is parked where the next thread looks, and nowhere else"},
     {"cache.bin", "the top of a bin is within its magazine, and below the end"},

@@ -31,52 +31,55 @@ static bool is_full(uint64_t word) {
     return word != 0 && !(word & FH_DEPOT_EMPTY);
 }
 
+/* Puts a full magazine into this slot, unless it has one. */
+static bool put_at(fh_word *slot, const fh_magazine *full, fh_magazine **empty) {
+    uint64_t seen = fh_load(slot);
+    /* release: the magazine's entries before it is seen; acquire: the empty one's header. */
+    if (is_full(seen) || !fh_cas_acq_rel(slot, &seen, pack(full, 0))) return false;
+    *empty = unpack(seen);
+    FH_ASSERT(!*empty || ((*empty)->count == 0 && !(*empty)->bottom));
+    return true;
+}
+
 bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty) {
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
     FH_ASSERT(full->count <= full->capacity && !full->bottom);
-    fh_word *here = fh_depot_of(&depot[near % FH_SHARDS], c);
-    unsigned slots = slots_of(c, full);
+    fh_depots *shard = &depot[near % FH_SHARDS];
+    fh_word *here = fh_depot_of(shard, c);
+    size_t slots = slots_of(c, full);
+    if (fh_load(&shard->full[c]) >= slots) return false;
     full->from = (uint16_t)near;
-    for (unsigned i = 0; i < slots; i++) {
-        fh_word *slot = &here[i];
-        uint64_t seen = fh_load(slot);
-        if (is_full(seen)) continue;
-        /* release: the magazine's entries before it is seen; acquire: the empty one's header. */
-        if (fh_cas_acq_rel(slot, &seen, pack(full, 0))) {
-            *empty = unpack(seen);
-            FH_ASSERT(!*empty || ((*empty)->count == 0 && !(*empty)->bottom));
-            return true;
-        }
+    /* So many are full as a rule, from the lowest on. */
+    size_t likely = (size_t)fh_add_relaxed(&shard->full[c], 1);
+    if (likely < slots && put_at(&here[likely], full, empty)) return true;
+    for (size_t i = 0; i < slots; i++) {
+        if (put_at(&here[i], full, empty)) return true;
     }
+    fh_sub_relaxed(&shard->full[c], 1);
     return false;
 }
 
-/* Put fills the lowest slot that is not full, so beyond one which holds nothing there is rarely anything. The search ends
- * there, and in a depot that no thread uses at its first slot. The highest full one is taken: what came last is still in
- * a CPU's cache. */
-static fh_magazine *get_from(unsigned shard, unsigned c, fh_magazine *empty) {
-    fh_word *here = fh_depot_of(&depot[shard], c);
-    for (;;) {
-        fh_word *highest = NULL;
-        uint64_t full = 0;
-        for (unsigned i = 0; i < fh_depot_slots(c); i++) {
-            uint64_t seen = fh_load(&here[i]);
-            if (!seen) break;
-            if (is_full(seen)) {
-                highest = &here[i];
-                full = seen;
-            }
-        }
-        if (!highest) return NULL;
-        if (fh_cas_acq_rel(highest, &full, pack(empty, FH_DEPOT_EMPTY))) return unpack(full);
+/* The highest full one is taken: what came last is still in a CPU's cache. */
+static fh_magazine *get_from(fh_depots *shard, unsigned c, fh_magazine *empty) {
+    fh_word *here = fh_depot_of(shard, c);
+    size_t full = (size_t)fh_load(&shard->full[c]), slots = fh_depot_slots(c);
+    if (full == 0) return NULL;
+    /* Downwards from where it should be, and then those above. */
+    for (size_t i = 0; i < slots; i++) {
+        fh_word *slot = &here[(full - 1 - i) % slots];
+        uint64_t seen = fh_load(slot);
+        if (!is_full(seen) || !fh_cas_acq_rel(slot, &seen, pack(empty, FH_DEPOT_EMPTY))) continue;
+        fh_sub_relaxed(&shard->full[c], 1);
+        return unpack(seen);
     }
+    return NULL;
 }
 
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
     FH_ASSERT(!empty || empty->count == 0);
     for (unsigned i = 0; i < FH_SHARDS; i++) {
-        fh_magazine *m = get_from((near + i) % FH_SHARDS, c, empty);
+        fh_magazine *m = get_from(&depot[(near + i) % FH_SHARDS], c, empty);
         if (!m) continue;
         FH_ASSERT(m != empty && m->count <= m->capacity && !m->bottom);
         fh_event_demand(c);
@@ -94,19 +97,23 @@ static void give(unsigned c, const fh_magazine *m, void **blocks) {
     for (unsigned i = 0; i < m->count; i++) fh_large_give(c, blocks[i]);
 }
 
-static void empty_one(unsigned c, fh_word *here) {
+static void empty_one(unsigned c, fh_depots *shard) {
+    fh_word *here = fh_depot_of(shard, c);
     for (unsigned i = 0; i < fh_depot_slots(c); i++) {
         fh_word *slot = &here[i];
         if (!fh_load(slot)) continue;
         uint64_t seen = fh_swap_acq_rel(slot, 0);
         fh_magazine *m = unpack(seen);
-        if (is_full(seen)) give(c, m, m->block);
+        if (is_full(seen)) {
+            fh_sub_relaxed(&shard->full[c], 1);
+            give(c, m, m->block);
+        }
         if (m) fh_magazine_delete(m);
     }
 }
 
 void fh_depot_empty(unsigned c) {
-    for (unsigned i = 0; i < FH_SHARDS; i++) empty_one(c, fh_depot_of(&depot[i], c));
+    for (unsigned i = 0; i < FH_SHARDS; i++) empty_one(c, &depot[i]);
 }
 
 /* Blocks that a magazine of 64 << k bytes holds. */
@@ -134,6 +141,10 @@ size_t fh_depot_blocks(unsigned c) {
 
 const fh_word *fh_depot_words(unsigned shard, unsigned c) {
     return fh_depot_of(&depot[shard], c);
+}
+
+const fh_word *fh_depot_full(unsigned shard, unsigned c) {
+    return &depot[shard].full[c];
 }
 
 /* ── Magazines ───────────────────────────────────────────────────────────────────────────────────────────────────── */

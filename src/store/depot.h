@@ -1,8 +1,7 @@
 /* Depot: where threads hand each other whole magazines. A few slots a class, exchanged by compare-and-swap.
  *
- * Thread-safety: any thread. Progress: put is wait-free, each slot is tried once. Get is
- * lock-free: it begins again when another thread got the magazine that it had chosen. Cost: one locked instruction for up
- * to 510 blocks. Idea: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with slots in place of its locked lists. */
+ * Thread-safety: any thread. Progress: wait-free, each slot is tried once. Cost: two locked instructions for up to 510
+ * blocks. Idea: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with slots in place of its locked lists. */
 #ifndef FH_STORE_DEPOT_H
 #define FH_STORE_DEPOT_H
 
@@ -28,7 +27,8 @@ void fh_magazine_delete(fh_magazine *m);
 /* Blocks in the depot of class c now, for the statistics. */
 size_t fh_depot_blocks(unsigned c);
 
-/* For check/: the fh_depot_slots(c) words of one depot. */
+/* For check/: the fh_depot_slots(c) words of one depot, and how many of them are said to be full. */
 const fh_word *fh_depot_words(unsigned shard, unsigned c);
+const fh_word *fh_depot_full(unsigned shard, unsigned c);
 
 #endif

@@ -125,6 +125,9 @@ static void dead_cache_alive(void) {
     CHECK(fh_verify() == 0, "a dead cache that was given back is no mistake");
     fh_store(&((fh_thread *)(fh_slot_address(slot) + next * size))->state, FH_THREAD_LIVE);
 }
+static void depot_says_more(void) {
+    fh_add_relaxed((fh_word *)fh_depot_full(0, BREAK_CLASS), 1);
+}
 static void parked_nowhere(void) {
     fh_store(&fh_own()->state, FH_THREAD_PARKED);
 }
@@ -169,6 +172,7 @@ const breakage break_own[] = {
     {FH_EQUATION_MAGAZINE_LOST, "a depot that forgets a magazine", slot_forgotten},
     {FH_EQUATION_DEPOT_SLOT, "a full magazine said to be empty", full_one_as_empty},
     {FH_EQUATION_DEPOT_SLOT, "an empty magazine said to be full", empty_one_as_full},
+    {FH_EQUATION_DEPOT_FULL, "a depot that says it has one more", depot_says_more},
     {FH_EQUATION_CACHE_STATE, "a cache that nobody has is busy", cache_busy},
     {FH_EQUATION_CACHE_STATE, "a dead cache that was not given back", cache_dead},
     {FH_EQUATION_CACHE_STATE, "a cache that was given back lives", dead_cache_alive},
