@@ -32,3 +32,8 @@ void fh_limit_done(size_t bytes) {
     uint64_t pending = fh_sub_release(&fh_limit.pending, bytes); /* release: the books before it; see fh_limit_admit */
     FH_ASSERT(pending >= bytes);
 }
+
+void fh_limit_hold(size_t bytes) {
+    uint64_t pending = fh_add_relaxed(&fh_limit.pending, bytes);
+    FH_ASSERT(bytes != 0 && pending + bytes >= bytes);
+}

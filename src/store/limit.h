@@ -4,10 +4,11 @@
  * What counts is memory that blocks are or were in: slots in use. It is charged where slots are claimed, never for a single
  * block: a program without a limit pays one load a slab.
  *
- *     equation with a hard limit, at every moment:   slots in use + pending  ≤  hard
+ *     equation with a hard limit, at every moment:   slots in use + what is being claimed  ≤  hard
  *
- * `pending` is what is being claimed at this moment. It is added before the books are read, and taken away after the claim
- * is in the books. In a heap at rest it is 0 [limit.pending]. So two threads that claim at once can both be refused, but
+ * `pending` is what is being claimed or released at this moment. It is added before the books are read, and taken away after
+ * the claim is in the books, or the slots are free. What is being released counts twice for an instant: too much, never too
+ * little. In a heap at rest it is 0 [limit.pending]. So two threads that claim at once can both be refused, but
  * not both admitted beyond the limit.
  *
  * The policy side is reclaim/limits.c. It sets `hard`, opens the reserve after a refusal, and closes it when there is room
@@ -45,5 +46,8 @@ static inline size_t fh_limit_reserve(size_t hard) {
  * in the books, or has failed. `spare`: a single slot, for small blocks, which may come out of the reserve. */
 bool fh_limit_admit(size_t bytes, bool spare);
 void fh_limit_done(size_t bytes);
+
+/* So many bytes count no more but are not free yet. fh_limit_done must follow when they are. */
+void fh_limit_hold(size_t bytes);
 
 #endif

@@ -274,14 +274,17 @@ static void release(size_t slot, size_t n, bool dirty, bool counted) {
         fh_chunk_note(p.chunk, p.mask, dirty);
         at += p.slots;
     }
+    /* Admitted to nobody before it is free and may be purged: else both would have memory, and be more than a limit allows. */
+    bool limited = fh_limit_is_set();
+    if (limited) fh_limit_hold(n * FH_SLOT_SIZE);
     fh_event_released(slot, n, dirty, counted);
-    if (fh_limit_is_set())
-        fh_set_due(FH_DUE_LIMIT); /* with what is in use, what is free now may be more than it allows */
     for (size_t at = slot; at < end;) {
         part p = part_of(at, end);
         fh_chunk_release(p.chunk, p.mask);
         at += p.slots;
     }
+    if (limited) fh_limit_done(n * FH_SLOT_SIZE);
+    if (limited) fh_set_due(FH_DUE_LIMIT); /* with what is in use, what is free now may be more than it allows */
 }
 
 void fh_run_release(size_t slot, size_t n, bool dirty) {

@@ -3,7 +3,8 @@
  *
  *     by what the program holds       each thread adds to one sum after it got memory, and subtracts before it frees
  *     by the library's own count      limit_in_use of the statistics, read in a loop
- *     by what is resident             read in the same loop: at most 2 MiB more, for stacks and records, than at the start
+ *     by what is resident             read in the same loop: at most 2 MiB more, for stacks and records, than at the start;
+ *                                     and 4 MiB for each thread, because one may be stopped in the middle of a purge
  *
  * Afterwards all but the reserve (a 16th) and one block can be allocated again, in huge blocks and in large ones. With an
  * argument this is left out. The C library has no such limit: over its allocator this test is skipped. */
@@ -178,7 +179,8 @@ int main(int count, char **arguments) {
     CHECK(samples >= 50 && refused >= 10, "%zu samples and %zu refusals: nothing was tested", samples, refused);
     CHECK(sum <= limit, "%zu bytes were held at once, more than the limit", sum);
     CHECK(most_counted <= limit, "%zu bytes were counted, more than the limit", most_counted);
-    CHECK(!RESIDENT_IS_OURS || resident <= limit + 2 * mib + error_of_count(), "%zu bytes were resident", resident);
+    size_t purging = THREADS * 4 * mib, most = limit + 2 * mib + purging + error_of_count();
+    CHECK(!RESIDENT_IS_OURS || resident <= most, "%zu bytes were resident, at most %zu may be", resident, most);
     for (size_t i = 0; i < sizeof again / sizeof *again && count == 1; i++) fill_again(again[i]);
     CHECK(t_verify() == 0, "the heap is not whole");
     return 0;
