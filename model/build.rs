@@ -165,8 +165,8 @@ const MUTANTS: &[Mutant] = &[
         name: "admitted_together",
         edits: &[(
             "store/limit.c",
-            "(size_t)fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;",
-            "(size_t)fh_load(&fh_limit.pending) + bytes;\n    fh_add_acq_rel(&fh_limit.pending, bytes);",
+            "return fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;",
+            "uint64_t claimed = fh_load(&fh_limit.pending) + bytes;\n    fh_add_acq_rel(&fh_limit.pending, bytes);\n    return claimed;",
         )],
     },
     Mutant {

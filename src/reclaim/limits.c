@@ -103,6 +103,7 @@ void fh_limits_thread_ends(uint64_t caller) {
 
 void fh_limits_forked(uint64_t caller) {
     if (fh_load(&calling) != caller) fh_store(&calling, 0);
+    fh_limit_forked();
 }
 
 /* ── The control group ───────────────────────────────────────────────────────────────────────────────────────────── */

@@ -35,7 +35,7 @@ void fh_limits_call_back(bool refused, uint64_t caller);
 /* That thread ends: if it does so from within the callback, by pthread_exit or cancelled, others may call it again. */
 void fh_limits_thread_ends(uint64_t caller);
 
-/* In the child of a fork that thread is the only one: no other can be in the callback. */
+/* In the child of a fork that thread is the only one: no other can be in the callback, or about to claim. */
 void fh_limits_forked(uint64_t caller);
 
 /* The program is about to get NULL: from now on small blocks may come out of the reserve. */

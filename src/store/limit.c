@@ -4,6 +4,29 @@
 
 fh_limit_books fh_limit;
 
+/* Of `pending` the part that is the calling thread's: set before it adds and taken away after it subtracts, so a fork from a
+ * signal handler in between may count it once too often, and never too rarely. What is left of that goes with the claim. */
+static __thread size_t own_pending __attribute__((tls_model("initial-exec")));
+static __thread bool forked_inside __attribute__((tls_model("initial-exec")));
+
+static uint64_t add_pending(size_t bytes) {
+    own_pending += bytes;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    /* acquire: a thread that took its bytes away before has them in the books, which are read after this. Relaxed would
+     * admit two beyond the limit on a machine that shows the second word before the first. */
+    return fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;
+}
+
+static void subtract_pending(size_t bytes) {
+    uint64_t pending = fh_sub_release(&fh_limit.pending, bytes); /* release: the books before it; see add_pending */
+    FH_ASSERT(pending >= bytes);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    own_pending -= bytes;
+    if (FH_LIKELY(!forked_inside) || own_pending) return;
+    forked_inside = false;
+    fh_store(&fh_limit.pending, 0);
+}
+
 static bool refuse(void) {
     fh_add_relaxed(&fh_limit.refusals, 1);
     fh_set_due(FH_DUE_LIMIT);
@@ -14,14 +37,11 @@ bool fh_limit_admit(size_t bytes, bool spare) {
     size_t hard = (size_t)fh_load(&fh_limit.hard), reserve = fh_limit_reserve(hard);
     /* Lifted a moment ago; and the sum below cannot overflow. */
     if (hard != 0 && bytes > hard) return refuse();
-    /* acquire: a thread that took its bytes away before has them in the books, which are read below. Relaxed would admit
-     * two beyond the limit on a machine that shows the second word before the first. */
-    size_t claimed = (size_t)fh_add_acq_rel(&fh_limit.pending, bytes) + bytes;
+    size_t claimed = (size_t)add_pending(bytes);
     FH_ASSERT(bytes != 0 && claimed >= bytes);
     size_t most = spare && fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve;
     if (hard != 0 && fh_used_bytes() + claimed > most) {
-        uint64_t pending = fh_sub_relaxed(&fh_limit.pending, bytes);
-        FH_ASSERT(pending >= bytes);
+        subtract_pending(bytes);
         return refuse();
     }
     fh_set_due(FH_DUE_LIMIT);
@@ -29,11 +49,15 @@ bool fh_limit_admit(size_t bytes, bool spare) {
 }
 
 void fh_limit_done(size_t bytes) {
-    uint64_t pending = fh_sub_release(&fh_limit.pending, bytes); /* release: the books before it; see fh_limit_admit */
-    FH_ASSERT(pending >= bytes);
+    subtract_pending(bytes);
+}
+
+void fh_limit_forked(void) {
+    fh_store(&fh_limit.pending, own_pending);
+    forked_inside = own_pending != 0;
 }
 
 void fh_limit_hold(size_t bytes) {
-    uint64_t pending = fh_add_relaxed(&fh_limit.pending, bytes);
-    FH_ASSERT(bytes != 0 && pending + bytes >= bytes);
+    FH_ASSERT(bytes != 0);
+    (void)add_pending(bytes);
 }

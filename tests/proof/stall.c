@@ -3,7 +3,9 @@
  * A step is an atomic operation of the library (proof/include/base/atomic.h lists all of them). This program first runs each
  * scenario (stall_scenarios.c) with nobody stopped and notes the steps that its victim takes; where two threads have to
  * meet, once for each place at which the other can come between. Then, for each step that was seen, in up to so many
- * scenarios, at its first time and at one in the middle: the victim comes there and never goes on. Two other threads
+ * scenarios, at its first time and at one in the middle: the victim comes there and never goes on. Then the process forks. The child has
+ * none of its threads, takes in what they had cached, and can have all of a limit that it sets (stall_fork.c). In the parent
+ * two other threads
  *
  *   - allocate and free blocks of all kinds once, with fresh slabs and chunks on the way,
  *   - then allocate and free N blocks of the size that the victim was dealing with (N/50 when it has been stopped at this
@@ -26,7 +28,8 @@
  *                                    as five times N seconds allow, and it says where the next soak may go on:
  *                                    FREEHOLD_STALL_FIRST=N, else the clock draws where it begins
  *
- * Two broken twins of the library must fail in it: one with a lock, one that keeps its memory (CMakeLists.txt). */
+ * Broken twins of the library must fail in it (CMakeLists.txt): one with a lock, one that keeps its memory, and four whose
+ * child of a fork does not get what the other threads had. */
 #include "stall.h"
 
 #include "base/atomic.h"
@@ -58,7 +61,8 @@ extern fh_proof_site __start_fh_proof_sites[], __stop_fh_proof_sites[];
 typedef struct {
     unsigned long hits[MOST_SITES]; /* by canonical site, of the victim */
     unsigned long steps;
-    size_t left; /* bytes that did not come back, beyond the scenario's live blocks */
+    size_t left;          /* bytes that did not come back, beyond the scenario's live blocks */
+    unsigned left_caches; /* kinds of caches that a child took in */
     enum { RUNNING, WENT_THROUGH, PARKED } result;
 } report;
 
@@ -172,6 +176,8 @@ static void *drive(void *none) {
     (void)none;
     alarm(seconds_allowed); /* in the child of a fork nobody has set it yet */
     if (scenario->clear) scenario->clear();
+    stall_answer child = stall_ask_child(seconds_allowed, &shared->left_caches);
+    if (child != STALL_HAS_ALL) _exit(child);
     pthread_t thread[OTHERS];
     for (uintptr_t i = 0; i < OTHERS; i++) {
         CHECK(pthread_create(&thread[i], NULL, other, (void *)i) == 0, "no thread");
@@ -260,6 +266,10 @@ static int in_child(const stall_scenario *s, unsigned long interfere_before, uns
            : WIFSIGNALED(status)                              ? strsignal(WTERMSIG(status))
            : WEXITSTATUS(status) == 6                         ? "the child of the fork died; or somebody waits in it"
            : WEXITSTATUS(status) == 5                         ? "memory did not come back"
+           : WEXITSTATUS(status) == STALL_CHILD_DIED          ? "a child died; or somebody waits in it"
+           : WEXITSTATUS(status) == STALL_NO_PARKED           ? "a child does not get what was parked"
+           : WEXITSTATUS(status) == STALL_NO_ORPHANS          ? "a child does not get what its orphans had"
+           : WEXITSTATUS(status) == STALL_NOT_ITS_LIMIT       ? "a child cannot have all of its limit"
            : WEXITSTATUS(status) == NOT_WHOLE                 ? "the heap is not whole"
                                                               : "a check failed";
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -275,7 +285,7 @@ typedef struct {
 
 static plan plans[MOST_SITES][MOST_PLANS];
 static unsigned plan_count[MOST_SITES];
-static unsigned long searched, failures;
+static unsigned long searched, failures, left_caches;
 
 /* From the last "/src/" of a path on: the tree itself may be in a folder of that name. */
 static const char *in_source(const char *path) {
@@ -361,6 +371,7 @@ static int stop_there(unsigned site, const plan *p, unsigned long after, size_t 
     const char *why;
     int good = in_child(p->scenario, p->interfere_before, site, after, &why);
     if (shared->left > *worst) *worst = shared->left;
+    left_caches += shared->left_caches;
     if (good) return shared->result == PARKED;
     fprintf(stderr, "FAILED with a thread parked at %s, time %lu, scenario \"%s\": %s, %zu KiB\n", name_of(site),
             after + 1, p->scenario->name, why, shared->left >> 10);
@@ -516,5 +527,6 @@ int main(int count, char **argument) {
     CHECK(failures == 0, "%lu failures", failures);
     CHECK(only || soak || done > distinct, "only %lu stops", done);
     CHECK(done > 0, "no stop at all");
+    CHECK(left_caches >= done, "%lu caches were left to the children of %lu forks", left_caches, done);
     return 0;
 }

@@ -78,6 +78,21 @@ static inline void some_seconds_pass(uint64_t seconds) {
     __atomic_fetch_add(&stall_clock, seconds << 30, __ATOMIC_RELAXED);
 }
 
+/* ── The child of a fork, of stall_fork.c ───────────────────────────────────────────────────────────────────────────── */
+
+/* What is wrong with it, as a status; the others are in stall.c. */
+typedef enum {
+    STALL_HAS_ALL = 0,
+    STALL_CHILD_DIED = 10,    /* or a thread waits in it */
+    STALL_NO_PARKED = 11,     /* caches that were parked keep their blocks */
+    STALL_NO_ORPHANS = 12,    /* so do those of threads that it does not have */
+    STALL_NOT_ITS_LIMIT = 13, /* it cannot have all of a limit of its own */
+} stall_answer;
+
+/* Forks, with parked caches and idle threads beside what there is, and asks the child. *left_caches: so many of the two
+ * kinds had something in them. */
+stall_answer stall_ask_child(unsigned seconds, unsigned *left_caches);
+
 /* ── Scenarios of stall_background.c ────────────────────────────────────────────────────────────────────────────────── */
 
 void stall_background(void);
