@@ -137,7 +137,8 @@ FH_API int fh_option_set(const char *key, const char *value);
  *     soft   passed: the callback is called after the allocation that did so, and again for each further 32nd
  *     hard   met: caches are emptied, the callback is called, the allocation is tried once more; then it returns NULL with
  *            ENOMEM (operator new throws). From the first refusal on small blocks may use a reserve (a 16th, at most
- *            4 MiB), so that the program can deal with it. What is freed can be allocated again.
+ *            4 MiB), so that the program can deal with it. What is freed can be allocated again. A block that
+ *            can never fit below the limit is refused at once, without the callback.
  *
  * The callback gets the bytes in use and the limit in question. It runs in the thread that allocated, with nothing of the
  * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. As

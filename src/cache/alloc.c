@@ -8,7 +8,9 @@
 #include "cache/thread.h"
 #include "store/edge.h"
 #include "store/large.h"
+#include "store/limit.h"
 #include "store/slab.h"
+#include "system/system.h"
 
 #include <errno.h>
 #include <string.h>
@@ -53,6 +55,11 @@ void *fh_alloc_class(unsigned c, size_t n) {
     return p;
 }
 
+bool fh_is_out_of_reach(size_t n) {
+    if (FH_LIKELY(n <= FH_SMALL_MAX)) return false;
+    return n > FH_WINDOW_SIZE || fh_limit_excludes(n) || (n >= FH_GIB && n > fh_system_most_bytes());
+}
+
 static void *try_special(size_t align, size_t n, bool *clean) {
     void *p = NULL;
     fh_thread *t = fh_thread_enter();
@@ -64,7 +71,7 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 
 void *fh_alloc_special(size_t align, size_t n, bool *clean) {
     FH_ASSERT(fh_is_power_of_two(align));
-    if (FH_UNLIKELY(n > PTRDIFF_MAX)) return no_memory(n);
+    if (FH_UNLIKELY(fh_is_out_of_reach(n) || align > FH_WINDOW_SIZE)) return no_memory(n);
     void *p = try_special(align, n, clean);
     for (fh_safe_point point = FH_AFTER_REFUSAL; FH_UNLIKELY(p == NULL); point++) {
         if (!fh_hook_reclaim(point)) return no_memory(n);

@@ -13,6 +13,10 @@ void *fh_alloc_class(unsigned c, size_t n);
 /* A block that no magazine holds: one of more than 1 MiB, or with an alignment above 64 KiB. */
 void *fh_alloc_special(size_t align, size_t n, bool *clean);
 
+/* A block that there can never be, whatever is released: beyond the window, the own limit, or what the kernel allows. It is
+ * refused at once. Asking the kernel is noticed by small blocks, so it is asked about very large ones only. */
+bool fh_is_out_of_reach(size_t n);
+
 /* Any block of n > 0 bytes at a multiple of align, without the observer. */
 void *fh_alloc_unobserved(size_t align, size_t n, bool *clean);
 

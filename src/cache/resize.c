@@ -1,6 +1,7 @@
 /* realloc: in place where the block stays as good as it was, at a place with room to grow, or by a copy. */
 #include "base/assert.h"
 #include "base/hooks.h"
+#include "cache/alloc.h"
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
@@ -65,7 +66,9 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     if (n <= old && (FH_CHECKED ? fh_class_size(fh_class_of(n)) == old : n > old / 2 || old <= 64)) {
         if (old <= FH_SMALL_MAX || n > old - old / 8) return kept(p, n);
     }
-    void *q = n > PTRDIFF_MAX ? NULL : resize_large(p, old, n);
+    /* What there can never be is refused at once, by fh_alloc. */
+    bool never = n > old && fh_is_out_of_reach(n);
+    void *q = never ? NULL : resize_large(p, old, n);
     if (q) return q;
     q = fh_alloc(n);
     if (!q) return n <= old ? p : NULL; /* shrinking never fails */

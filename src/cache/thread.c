@@ -219,6 +219,18 @@ void fh_cache_flush(void) {
     fh_thread_leave(t);
 }
 
+bool fh_cache_has_blocks(void) {
+    const fh_thread *t = fh_own();
+    for (unsigned i = 0; i < FH_SHARDS; i++) {
+        if (fh_load(&parked[i])) return true;
+    }
+    for (unsigned c = 1; c < FH_BINS; c++) {
+        const fh_magazine *previous = t->rack[c].previous;
+        if (t->bin[c].top[-1] || (previous && previous->count)) return true;
+    }
+    return false;
+}
+
 /* ── Parked caches ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A program may start a thread for each request. Each would empty its bins into the slabs and the next one fill them again,

@@ -21,6 +21,9 @@ extern fh_word fh_threads_gone[FH_THREAD_COUNTS] FH_HIDDEN;
 /* Flushes the parked caches: those of ended threads that no new thread has taken yet. */
 void fh_cache_flush_parked(void);
 
+/* True if the calling thread has blocks in its cache, or a cache is parked. Cost: a look at each bin. */
+bool fh_cache_has_blocks(void);
+
 /* For check/: the cache that waits in a shard for a thread to come, or NULL; and how many forks are behind this process. */
 const fh_thread *fh_thread_parked(unsigned shard);
 uint64_t fh_thread_generation(void);

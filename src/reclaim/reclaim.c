@@ -47,30 +47,36 @@ static void act(uint64_t due) {
 static void act_after_allocation(uint64_t due) {
     if (due & FH_DUE_THREAD) fh_background_start();
     if (due & FH_DUE_METRICS) fh_hook_write();
-    if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
+    if (due & FH_DUE_CALLBACK) (void)fh_limits_call_back(false, (uintptr_t)fh_own());
 }
 
-/* The OS has no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs,
- * the address space of chunks that are empty then, and the memory of free slots. */
-static void release_all(void) {
-    fh_cache_flush();
-    fh_trim_caches();
+/* There is no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs, the
+ * address space of chunks that are empty then, and the memory of free slots. False: that was done before, and nothing has
+ * come back since. A program that goes on asking pays no walk of the heap for each refusal. */
+static bool release_all(void) {
     /* A limit of the program's own is not about address space. */
-    if (fh_system_refused_bytes()) fh_run_drop_free_chunks();
+    bool chunks = fh_system_refused_bytes() != 0;
+    uint64_t all = chunks ? FH_TRIMMED_CHUNKS : FH_TRIMMED;
+    if (fh_cache_has_blocks()) fh_cache_flush();
+    /* Before the walk: what comes back during it is seen, or sets the word to 0 again. See fh_event_came_back. */
+    if (fh_load(&fh_order.trimmed) >= all || fh_swap_acq_rel(&fh_order.trimmed, all) >= all) return false;
+    fh_fence_after_rmw();
+    fh_trim_caches();
+    if (chunks) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);
+    return true;
 }
 
 /* True if trying again may help. Under a limit, first what is free already as far as the books go: slabs that are all free,
  * and blocks in the depots. */
 static bool make_room(fh_safe_point point) {
     if (point == FH_AFTER_REFUSAL && fh_limit_is_set()) {
-        fh_trim_caches();
+        if (!fh_load(&fh_order.trimmed)) fh_trim_caches();
         return true;
     }
     if (point == FH_AFTER_LAST_REFUSAL || (point == FH_AFTER_SECOND_REFUSAL && !fh_limit_is_set())) return false;
-    fh_limits_call_back(true, (uintptr_t)fh_own());
-    release_all();
-    return true;
+    bool called = fh_limits_call_back(true, (uintptr_t)fh_own());
+    return release_all() || called;
 }
 
 bool fh_hook_reclaim(fh_safe_point point) {

@@ -167,7 +167,8 @@ static bool own_limit_is_met(const fh_limit_figures *own, size_t n) {
 
 /* The OS refused. What it was asked for last is more than the block: a chunk, or room to align it. */
 static void ask_system(size_t n, bool always) {
-    if (!take_turn()) return;
+    /* More than there are addresses is more than the machine has. */
+    if ((!always && n >= FH_ADDRESSES) || !take_turn()) return;
     fh_system_limits limits;
     fh_system_limits_now(&limits);
     if (!always && limits.machine_bytes && n > limits.machine_bytes) return;

@@ -37,6 +37,7 @@ static bool put_at(fh_word *slot, const fh_magazine *full, fh_magazine **empty) 
     /* release: the magazine's entries before it is seen; acquire: the empty one's header. */
     if (is_full(seen) || !fh_cas_acq_rel(slot, &seen, pack(full, 0))) return false;
     *empty = unpack(seen);
+    fh_event_came_back();
     FH_ASSERT(!*empty || ((*empty)->count == 0 && !(*empty)->bottom));
     return true;
 }

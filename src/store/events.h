@@ -91,12 +91,16 @@ typedef enum {
 #define FH_WATCH_GROUP (UINT64_C(1) << 0)      /* there is a control group with a limit */
 #define FH_WATCH_BACKGROUND (UINT64_C(1) << 1) /* there is a background thread, or will be */
 
+#define FH_TRIMMED UINT64_C(1)        /* depots, empty slabs and the memory of free slots were released */
+#define FH_TRIMMED_CHUNKS UINT64_C(2) /* and the address space of free chunks */
+
 typedef struct {
     fh_word pressure;        /* an fh_pressure */
     fh_word watch;           /* FH_WATCH_…: events that are worth counting */
     fh_word idle_slots;      /* with more dirty slots than this the policy checks */
     fh_word credit;          /* bytes of refault credit (reclaim/credit.h) */
     fh_word cold_rounds;     /* rounds over the cold classes: more holes may be open */
+    fh_word trimmed;         /* FH_TRIMMED…: nothing that was free has come back since all of it was released */
     fh_word thp_first_chunk; /* chunks from this one on are put on huge pages */
     fh_word thp_timed;       /* 1: first touches are timed, and thp_skip counts */
     fh_word thp_skip;        /* so many halves of chunks are to do without */
@@ -157,8 +161,16 @@ static inline void fh_event_demand(unsigned c) {
     if (FH_UNLIKELY(!fh_load(&fh_class_event[c].demand))) fh_store(&fh_class_event[c].demand, 1);
 }
 
+/* Blocks, magazines or slots have come back, by a read-modify-write before this: trimming is worth while again. The barriers
+ * here and in the trim let one of the two see the other. Written only when it changes: readers share the line. */
+static inline void fh_event_came_back(void) {
+    fh_fence_after_rmw();
+    if (FH_UNLIKELY(fh_load(&fh_order.trimmed))) fh_store(&fh_order.trimmed, 0);
+}
+
 /* So many bytes of class c went back to slabs. */
 static inline void fh_event_given(unsigned c, size_t bytes) {
+    fh_event_came_back();
     if (FH_UNLIKELY(fh_load(&fh_class_event[c].given))) fh_add_relaxed(&fh_class_event[c].given, bytes);
 }
 

@@ -42,6 +42,12 @@ static inline size_t fh_limit_reserve(size_t hard) {
     return share < 2 * FH_SLOT_SIZE ? 2 * FH_SLOT_SIZE : share > 4 * FH_MIB ? 4 * FH_MIB : share;
 }
 
+/* True if a large block of n bytes fits below the hard limit in no case, however much is freed. */
+static inline bool fh_limit_excludes(size_t n) {
+    size_t hard = (size_t)fh_load(&fh_limit.hard);
+    return FH_UNLIKELY(hard != 0) && n > hard - fh_limit_reserve(hard);
+}
+
 /* May so many bytes be claimed? Only to be asked when a limit is set. If so, fh_limit_done must follow when the claim is
  * in the books, or has failed. `spare`: a single slot, for small blocks, which may come out of the reserve. */
 bool fh_limit_admit(size_t bytes, bool spare);

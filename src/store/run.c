@@ -285,6 +285,7 @@ static void release(size_t slot, size_t n, bool dirty, bool counted) {
     }
     if (limited) fh_limit_done(n * FH_SLOT_SIZE);
     if (limited) fh_set_due(FH_DUE_LIMIT); /* with what is in use, what is free now may be more than it allows */
+    fh_event_came_back();
 }
 
 void fh_run_release(size_t slot, size_t n, bool dirty) {

@@ -14,6 +14,13 @@ static uint64_t limit_of(int resource) {
     return both[0]; /* no limit is all ones there too */
 }
 
+uint64_t fh_system_most_bytes(void) {
+    int saved = errno;
+    uint64_t addresses = limit_of(RLIMIT_AS), data = limit_of(RLIMIT_DATA);
+    errno = saved;
+    return addresses < data ? addresses : data;
+}
+
 /* "Name:   123 kB" in bytes; 0 if there is no such line. */
 static uint64_t kib_after(const char *text, const char *name) {
     return fh_number_after(text, name) * 1024;

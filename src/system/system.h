@@ -127,6 +127,10 @@ typedef struct {
  * mappings: some ms when there are many. Needs 5 KiB of stack. */
 void fh_system_limits_now(fh_system_limits *limits);
 
+/* No program can have more bytes than this, whatever it frees: the smaller of the two limits of the process, or
+ * FH_NO_LIMIT. Keeps errno. Cost: two system calls. */
+uint64_t fh_system_most_bytes(void);
+
 /* ── The process ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The number of the calling process. Asked of the kernel each time, because a fork changes it. */
