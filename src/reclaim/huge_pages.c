@@ -5,14 +5,15 @@
 #include "store/limit.h"
 
 void fh_huge_pages_configure(void) {
-    bool fit = fh_huge_pages_fit((size_t)fh_load(&fh_limit.hard));
+    bool is_short = fh_pressure_now() != FH_PRESSURE_NONE;
+    bool fit = fh_huge_pages_fit((size_t)fh_load(&fh_limit.hard)) && !is_short;
     bool automatic = fh_settings.thp == FH_THP_AUTO;
     uint64_t first = fh_settings.thp == FH_THP_ALWAYS ? 0 : automatic && fit ? FH_YOUNG_CHUNKS : UINT64_MAX;
     fh_store(&fh_order.thp_first_chunk, first);
     fh_store(&fh_order.thp_timed, automatic);
     if (!automatic) fh_store(&fh_order.thp_skip, 0);
     /* Short of memory, any page is worth its huge page. */
-    fh_store(&fh_order.thp_split_bytes, fh_pressure_now() == FH_PRESSURE_NONE ? FH_SPLIT_BYTES : 0);
+    fh_store(&fh_order.thp_split_bytes, is_short ? 0 : FH_SPLIT_BYTES);
 }
 
 /* Of two threads that bring the back-off up to date at once one is lost, which costs one huge page too many or too few. */

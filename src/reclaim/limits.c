@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/settings.h"
+#include "cache/cache.h"
 #include "reclaim/budget.h"
 #include "reclaim/huge_pages.h"
 #include "reclaim/idle.h"
@@ -113,27 +114,37 @@ static bool is_watched(void) {
     return fh_load(&fh_order.watch) & FH_WATCH_GROUP;
 }
 
-/* The group's pressure now. How much it waits for memory is asked once a second only. */
+/* The group's pressure now. How much it waits for memory is asked once a second only.
+ *
+ * What was claimed since the last reading counts as used. The program has it, but may not have touched it: a block of half
+ * the group's memory is usually claimed and then written, with no safe point between the two. */
 static fh_pressure read_group(bool new_second) {
+    static fh_word read_then; /* `wanted` at the last reading */
+    uint64_t wanted = fh_load(&fh_counts.wanted), claimed = wanted - fh_swap_acq_rel(&read_then, wanted);
     size_t limit, used;
     if (!fh_system_group_memory(&limit, &used)) {
         if (is_watched()) fh_and_relaxed(&fh_order.watch, ~FH_WATCH_GROUP);
         return FH_PRESSURE_NONE;
     }
-    fh_store(&fh_counts.until_group, fh_group_next_read(limit, used));
+    /* Of two readers at once the slower one may see less than the other. */
+    if ((int64_t)claimed > 0) used += (size_t)claimed;
+    fh_store(&fh_order.group_read_at, wanted + fh_group_next_read(limit, used));
     fh_or_relaxed(&fh_order.watch, FH_WATCH_GROUP);
     if (new_second) fh_store(&stalled, fh_stall_judge(fh_system_group_stall()));
     fh_pressure by_use = fh_limit_judge(used, limit), by_waiting = (fh_pressure)fh_load(&stalled);
     return by_use > by_waiting ? by_use : by_waiting;
 }
 
+#define FAR (UINT64_C(1) << 62) /* beyond what is wanted while one thread reads */
+
 /* Takes the turn of reading: for a new second, or for a share of what was left that is used up. */
 static bool take_turn(bool *new_second) {
-    uint64_t now = fh_system_seconds(), then = fh_load(&group_second), left = fh_load(&fh_counts.until_group);
+    uint64_t now = fh_system_seconds(), then = fh_load(&group_second), at = fh_load(&fh_order.group_read_at);
     *new_second = now != then && fh_cas_relaxed(&group_second, &then, now);
     if (*new_second) return true;
     /* The reading that follows says how long the next share is. */
-    return is_watched() && (int64_t)left <= 0 && fh_cas_relaxed(&fh_counts.until_group, &left, INT64_MAX);
+    uint64_t wanted = fh_load(&fh_counts.wanted);
+    return is_watched() && (int64_t)(wanted - at) >= 0 && fh_cas_relaxed(&fh_order.group_read_at, &at, wanted + FAR);
 }
 
 void fh_limits_check_group(void) {
@@ -144,6 +155,7 @@ void fh_limits_check_group(void) {
     size_t hard = (size_t)fh_load(&fh_limit.hard);
     publish_pressure(hard ? fh_limit_judge(fh_used_bytes(), hard) : FH_PRESSURE_NONE);
     if (group == FH_PRESSURE_NONE) return;
+    if (group == FH_PRESSURE_HIGH) fh_cache_flush();
     fh_trim_caches();
     make_room(0, group == FH_PRESSURE_SOME ? FH_IDLE_FLOOR_SLOTS / 4 * FH_SLOT_SIZE : 0);
     if (group == FH_PRESSURE_HIGH) fh_trim_inside();

@@ -6,6 +6,7 @@
  * The control group's limit refuses nothing, because the kernel enforces it, by killing. Approaching it is pressure: caches
  * shrink, and what is free is purged at once. The group is read when the heap grows: once a second, and when an eighth of
  * what was left at the last reading has been used up, because a heap can fill a small container in a hundredth of a second.
+ * What was claimed since then counts as used, because the program may be about to write to all of it.
  * How much the group waits for memory (PSI) is read once a second.
  *
  * Thread-safety: any thread. Progress: lock-free; the group's files are read by one thread at a time. */

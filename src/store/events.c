@@ -22,8 +22,8 @@ static void watch_slots(uint64_t dirty) {
 
 /* So many bytes are about to get memory, in a process whose control group has a limit. */
 static void count_for_group(size_t bytes) {
-    uint64_t left = fh_sub_relaxed(&fh_counts.until_group, bytes) - bytes;
-    if ((int64_t)left <= 0) fh_set_due(FH_DUE_GROUP);
+    uint64_t wanted = fh_add_relaxed(&fh_counts.wanted, bytes) + bytes;
+    if ((int64_t)(wanted - fh_load(&fh_order.group_read_at)) >= 0) fh_set_due(FH_DUE_GROUP);
 }
 
 void fh_event_claimed(size_t slots, size_t dirty, size_t purged) {

@@ -56,7 +56,7 @@ typedef struct {
     fh_word lowest_dirty;  /* the least that dirty_slots was since the background thread last asked */
     fh_word moves;         /* claims and releases of slots, while the background thread counts them */
     fh_word shard_taken[FH_SHARDS][FH_CACHE_LINE / 8]; /* bytes taken from slabs, the first word of each line */
-    fh_word until_group; /* bytes that may get memory before the control group is read; two's complement */
+    fh_word wanted; /* bytes that were about to get memory, ever; counted while the control group has a limit */
 } fh_counters;
 
 extern fh_counters fh_counts FH_HIDDEN;
@@ -99,6 +99,7 @@ typedef struct {
     fh_word watch;           /* FH_WATCH_…: events that are worth counting */
     fh_word idle_slots;      /* with more dirty slots than this the policy checks */
     fh_word credit;          /* bytes of refault credit (reclaim/credit.h) */
+    fh_word group_read_at;   /* the control group is to be read when `wanted` is so large; two's complement */
     fh_word cold_rounds;     /* rounds over the cold classes: more holes may be open */
     fh_word trimmed;         /* FH_TRIMMED…: nothing that was free has come back since all of it was released */
     fh_word thp_first_chunk; /* chunks from this one on are put on huge pages */

@@ -1,14 +1,14 @@
 /* Approaching the limit of the control group that the process lives in: what is free and kept for later goes back, and
  * is not kept any more. The group is a folder of plain files that this program writes (FREEHOLD_GROUP_ROOT), once in the
  * form of version 2 (by memory.max, and by memory.high alone) and once in that of version 1; its limit is on a group above the own one, as in a container. In version
- * 2 the group can also say that it waits for memory. */
+ * 2 the group can also say that it waits for memory. At the end a large block comes that leaves no room for what is kept. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"
 
 #include <sys/stat.h>
 
-enum { BLOCKS = 80, BLOCK = 1 << 20, HUGE = 12 << 20 };
+enum { BLOCKS = 80, BLOCK = 1 << 20, HUGE = 12 << 20, LARGE = 600 << 20 };
 
 static char root[200];
 static bool version2, by_high; /* by_high: the limit is one from which on the kernel only slows the group down */
@@ -74,6 +74,29 @@ static size_t grow_and_free(size_t extra) {
     return after > before ? after - before : 0;
 }
 
+/* A block that does not fit beside what is used and what is kept: that goes before the program can write to the block. */
+static void claim_large(void) {
+    usleep(1200000);
+    describe(100);
+    (void)grow_and_free(200); /* the group is read again */
+    t_malloc_trim(0);
+    size_t before = resident_bytes();
+    static void *blocks[BLOCKS + 1];
+    for (size_t i = 0; i <= BLOCKS; i++) blocks[i] = memset(t_malloc(BLOCK), 1, BLOCK);
+    for (size_t i = 0; i < BLOCKS; i++) t_free(blocks[i]); /* not the last: the large block does not begin in them */
+    size_t held = resident_bytes();
+    describe(500);
+    void *large = t_malloc(LARGE);
+    size_t now = resident_bytes();
+    CHECK(large, "no memory for %d MiB", LARGE >> 20);
+    t_free(large);
+    t_free(blocks[BLOCKS]);
+    printf("%zu KiB were kept, and %zu beside a block for which there would be no room\n", held - before >> 10,
+           (now > before ? now - before : 0) >> 10);
+    CHECK(held >= before + HUGE, "nothing is kept although there is room: this part would show nothing");
+    CHECK(now <= before + (4 << 20), "%zu KiB are kept beside a large block", now - before >> 10);
+}
+
 int main(int count, char **words) {
     CHECK(count == 2, "usage: %s v1|v2|high", words[0]);
     by_high = strcmp(words[1], "high") == 0;
@@ -120,6 +143,7 @@ int main(int count, char **words) {
     CHECK(full <= 2 << 20, "%zu KiB are kept at the limit", full >> 10);
     CHECK(again >= HUGE, "%zu KiB are kept although there is room again", again >> 10);
     CHECK(waiting <= 4 << 20, "%zu KiB are kept although the group waits for memory", waiting >> 10);
+    claim_large();
     char command[300];
     snprintf(command, sizeof command, "rm -rf '%s'", root);
     return system(command) != 0;
