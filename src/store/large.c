@@ -433,9 +433,32 @@ static moved_how move_contents(size_t from, size_t used, size_t to, size_t bytes
     return COPIED;
 }
 
-/* The slots of a block that has moved. `counted`: so many of them count no more, because the new ones do in their place. */
-static void release_old(size_t slot, size_t used, size_t all, size_t counted, bool dirty) {
-    (counted ? fh_run_release_held : fh_run_release)(slot, used, dirty);
+typedef void release_slots_fn(size_t slot, size_t n, bool dirty);
+
+/* Slots whose pages were moved away. On a huge page that they shared, the rest of it still has memory, also where it is free:
+ * as dirty slots they lead a purge there. */
+static void release_moved(release_slots_fn *release, size_t slot, size_t n) {
+    const size_t half = FH_CHUNK_SLOTS / 2;
+    size_t end = slot + n, head = fh_thp_is_huge(slot / FH_CHUNK_SLOTS) ? -slot % half : 0;
+    size_t tail = fh_thp_is_huge((end - 1) / FH_CHUNK_SLOTS) ? end % half : 0;
+    if (head + tail >= n) {
+        release(slot, n, head + tail != 0);
+        return;
+    }
+    if (head) release(slot, head, true);
+    release(slot + head, n - head - tail, false);
+    if (tail) release(end - tail, tail, true);
+}
+
+/* The slots of a block that has moved, its pages too or only its bytes. `counted`: so many of them count no more, because the
+ * new ones do in their place. */
+static void release_old(size_t slot, size_t used, size_t all, size_t counted, moved_how moved) {
+    release_slots_fn *release = counted ? fh_run_release_held : fh_run_release;
+    if (moved == MOVED) {
+        release_moved(release, slot, used);
+    } else {
+        release(slot, used, true);
+    }
     if (counted > used) fh_run_release_held(slot + used, counted - used, true);
     size_t rest = counted ? counted : used;
     if (all > rest) fh_run_release(slot + rest, all - rest, true);
@@ -464,7 +487,7 @@ static void *move_long(void *p, uint64_t word, size_t pages) {
     }
     fh_store(&fh_slab_at(from)->pages, 0);
     unlabel(from, word);
-    release_old(from, used, all, counted, moved != MOVED);
+    release_old(from, used, all, counted, moved);
     return q;
 }
 
