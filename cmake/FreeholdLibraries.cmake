@@ -14,9 +14,11 @@ file(
     src/observe/*/*.c
     src/api/*.c)
 
+string(TOLOWER "${CMAKE_SYSTEM_NAME}" system_name)
+
 # The files that take over names of the C and C++ libraries are the only difference between the drop-in and
-# the embedding library, and are known by how their names begin.
-file(GLOB override_sources CONFIGURE_DEPENDS src/api/override*.c)
+# the embedding library, and are known by their names.
+file(GLOB override_sources CONFIGURE_DEPENDS src/api/override*.c src/system/${system_name}_override*.c)
 file(GLOB new_sources CONFIGURE_DEPENDS src/api/new*.c src/api/new*.cc)
 if(FREEHOLD_CXX)
     list(APPEND override_sources ${new_sources})
@@ -25,12 +27,12 @@ list(FILTER core_sources EXCLUDE REGEX "/src/api/(override|new)[^/]*\\.c$")
 
 # The platform is chosen by file: whatever has the name of a system is only built on it.
 file(GLOB system_sources CONFIGURE_DEPENDS src/system/*.c)
-string(TOLOWER "${CMAKE_SYSTEM_NAME}" system_name)
 foreach(other IN ITEMS linux windows darwin)
     if(NOT other STREQUAL system_name)
         list(FILTER system_sources EXCLUDE REGEX "/${other}[^/]*\\.c$")
     endif()
 endforeach()
+list(FILTER system_sources EXCLUDE REGEX "/[a-z]+_override[^/]*\\.c$")
 
 add_library(freehold_core OBJECT ${core_sources} ${system_sources})
 target_link_libraries(freehold_core PRIVATE freehold_flags freehold_sanitizer Threads::Threads)

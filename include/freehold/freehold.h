@@ -122,6 +122,9 @@ FH_API void fh_thread_flush(void);
  *     limit      0, or 64m, 2g, …       bytes that the heap may have at most; see fh_limit_set
  *     on_oom     auto silent report     when the program gets NULL for want of memory: one line on stderr that says which
  *                                       limit was met, once for each; auto: not for a block larger than the machine
+ *     files      auto start live        until when the kernel's files are read, after which no call is made that glibc's malloc
+ *                                       does not make; auto: until the program sandboxes itself (prctl), which only the
+ *                                       drop-in sees. With fh_option_set, start means now
  *     metrics    a path without comma   the file that fh_stats_metrics is written to at exit, and before that at most once
  *                                       a second by a thread that happens to be in a slow path; %p is the process's number
  *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads

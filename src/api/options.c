@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "reclaim/background.h"
+#include "reclaim/limits.h"
 #include "reclaim/reclaim.h"
 #include "cache/observed.h"
 #include "check/verify.h"
@@ -45,6 +46,7 @@ static const option options[] = {
     /* Below 1 MiB not even the allocator's own first slabs fit. */
     {"limit", {NULL}, FIELD(limit), FH_MIB, "0, or bytes from 1m on, as in 64m or 2g"},
     {"on_oom", {"auto", "silent", "report"}, FIELD(on_oom)},
+    {"files", {"auto", "start", "live"}, FIELD(files)},
     {"metrics", {NULL}, FIELD(metrics), 0, "the path of a file, of at most 255 bytes; once it is set it stays"},
     {"observe", {"0", "1"}, FIELD(observe)},
     {"sample", {NULL}, FIELD(sample), 1, "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
@@ -58,6 +60,7 @@ _Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_
                "order of purge");
 _Static_assert((int)FH_THP_AUTO == 0 && (int)FH_THP_NEVER == 1 && (int)FH_THP_ALWAYS == 2, "order of thp");
 _Static_assert((int)FH_ON_OOM_AUTO == 0 && (int)FH_ON_OOM_SILENT == 1 && (int)FH_ON_OOM_REPORT == 2, "order of on_oom");
+_Static_assert((int)FH_FILES_AUTO == 0 && (int)FH_FILES_START == 1 && (int)FH_FILES_LIVE == 2, "order of files");
 _Static_assert(sizeof(fh_on_error) == sizeof(unsigned), "an enumeration is stored as an unsigned");
 
 static bool is_path(const option *o) {
@@ -265,12 +268,28 @@ void fh_hook_start(void) {
     if (fh_settings.stats) fh_system_keep_output(2);
 }
 
+/* ── Sandboxes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* What follows from files is read for the last time, and no file after it. */
+static void close_files(void) {
+    if (fh_system_is_restricted()) return;
+    fh_limits_remember_group();
+    fh_system_restrict();
+}
+
+void fh_hook_sandbox(void) {
+    int saved = errno;
+    if (fh_settings.files != FH_FILES_LIVE) close_files();
+    errno = saved;
+}
+
 int fh_option_set(const char *key, const char *value) {
     if (!key) key = "";
     if (!value) value = "";
     if (apply(key, strlen(key), value, strlen(value))) {
         fh_reclaim_configure();
         if (fh_settings.observe) fh_thread_observe_all();
+        if (fh_settings.files == FH_FILES_START) close_files();
         return 0;
     }
     errno = EINVAL;
@@ -285,6 +304,9 @@ __attribute__((constructor(101))) static void process_begins(void) {
     fh_process_start();
     fh_background_allow();
     fh_hook_start();
+    if (fh_settings.files != FH_FILES_START) return;
+    fh_release(fh_alloc(1)); /* an observed program has its profile file from here on */
+    close_files();
 }
 
 /* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */

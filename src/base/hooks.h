@@ -17,6 +17,10 @@ struct fh_thread;
  * from within itself; does not allocate. Any thread. */
 void fh_hook_start(void);
 
+/* The program is about to sandbox itself. Unless the option files says otherwise, reads what is read from files for the last
+ * time. Any thread. */
+void fh_hook_sandbox(void);
+
 /* ── Defined in reclaim/reclaim.c ────────────────────────────────────────────────────────────────────────────────── */
 
 /* The one safe point: the end of a slow path, with nothing held. Called when a due bit is set (store/events.h), and with

@@ -16,6 +16,7 @@ static fh_word installed;     /* 1: the program has set the limits itself */
 static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
 static fh_word group_pressure, group_second; /* the control group's part, and when it was read, in units of 2^30 ns */
 static fh_word stalled;                      /* the pressure that the group's waiting for memory makes */
+static fh_word last_limit, last_used;        /* of the last reading in a sandboxed program; 0: there is no limit */
 
 /* A hard limit that is never met stands beside a soft one that is alone. */
 #define NEVER_MET (SIZE_MAX / 2)
@@ -114,6 +115,24 @@ static bool is_watched(void) {
     return fh_load(&fh_order.watch) & FH_WATCH_GROUP;
 }
 
+static size_t own_bytes(void) {
+    return fh_used_bytes() + fh_dirty_bytes();
+}
+
+void fh_limits_remember_group(void) {
+    size_t limit, used;
+    if (!fh_system_group_memory(&limit, &used)) return;
+    fh_store(&last_used, used - own_bytes()); /* modulo 2^64: what others use */
+    fh_store(&last_limit, limit);
+}
+
+static bool ask_group(size_t *limit, size_t *used) {
+    if (!fh_system_is_restricted()) return fh_system_group_memory(limit, used);
+    *limit = (size_t)fh_load(&last_limit);
+    *used = (size_t)fh_load(&last_used) + own_bytes();
+    return *limit != 0;
+}
+
 /* The group's pressure now. How much it waits for memory is asked once a second only.
  *
  * What was claimed since the last reading counts as used. The program has it, but may not have touched it: a block of half
@@ -122,12 +141,12 @@ static fh_pressure read_group(bool new_second) {
     static fh_word read_then; /* `wanted` at the last reading */
     uint64_t wanted = fh_load(&fh_counts.wanted), claimed = wanted - fh_swap_acq_rel(&read_then, wanted);
     size_t limit, used;
-    if (!fh_system_group_memory(&limit, &used)) {
+    if (!ask_group(&limit, &used)) {
         if (is_watched()) fh_and_relaxed(&fh_order.watch, ~FH_WATCH_GROUP);
         return FH_PRESSURE_NONE;
     }
-    /* Of two readers at once the slower one may see less than the other. */
-    if ((int64_t)claimed > 0) used += (size_t)claimed;
+    /* Of two readers at once the slower one may see less than the other. What is estimated has it already. */
+    if ((int64_t)claimed > 0 && !fh_system_is_restricted()) used += (size_t)claimed;
     fh_store(&fh_order.group_read_at, wanted + fh_group_next_read(limit, used));
     fh_or_relaxed(&fh_order.watch, FH_WATCH_GROUP);
     if (new_second) fh_store(&stalled, fh_stall_judge(fh_system_group_stall()));

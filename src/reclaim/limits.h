@@ -24,6 +24,10 @@ void fh_limits_check(void);
 /* The heap has grown: reads the control group now and then. */
 void fh_limits_check_group(void);
 
+/* Reads the control group for the last time (fh_system_restrict). What it uses from then on is what it used then and what
+ * this heap has grown by since: other processes of the group, and a limit that is changed, are not seen any more. */
+void fh_limits_remember_group(void);
+
 /* Sets soft and hard limit (0: none) and what is called when the soft one is passed, or the hard one met: with the bytes in
  * use and the limit in question. It may free, and may allocate. */
 typedef void (*fh_limit_callback)(size_t in_use, size_t limit);

@@ -88,6 +88,20 @@ static bool is_aligned(const void *p, size_t align) {
     return ((uintptr_t)p & (align - 1)) == 0;
 }
 
+/* ── Sandboxes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static fh_word restricted; /* relaxed: it guards nothing, and is set before the filter is there */
+
+void fh_system_restrict(void) {
+    (void)fh_system_huge_pages_always();
+    (void)fh_system_counts_every_page();
+    fh_store(&restricted, 1);
+}
+
+bool fh_system_is_restricted(void) {
+    return FH_UNLIKELY(fh_load(&restricted));
+}
+
 /* ── Pages and address space ─────────────────────────────────────────────────────────────────────────────────────── */
 
 size_t fh_system_page_size(void) {
@@ -139,6 +153,7 @@ int fh_system_place(void *p, size_t size) {
 
 /* An asynchronous msync does nothing but look at the mappings. */
 bool fh_system_is_mapped(void *p, size_t size) {
+    if (fh_system_is_restricted()) return true;
     int saved = errno;
     bool mapped = syscall(SYS_msync, p, size, MS_ASYNC) == 0; /* not msync, which is a cancellation point */
     errno = saved;
@@ -259,7 +274,9 @@ fh_move fh_system_move(void *p, size_t size, void *place) {
     fh_add_relaxed(&maps, 1);
     if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
         answer = FH_NOT_MOVED;
-        if (is_stamped(place, mark)) {
+        if (fh_system_is_restricted()) {
+            answer = FH_PLACE_LOST; /* perhaps it is not, but asking is not allowed */
+        } else if (is_stamped(place, mark)) {
             *(uint32_t *)place = 0;
         } else if (map_exactly(place, size, READ_WRITE, MAP_NORESERVE) != 0) {
             answer = FH_PLACE_LOST;
@@ -291,6 +308,7 @@ void fh_system_purge(void *p, size_t size) {
 }
 
 bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
+    if (fh_system_is_restricted()) return false;
     int saved = errno;
     bool known = mincore(p, size, pages) == 0;
     errno = saved;
@@ -298,6 +316,7 @@ bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
 }
 
 void fh_system_huge_pages(void *p, size_t size, bool wanted) {
+    if (fh_system_is_restricted()) return;
     int saved = errno;
     madvise(p, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     errno = saved;
@@ -311,9 +330,10 @@ static uint64_t nanoseconds_of(clockid_t clock) {
 }
 
 uint64_t fh_system_touch(void *p) {
-    uint64_t before = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+    bool timed = !fh_system_is_restricted(); /* this clock is a system call */
+    uint64_t before = timed ? nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) : 0;
     *(volatile char *)p = 0;
-    return nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+    return !timed ? 0 : nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
 /* ── Settings of the kernel ──────────────────────────────────────────────────────────────────────────────────────── */
@@ -440,6 +460,7 @@ void fh_system_keep_output(int fd) {
 int fh_system_kept_output(int fd) {
     int saved = errno;
     struct stat now;
+    if (fh_system_is_restricted()) return fd;
     if (kept_descriptor >= 0 && fstat(kept_descriptor, &now) == 0 && now.st_dev == kept_file.st_dev &&
         now.st_ino == kept_file.st_ino) {
         fd = kept_descriptor;

@@ -19,6 +19,7 @@
 /* A filter of system calls may refuse the first way (a debugger uses it on others; on itself any process may). The second
  * one opens a file each time. */
 size_t fh_system_peek(void *to, uintptr_t from, size_t n) {
+    if (fh_system_is_restricted()) return 0;
     int saved = errno;
     struct iovec here = {to, n}, there = {(void *)from, n};
     long got = syscall(SYS_process_vm_readv, fh_system_pid(), &here, 1L, &there, 1L, 0L);
@@ -34,6 +35,7 @@ size_t fh_system_peek(void *to, uintptr_t from, size_t n) {
 /* One byte of each page, many pages a call. */
 bool fh_system_readable(uintptr_t from, uintptr_t to) {
     enum { PIECES = 32 };
+    if (fh_system_is_restricted()) return false;
     int saved = errno;
     size_t page = fh_system_page_size();
     uint64_t process = fh_system_pid();

@@ -1,6 +1,7 @@
 /* Linux: files that are replaced as a whole. */
 #include "base/text.h"
 #include "system/inspect.h"
+#include "system/linux_read.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -36,14 +37,14 @@ bool fh_file_begin(fh_file *f, const char *path) {
     fh_text_char(&beside, 0);
     if (beside.at == beside.end) return false;
     int saved = errno;
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode = 0644;
-    long fd = syscall(SYS_openat, AT_FDCWD, f->beside, flags, mode);
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode = 0644;
+    int fd = fh_open_file(f->beside, flags, mode);
     /* Left by a process of the same number that was killed while it wrote. */
     if (fd < 0 && errno == EEXIST && remove_file(f->beside) == 0) {
-        fd = syscall(SYS_openat, AT_FDCWD, f->beside, flags, mode);
+        fd = fh_open_file(f->beside, flags, mode);
     }
     errno = saved;
-    f->descriptor = (int)fd;
+    f->descriptor = fd;
     return fd >= 0;
 }
 

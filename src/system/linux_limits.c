@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 static uint64_t limit_of(int resource) {
+    if (fh_system_is_restricted()) return FH_NO_LIMIT;
     uint64_t both[2]; /* soft and hard, as the kernel has them on every machine */
     if (syscall(SYS_prlimit64, 0, resource, NULL, both) != 0) return FH_NO_LIMIT;
     return both[0]; /* no limit is all ones there too */

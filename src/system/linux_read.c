@@ -1,5 +1,7 @@
 #include "system/linux_read.h"
 
+#include "system/system.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,11 +10,18 @@
 
 /* ── Files ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+int fh_open_file(const char *path, int flags, int mode) {
+    if (fh_system_is_restricted()) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
+}
+
 int fh_read_open(const char *path) {
-    int saved = errno;
-    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    int saved = errno, fd = fh_open_file(path, O_RDONLY, 0);
     errno = saved;
-    return (int)fd;
+    return fd;
 }
 
 void fh_read_close(int fd) {

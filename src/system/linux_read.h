@@ -9,7 +9,11 @@
 
 /* ── Files ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The descriptor, closed on exec; below 0: there is no such file. */
+/* openat, for all of system/: the descriptor, closed on exec; below 0 with errno: there is none. EPERM once the program has
+ * sandboxed itself (fh_system_restrict). */
+int fh_open_file(const char *path, int flags, int mode);
+
+/* The same to read, and errno is kept. */
 int fh_read_open(const char *path);
 void fh_read_close(int fd);
 

@@ -28,9 +28,11 @@
 
 /* ── The descriptor ──────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* In a sandbox the answer is no, because asking would be a call that glibc's malloc does not make. */
 static bool is_ours(const fh_shared_file *f, int fd) {
     struct stat now;
-    return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == f->device && now.st_ino == f->inode;
+    return fd >= 0 && !fh_system_is_restricted() && fstat(fd, &now) == 0 && now.st_dev == f->device &&
+           now.st_ino == f->inode;
 }
 
 /* Takes fd over, under a higher number if there is one. */
@@ -55,7 +57,7 @@ static int reach(const fh_shared_file *f, bool *opened) {
     *opened = false;
     if (is_ours(f, f->descriptor)) return f->descriptor;
     if (!f->path[0]) return -1;
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int fd = fh_open_file(f->path, O_RDWR | O_NOFOLLOW, 0);
     *opened = is_ours(f, fd);
     if (*opened) return fd;
     fh_read_close(fd);
@@ -75,14 +77,14 @@ static bool set_path(fh_shared_file *f, const char *directory, const char *name)
 
 int fh_shared_create(fh_shared_file *f, const char *directory, const char *name) {
     int saved = errno;
-    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
     if (!set_path(f, directory, name)) return ENAMETOOLONG;
-    long fd = syscall(SYS_openat, AT_FDCWD, f->path, flags, 0600);
+    int fd = fh_open_file(f->path, flags, 0600);
     if (fd < 0 && errno == EEXIST) {
         syscall(SYS_unlinkat, AT_FDCWD, f->path, 0);
-        fd = syscall(SYS_openat, AT_FDCWD, f->path, flags, 0600);
+        fd = fh_open_file(f->path, flags, 0600);
     }
-    int error = fd < 0 ? errno : keep(f, (int)fd);
+    int error = fd < 0 ? errno : keep(f, fd);
     errno = saved;
     return error;
 }
@@ -90,6 +92,7 @@ int fh_shared_create(fh_shared_file *f, const char *directory, const char *name)
 int fh_shared_create_nameless(fh_shared_file *f, const char *name) {
     int saved = errno;
     f->path[0] = 0;
+    if (fh_system_is_restricted()) return EPERM;
     long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC);
     int error = fd < 0 ? errno : keep(f, (int)fd);
     errno = saved;
@@ -155,7 +158,7 @@ void fh_shared_shrink(const fh_shared_file *f, uint64_t offset, void *p, size_t 
 void fh_shared_remove(const fh_shared_file *f) {
     int saved = errno;
     if (f->path[0]) {
-        int fd = (int)syscall(SYS_openat, AT_FDCWD, f->path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+        int fd = fh_open_file(f->path, O_PATH | O_NOFOLLOW, 0);
         if (is_ours(f, fd)) syscall(SYS_unlinkat, AT_FDCWD, f->path, 0);
         fh_read_close(fd);
     }
@@ -203,7 +206,7 @@ fh_process fh_system_process(void) {
     clock_gettime(CLOCK_REALTIME, &now);
     fh_process p = {
         .pid = fh_system_pid(),
-        .parent_pid = (uint64_t)syscall(SYS_getppid),
+        .parent_pid = fh_system_is_restricted() ? 0 : (uint64_t)syscall(SYS_getppid),
         .start = start_of_process(),
         .unix_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec,
     };
@@ -213,7 +216,8 @@ fh_process fh_system_process(void) {
 
 void fh_system_program(char *path, size_t size) {
     int saved = errno;
-    long length = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, size - 1);
+    long length = 0;
+    if (!fh_system_is_restricted()) length = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, size - 1);
     path[length > 0 ? length : 0] = 0;
     errno = saved;
 }

@@ -1,4 +1,5 @@
 /* Linux: the library's own thread, and how it waits. */
+#include "system/linux_read.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -74,8 +75,8 @@ void fh_system_wake(fh_word *word) {
 unsigned fh_system_threads(void) {
     int saved = errno;
     struct stat folder = {0};
-    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool known = fd >= 0 && fstat((int)fd, &folder) == 0 && folder.st_nlink > 2;
+    int fd = fh_open_file("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
+    bool known = fd >= 0 && fstat(fd, &folder) == 0 && folder.st_nlink > 2;
     if (fd >= 0) syscall(SYS_close, fd);
     errno = saved;
     return known ? (unsigned)folder.st_nlink - 2 : 0;

@@ -22,6 +22,15 @@
 /* Bytes of a page, a power of two, at least 4 KiB; the same for the life of the process. */
 size_t fh_system_page_size(void);
 
+/* ── Sandboxes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A program may install a filter of system calls, after which any call that the filter does not know ends it. From this
+ * call on the kernel is asked for nothing that glibc's malloc does not ask for too: memory, its purging, the monotonic
+ * clock. No file is opened. What would need more says that there is nothing; each function's comment says what that is.
+ * What is asked once is asked now. For ever; not undone. */
+void fh_system_restrict(void);
+bool fh_system_is_restricted(void);
+
 /* ── Address space ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Address space without memory: reading and writing fault. NULL if the kernel has none to give. Sets errno. */
@@ -43,7 +52,8 @@ void fh_system_disable(void *p, size_t size);
  * EEXIST when something else is there, which is left as it is. Sets errno. */
 int fh_system_place(void *p, size_t size);
 
-/* True if all of these pages are mapped. A few microseconds at most for a range in few mappings. */
+/* True if all of these pages are mapped, or the kernel may not be asked. A few microseconds at most for a range in few
+ * mappings. */
 bool fh_system_is_mapped(void *p, size_t size);
 
 /* A place in the address space, a multiple of `align`, where `size` bytes are free at this moment. fh_system_place

@@ -357,6 +357,23 @@ def test_filtered(bench, filtered):
         os.remove(os.path.join(bench.folder, names[0]))
 
 
+def test_sandboxed(bench, sandboxed):
+    """A program that sandboxes itself while it is observed lives. Its samples there have no stacks beyond what the walk
+    reads without the kernel, its children are not observed, and its file has the size that it had."""
+    program = subprocess.run([sandboxed, "trap", "by-itself"], capture_output=True, text=True,
+                             env=bench.environment("sample=4k"), timeout=PATIENCE)
+    if program.returncode == 77:
+        raise Skipped("no filter can be set here")
+    must(program.returncode == 0, f"ended with {program.returncode}: {program.stderr}")
+    must("the program is not observed" in program.stderr, f"the children said {program.stderr!r}")
+    names = bench.pages()
+    must(len(names) == 1, f"pages {names}")
+    found = bench.page_of(int(names[0].split("-")[1]))
+    must(found.control["taken"] > 1000, f"sampling ended in the sandbox: {found.control}")
+    must(found.control["short_stacks"] > 0 or found.control["lost_samples"] > 0, f"nothing is lost: {found.control}")
+    os.remove(os.path.join(bench.folder, names[0]))
+
+
 def test_limited(bench):
     """A limit on the size of files: the system ends whoever goes beyond it by a signal, so the page may not."""
     def limited(kibibytes):

@@ -11,6 +11,8 @@ import sys
 FAMILY = """malloc free calloc realloc reallocarray aligned_alloc posix_memalign memalign valloc pvalloc
 malloc_usable_size free_sized free_aligned_sized cfree malloc_trim mallinfo mallinfo2 malloc_info malloc_stats
 mallopt""".split()
+# Passed on to the C library, after the allocator has noted what it must know of.
+NOTED = ["prctl"]
 PREFIXED = [f"fh_{name}" for name in FAMILY if name != "cfree"] + [
     "fh_option_set", "fh_version", "fh_thread_flush", "fh_stats_print", "fh_stats_json", "fh_stats_metrics", "fh_limit_set", "fh_verify"]
 NEW_AND_DELETE = """_Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t
@@ -59,7 +61,7 @@ def main():
             allowed[words[0]] = words[1] if len(words) > 1 else "strong"
     for library in (dropin, embed):
         check_needs(library, allowed)
-    for name in FAMILY + PREFIXED + NEW_AND_DELETE:
+    for name in FAMILY + NOTED + PREFIXED + NEW_AND_DELETE:
         if name not in defined(dropin):
             problems.append(f"{dropin} does not export {name}")
     for name in PREFIXED:
@@ -70,7 +72,7 @@ def main():
         if not name.startswith("fh_"):
             problems.append(f"{embed} exports {name}")
     for name in defined(dropin):
-        if not name.startswith("fh_") and name not in FAMILY + NEW_AND_DELETE:
+        if not name.startswith("fh_") and name not in FAMILY + NOTED + NEW_AND_DELETE:
             problems.append(f"{dropin} exports {name}")
     for problem in problems:
         print(problem)
