@@ -32,7 +32,9 @@ foreach(other IN ITEMS linux windows darwin)
         list(FILTER system_sources EXCLUDE REGEX "/${other}[^/]*\\.c$")
     endif()
 endforeach()
-list(FILTER system_sources EXCLUDE REGEX "/[a-z]+_override[^/]*\\.c$")
+list(FILTER system_sources EXCLUDE REGEX "/[a-z]+_(override|loaded)[^/]*\\.c$")
+# And what only makes sense in a library that is loaded.
+file(GLOB loaded_sources CONFIGURE_DEPENDS src/system/${system_name}_loaded*.c)
 
 add_library(freehold_core OBJECT ${core_sources} ${system_sources})
 target_link_libraries(freehold_core PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
@@ -44,6 +46,10 @@ target_link_libraries(freehold_override PRIVATE freehold_flags freehold_sanitize
 # information stays on: without it the compiler makes its own of std::bad_alloc, which needs the C++ library.
 target_compile_options(freehold_override PRIVATE -fexceptions)
 set_target_properties(freehold_override PROPERTIES POSITION_INDEPENDENT_CODE ON)
+
+add_library(freehold_loaded OBJECT ${loaded_sources})
+target_link_libraries(freehold_loaded PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
+set_target_properties(freehold_loaded PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 # The C compiler links, and CMake must not add the C++ library because one of the objects came from C++.
 set(CMAKE_CXX_IMPLICIT_LINK_LIBRARIES "")
@@ -68,7 +74,7 @@ endfunction()
 
 set(core $<TARGET_OBJECTS:freehold_core>)
 set(override $<TARGET_OBJECTS:freehold_override>)
-freehold_library(freehold SHARED freehold ${core} ${override})
+freehold_library(freehold SHARED freehold ${core} ${override} $<TARGET_OBJECTS:freehold_loaded>)
 freehold_library(freehold_static STATIC freehold ${core} ${override})
 # A member of an archive is only linked when something names what is in it, and a program that allocates only through
 # strdup or fopen never names malloc: it would get the C library's.

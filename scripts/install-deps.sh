@@ -49,6 +49,7 @@ test  gs                   ghostscript
 test  redis-server         redis-server
 test  redis-benchmark      redis-tools
 test  node                 nodejs
+test  php                  php-cli
 test  tmux                 tmux
 test  go                   golang-go
 test  zsh                  zsh

@@ -125,6 +125,8 @@ FH_API void fh_thread_flush(void);
  *     files      auto start live        until when the kernel's files are read, after which no call is made that glibc's malloc
  *                                       does not make; auto: until the program sandboxes itself (prctl), which only the
  *                                       drop-in sees. With fh_option_set, start means now
+ *     deepbind   drop keep              what becomes of dlopen's flag RTLD_DEEPBIND (drop-in only), which gives a library the
+ *                                       C library's malloc
  *     metrics    a path without comma   the file that fh_stats_metrics is written to at exit, and before that at most once
  *                                       a second by a thread that happens to be in a slow path; %p is the process's number
  *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads

@@ -47,6 +47,7 @@ static const option options[] = {
     {"limit", {NULL}, FIELD(limit), FH_MIB, "0, or bytes from 1m on, as in 64m or 2g"},
     {"on_oom", {"auto", "silent", "report"}, FIELD(on_oom)},
     {"files", {"auto", "start", "live"}, FIELD(files)},
+    {"deepbind", {"drop", "keep"}, FIELD(deepbind)},
     {"metrics", {NULL}, FIELD(metrics), 0, "the path of a file, of at most 255 bytes; once it is set it stays"},
     {"observe", {"0", "1"}, FIELD(observe)},
     {"sample", {NULL}, FIELD(sample), 1, "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
@@ -61,6 +62,7 @@ _Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_
 _Static_assert((int)FH_THP_AUTO == 0 && (int)FH_THP_NEVER == 1 && (int)FH_THP_ALWAYS == 2, "order of thp");
 _Static_assert((int)FH_ON_OOM_AUTO == 0 && (int)FH_ON_OOM_SILENT == 1 && (int)FH_ON_OOM_REPORT == 2, "order of on_oom");
 _Static_assert((int)FH_FILES_AUTO == 0 && (int)FH_FILES_START == 1 && (int)FH_FILES_LIVE == 2, "order of files");
+_Static_assert((int)FH_DEEPBIND_DROP == 0 && (int)FH_DEEPBIND_KEEP == 1, "order of deepbind");
 _Static_assert(sizeof(fh_on_error) == sizeof(unsigned), "an enumeration is stored as an unsigned");
 
 static bool is_path(const option *o) {

@@ -21,6 +21,7 @@
 typedef enum { FH_ON_ERROR_ABORT, FH_ON_ERROR_REPORT } fh_on_error;
 typedef enum { FH_ON_OOM_AUTO, FH_ON_OOM_SILENT, FH_ON_OOM_REPORT } fh_on_oom;
 typedef enum { FH_FILES_AUTO, FH_FILES_START, FH_FILES_LIVE } fh_files_mode;
+typedef enum { FH_DEEPBIND_DROP, FH_DEEPBIND_KEEP } fh_deepbind;
 typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY, FH_PURGE_BACKGROUND } fh_purge_mode;
 #define FH_PURGE_NAMES "budget", "eager", "lazy", "background"
 typedef enum { FH_THP_AUTO, FH_THP_NEVER, FH_THP_ALWAYS } fh_thp_mode;
@@ -52,6 +53,7 @@ typedef struct {
     size_t limit;            /* bytes that the heap may have at most; 0: no limit of its own */
     fh_on_oom on_oom;        /* what is said when the program gets no memory */
     fh_files_mode files;     /* until when files are read: a sandbox may forbid it */
+    fh_deepbind deepbind;    /* what becomes of the flag RTLD_DEEPBIND of dlopen */
     fh_setting_path metrics; /* the file for the metrics */
     bool observe;            /* sample allocations and show them in the profile file (observe/profile.h) */
     size_t sample;           /* mean bytes between two samples; 0: no samples, only statistics */

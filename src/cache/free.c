@@ -9,6 +9,7 @@
 #include "store/large.h"
 #include "store/locate.h"
 #include "system/report.h"
+#include "system/system.h"
 
 #include <errno.h>
 
@@ -17,6 +18,10 @@
 static void release_special(const char *call, void *p) {
     if (fh_holes_give(call, p)) return;
     fh_place at = fh_locate(p);
+    if (at.kind == FH_AT_FOREIGN && fh_libc_has(p)) {
+        fh_system_libc_free(p);
+        return;
+    }
     if (!fh_place_check(&at, call, p)) return;
     FH_ASSERT(at.begin == p && at.size != 0);
     bool sample = at.kind == FH_AT_SLAB;
@@ -83,6 +88,8 @@ void fh_release_slow(void *p, fh_bin *bin) {
 size_t fh_usable(const char *call, const void *p) {
     if (!p) return 0;
     fh_place at = fh_locate(p);
+    size_t libc = at.kind == FH_AT_FOREIGN && fh_system_libc_usable ? fh_system_libc_usable(p) : 0;
+    if (FH_UNLIKELY(libc)) return libc;
     /* A block that is free in its slab is reported when it is freed, not here. */
     if (at.kind == FH_AT_SLAB) at.free = false;
     if (at.kind == FH_AT_NOTHING || (at.kind == FH_AT_HOLE && at.free)) at.kind = FH_AT_FOREIGN;

@@ -7,6 +7,7 @@
 #include "cache/thread.h"
 #include "store/large.h"
 #include "store/limit.h"
+#include "system/system.h"
 
 #include <errno.h>
 #include <string.h>
@@ -56,6 +57,7 @@ static inline bool stays(const void *p, unsigned c, size_t n) {
 }
 
 __attribute__((noinline)) static void *resize(void *p, size_t n) {
+    if (FH_UNLIKELY(!fh_in_window(p)) && fh_libc_has(p)) return fh_system_libc_realloc(p, n);
     size_t old = fh_usable("realloc", p);
     if (!old) {
         errno = EINVAL;

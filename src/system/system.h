@@ -5,7 +5,7 @@
  * For all of it:
  *
  *   Memory     Nothing here allocates from the heap, except where a comment says that the C library may.
- *   Blocking   Nothing here waits for another thread, except fh_system_wait. A call may take as long as the kernel takes.
+ *   Blocking   Nothing here waits for another thread, except fh_system_wait and the C library's own heap. A call may take as long as the kernel takes.
  *   Threads    Any thread, any time, also in a signal handler, except where a comment says otherwise.
  *   errno      Kept. The functions that get memory may leave any value: they are marked "sets errno".
  *   Cancelling None is a cancellation point: a thread cancelled in the middle of malloc would leave its cache half changed.
@@ -155,6 +155,21 @@ void fh_system_write(int fd, const char *text, size_t length);
 
 /* Ends the process abnormally, with SIGABRT where there are signals. */
 _Noreturn void fh_system_abort(void);
+
+/* ── The C library's own heap ────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A library may have been loaded in such a way that it has the C library's malloc, and hand us its blocks. Only the drop-in
+ * that is loaded has these; elsewhere they are NULL. A port without such libraries leaves them out.
+ *
+ * The bytes that the block at p of that heap holds. 0: it is no such block, as far as can be seen; the check is strict, and
+ * costs some hundred ns. The other two may wait, as that heap has locks. */
+size_t fh_system_libc_usable(const void *p) __attribute__((weak, visibility("hidden")));
+void fh_system_libc_free(void *p) __attribute__((weak, visibility("hidden")));
+void *fh_system_libc_realloc(void *p, size_t n) __attribute__((weak, visibility("hidden")));
+
+static inline bool fh_libc_has(const void *p) {
+    return fh_system_libc_usable && fh_system_libc_usable(p) != 0;
+}
 
 /* ── Time and CPUs ───────────────────────────────────────────────────────────────────────────────────────────────── */
 

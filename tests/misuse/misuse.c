@@ -58,13 +58,6 @@ static void foreign_near_miss(void) {
     block = t_malloc((size_t)8 << 20);
     t_free(block + ((size_t)24 << 20));
 }
-/* A block of the system's own allocator, which glibc still has under this name. */
-extern void *__libc_malloc(size_t size) __attribute__((weak));
-static void foreign_libc_block(void) {
-    block = __libc_malloc ? __libc_malloc(100) : object;
-    t_free(block);
-}
-
 /* ── Pointers into a block ── */
 
 static void middle_small(void) {
@@ -220,7 +213,6 @@ static const struct {
     CASE(foreign_usable_size),
     CASE(foreign_free_sized),
     CASE(foreign_near_miss),
-    CASE(foreign_libc_block),
     CASE(middle_small),
     CASE(middle_unaligned),
     CASE(middle_medium),

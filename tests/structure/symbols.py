@@ -12,7 +12,7 @@ FAMILY = """malloc free calloc realloc reallocarray aligned_alloc posix_memalign
 malloc_usable_size free_sized free_aligned_sized cfree malloc_trim mallinfo mallinfo2 malloc_info malloc_stats
 mallopt""".split()
 # Passed on to the C library, after the allocator has noted what it must know of.
-NOTED = ["prctl"]
+NOTED = ["prctl", "dlopen"]
 PREFIXED = [f"fh_{name}" for name in FAMILY if name != "cfree"] + [
     "fh_option_set", "fh_version", "fh_thread_flush", "fh_stats_print", "fh_stats_json", "fh_stats_metrics", "fh_limit_set", "fh_verify"]
 NEW_AND_DELETE = """_Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t

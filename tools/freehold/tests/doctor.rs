@@ -294,6 +294,29 @@ fn the_trial_hears_the_greeting() {
 }
 
 #[test]
+fn a_program_that_binds_deeply_is_known_and_tried() {
+    let bench = Bench::new();
+    // Exports a function that every PHP has, and says what Freehold would say.
+    let program = bench.compile(
+        "plugins",
+        "#include <stdio.h>\n\
+         void php_module_startup(void) {}\n\
+         int main(void) { fputs(\"freehold: dlopen(/lib/a.so): RTLD_DEEPBIND is dropped, or\\n\", stderr); return 0; }\n",
+        &["-rdynamic"],
+    );
+    let (code, said) = bench.doctor(&["--try", "--", program.to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("PHP opens libraries with RTLD_DEEPBIND"),
+        "{said}"
+    );
+    assert!(
+        said.contains("/lib/a.so: opened with RTLD_DEEPBIND"),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_trial_notices_silence() {
     let bench = Bench::new();
     let program = bench.program("quiet", &[]);

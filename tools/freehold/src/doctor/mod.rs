@@ -5,6 +5,7 @@
 //! program is really started. For a process the answer is read from `/proc`.
 
 mod allocators;
+mod deepbind;
 mod elf;
 mod loader;
 mod observing;
@@ -149,7 +150,9 @@ fn examine_command(args: &Args) -> Result<Report> {
 
     if args.really && report.verdict() {
         let library = library.context("a verdict of yes has a library")?;
-        report.add(trial::run(&args.command, &library)?);
+        for finding in trial::run(&args.command, &library)? {
+            report.add(finding);
+        }
     }
     Ok(report)
 }
@@ -183,6 +186,9 @@ fn look_at_program(report: &mut Report, resolved: &Resolved, library: Option<&Pa
     let matches = look_at_library(report, &facts, library)?;
     look_at_linkage(report, &facts);
     for finding in allocators::in_program(&facts, &data) {
+        report.add(finding);
+    }
+    if let Some(finding) = deepbind::in_program(&facts, env::var_os("FREEHOLD").as_deref()) {
         report.add(finding);
     }
     // The loader is asked only when it would get so far: it runs nothing of the program, but it must be the

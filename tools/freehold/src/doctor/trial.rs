@@ -13,14 +13,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::deepbind;
 use super::report::Finding;
 
 /// The greeting comes before `main`; a program that has not greeted by then will not.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may run on afterwards: programs open their plug-ins when they start.
+const LOADING: Duration = Duration::from_secs(1);
 
 /// Starts `command` with `library` preloaded, in a process group of its own so that it can be ended with
-/// all its children, and reports whether Freehold greeted.
-pub fn run(command: &[OsString], library: &Path) -> Result<Finding> {
+/// all its children, and reports whether Freehold greeted, and what it said about libraries that were opened.
+pub fn run(command: &[OsString], library: &Path) -> Result<Vec<Finding>> {
     let name = &command[0];
     let mut child = Command::new(name)
         .args(&command[1..])
@@ -53,11 +56,30 @@ pub fn run(command: &[OsString], library: &Path) -> Result<Finding> {
         }
     });
     let greeting = wait_for_greeting(&receive);
+    let opened = match greeting {
+        Some(_) => libraries_opened(&receive),
+        None => Vec::new(),
+    };
     end(&mut child);
-    Ok(match greeting {
+    let mut findings = vec![match greeting {
         Some(line) => Finding::ok("trial", format!("started, and it said: {line}")),
         None => Finding::blocks("trial", "started, but Freehold did not greet"),
-    })
+    }];
+    findings.extend(deepbind::in_trial(&opened));
+    Ok(findings)
+}
+
+/// The libraries for which RTLD_DEEPBIND was dropped, until stderr is closed or the time is over.
+fn libraries_opened(lines: &mpsc::Receiver<String>) -> Vec<String> {
+    let deadline = std::time::Instant::now() + LOADING;
+    let mut opened = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(std::time::Instant::now());
+        match lines.recv_timeout(left) {
+            Ok(line) => opened.extend(deepbind::dropped_for(&line).map(str::to_owned)),
+            Err(_) => return opened,
+        }
+    }
 }
 
 /// The first line by which Freehold announces itself, or nothing once stderr is closed or patience is over.
