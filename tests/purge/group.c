@@ -94,10 +94,10 @@ static void claim_large(void) {
     CHECK(large, "no memory for %d MiB", LARGE >> 20);
     t_free(large);
     t_free(blocks[BLOCKS]);
-    printf("%zu KiB were kept, and %zu beside a block for which there would be no room\n", held - before >> 10,
+    printf("%zu KiB were kept, and %zu beside a block for which there would be no room\n", (held - before) >> 10,
            (now > before ? now - before : 0) >> 10);
     CHECK(held >= before + HUGE, "nothing is kept although there is room: this part would show nothing");
-    CHECK(now <= before + (4 << 20), "%zu KiB are kept beside a large block", now - before >> 10);
+    CHECK(now <= before + (4 << 20), "%zu KiB are kept beside a large block", (now - before) >> 10);
 }
 
 /* 850 MiB are used at the last reading. After it the group seems nearly empty, but 100 MiB more are ours. */
