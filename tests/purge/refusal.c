@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -77,6 +78,7 @@ static void *come_and_go(void *refusals) {
     for (int i = 0; i < 3000; i++) {
         void *p = malloc(opaque(3 * mib + (size_t)i % 5 * mib));
         if (!p) ++*(int *)refusals;
+        if (i % 100 == 0) sched_yield(); /* so that several have a block at once, however short that is */
         free(p);
     }
     return NULL;
