@@ -131,12 +131,16 @@
 #define FH_BACK_OFF_FIRST (FH_STRESS ? 1u : 16u)
 #define FH_BACK_OFF_MOST (FH_STRESS ? 4u : 1024u)
 
-/* A part with other advice is a mapping of its own, and there may be 65,530. So many chunks may have such parts, which are
- * two more mappings each at most, because neighbours with the same advice are one. */
+/* A part with other advice is a mapping of its own, and there may be 65,530, of which we take half at most: see
+ * FH_MAPPINGS_MOST. So many chunks may have such parts, which are two more mappings each at most, because neighbours with
+ * the same advice are one. */
 #define FH_ADVISED_CHUNKS (FH_STRESS ? 2u : 1024u)
 
+/* Chunks that begin with other advice than the one before. From then on all begin with the same. */
+#define FH_ADVICE_TURNS (FH_STRESS ? 16u : 2048u)
+
 /* The same for chunks that turned out to be worth huge pages later than when they were brought. */
-#define FH_PROVEN_MOST (FH_STRESS ? 16u : 4096u)
+#define FH_PROVEN_MOST (FH_STRESS ? 16u : 2048u)
 
 /* ── Blocks that move (store/large.c, store/purge.c) ─────────────────────────────────────────────────────────────────── */
 
@@ -146,8 +150,21 @@
 /* From this length on a block that is freed is looked at for whether it was ever touched: 64 MiB. */
 #define FH_SPARSE_SLOTS (FH_STRESS ? 40u : 1024u)
 
-/* Moved pages are a mapping of their own. So many chunks may have some. */
+/* Moved pages are a mapping of their own. So many chunks may have some, and each that of so many moves: the end of one block
+ * and the beginning of the next. */
 #define FH_MOVED_CHUNKS (FH_STRESS ? 4u : 4096u)
+#define FH_MOVED_PIECES 2u
+
+/* ── Free chunks that are dropped (store/run.c) ─────────────────────────────────────────────────────────────────────────── */
+
+/* A dropped chunk between others is a hole in a mapping. */
+#define FH_HOLES_MOST (FH_STRESS ? 16u : 512u)
+
+/* All of these at once, each two mappings more; and each region's metadata is one. Half of what the kernel allows by default is
+ * for the program: its libraries, threads and files. */
+#define FH_MAPPINGS_MOST                                                                                               \
+    (2 * (FH_ADVISED_CHUNKS + FH_ADVICE_TURNS + FH_PROVEN_MOST + FH_MOVED_CHUNKS * FH_MOVED_PIECES + FH_HOLES_MOST) +  \
+     FH_WINDOW_REGIONS)
 
 /* ── The background thread (reclaim/budget.h) ──────────────────────────────────────────────────────────────────────── */
 
@@ -156,6 +173,7 @@
 
 /* ── The assertions that the above relies on ─────────────────────────────────────────────────────────────────────── */
 
+_Static_assert(FH_MAPPINGS_MOST <= 65530 / 2, "our mappings");
 _Static_assert(FH_IDLE_FLOOR_SLOTS >= 4, "a quarter of the floor, which may stay under pressure, is a slot or more");
 
 #endif

@@ -205,7 +205,8 @@ typedef struct {
                     * bit 2, bit 3: and the kernel was advised to make none of it again. See thp.h */
     fh_word
         over; /* 1 + the first slot of the run that began in an earlier chunk and has this one's first slot; 0: none */
-    fh_word moved; /* 1 = may be in a mapping of its own, because pages were moved there. See purge.h */
+    fh_word moved;  /* 1 = may be in a mapping of its own, because pages were moved there. See purge.h */
+    fh_word pieces; /* how often pages were moved here since `moved` was 0 */
 } fh_chunk;
 
 #define FH_CHUNK_ALL (~UINT64_C(0)) /* the free word of a chunk of which nothing is in use */

@@ -45,14 +45,16 @@ bool fh_purge_may_move(void) {
 
 /* These slots, in one chunk, may be in a mapping of their own. */
 static void note_moved(size_t slot, unsigned n) {
-    fh_word *moved = &fh_chunk_at(slot / FH_CHUNK_SLOTS)->moved;
-    if (!fh_or_acq_rel(moved, fh_run_mask(slot % FH_CHUNK_SLOTS, n))) fh_add_relaxed(&moved_chunks, 1);
+    fh_chunk *chunk = fh_chunk_at(slot / FH_CHUNK_SLOTS);
+    fh_add_relaxed(&chunk->pieces, 1);
+    if (!fh_or_acq_rel(&chunk->moved, fh_run_mask(slot % FH_CHUNK_SLOTS, n))) fh_add_relaxed(&moved_chunks, 1);
 }
 
 /* Slots that are in one chunk, and go to places in one chunk. */
 static bool move_piece(size_t from, unsigned n, size_t to) {
     char *p = fh_slot_address(from), *q = fh_slot_address(to);
-    fh_move answer = fh_system_move(p, n * FH_SLOT_SIZE, q);
+    bool may = fh_load(&fh_chunk_at(to / FH_CHUNK_SLOTS)->pieces) < FH_MOVED_PIECES;
+    fh_move answer = may ? fh_system_move(p, n * FH_SLOT_SIZE, q) : FH_NOT_MOVED;
     if (answer == FH_MOVED) note_moved(to, n);
     if (answer == FH_NOT_MOVED) {
         memcpy(q, p, n * FH_SLOT_SIZE);
@@ -82,6 +84,7 @@ bool fh_purge_move(size_t from, size_t n, size_t to) {
 static void forget_moved(size_t index, uint64_t mask) {
     uint64_t before = fh_and_acq_rel(&fh_chunk_at(index)->moved, ~mask);
     if (before && !(before & ~mask)) {
+        fh_store(&fh_chunk_at(index)->pieces, 0); /* a piece that comes at this moment is not counted */
         uint64_t chunks = fh_sub_relaxed(&moved_chunks, 1);
         FH_ASSERT(chunks >= 1);
     }
@@ -100,6 +103,11 @@ static void map_afresh(size_t index, uint64_t mask, char *p, size_t bytes) {
     forget_moved(index, mask);
 }
 
+/* Of slots that were moved, these are in the middle. Mapped afresh they would make three mappings of one. */
+static bool is_in_the_middle(uint64_t moved, uint64_t mask) {
+    return !(mask & ~moved) && mask << 1 & ~mask & moved && mask >> 1 & ~mask & moved;
+}
+
 /* ── Purging ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Purges each stretch of these slots with one call. */
@@ -112,7 +120,8 @@ static void purge_stretches(size_t index, uint64_t slots) {
         uint64_t mask = fh_run_mask(place, n);
         FH_ASSERT(n >= 1);
         char *p = fh_slot_address(index * FH_CHUNK_SLOTS + place);
-        if (FH_UNLIKELY(fh_load(&fh_chunk_at(index)->moved) & mask)) {
+        uint64_t moved = fh_load(&fh_chunk_at(index)->moved);
+        if (FH_UNLIKELY(moved & mask) && !is_in_the_middle(moved, mask)) {
             map_afresh(index, mask, p, n * FH_SLOT_SIZE);
         } else {
             fh_system_purge(p, n * FH_SLOT_SIZE);
@@ -132,6 +141,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
         /* A half counts as whole when all of it is free, be it dirty or not. */
         if (huge) take = worth_splitting(index, free & touched_halves(take), free, most);
         if (!take) return 0;
+        take |= free & fh_load(&chunk->moved);                    /* perhaps they can be mapped afresh now */
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in chunk.c's claim */
     FH_ASSERT((take & ~free) == 0);
     fh_chunk_changed(index, free);

@@ -20,7 +20,8 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most);
  * False: the place is lost (fh_system_move), and the contents are where they were.
  *
  * What was moved is a mapping of its own from then on (the kernel joins neighbours only if neither was moved), of which there
- * may be 65,530. `moved` says of which slots that may be so. Purging them maps them afresh, and then they are joined again. */
+ * may be 65,530. `moved` says of which slots that may be so. Purging them maps them afresh, and then they are joined again.
+ * Those between others that were moved only lose their memory, until one of these can be mapped afresh too. */
 bool fh_purge_move(size_t from, size_t n, size_t to);
 
 /* The caller has all of a chunk, which is mapped afresh. */

@@ -111,6 +111,20 @@ static bool is_old_enough(size_t chunk) {
     return chunk >= first && (first == 0 || chunk >= FH_SPARSE_CHUNKS || !is_sparse());
 }
 
+typedef enum { AS_IT_LIKES, ADVISED_HUGE, ADVISED_SMALL } advice;
+
+/* What is advised about a chunk that begins: what is wanted, or the same as for the last one when that differed too often. Of
+ * two threads at once one may be counted once too few. */
+static advice next_advice(advice wanted) {
+    static fh_word last, turns;
+    uint64_t before = fh_load(&last);
+    if (before == wanted) return wanted;
+    if (fh_load(&turns) >= FH_ADVICE_TURNS) return (advice)before;
+    fh_add_relaxed(&turns, 1);
+    fh_store(&last, wanted);
+    return wanted;
+}
+
 void fh_thp_begin_chunk(size_t chunk, bool for_slabs) {
     if (FH_UNLIKELY(fh_load(&fh_chunk_at(chunk)->split))) forget_split(chunk, 3);
     FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0);
@@ -119,12 +133,9 @@ void fh_thp_begin_chunk(size_t chunk, bool for_slabs) {
     bool wanted = is_old_enough(chunk) && (for_slabs || forced) && !pass_over(2);
     /* Where the kernel gives them unasked, a large block has them, unless the program wants none at all. */
     bool unasked = always && !for_slabs && fh_load(&fh_order.thp_first_chunk) <= FH_YOUNG_CHUNKS;
-    note_huge(chunk, wanted || unasked);
-    if (wanted) {
-        fh_system_huge_pages(p, FH_CHUNK_SIZE, true);
-    } else if (always && !unasked) {
-        fh_system_huge_pages(p, FH_CHUNK_SIZE, false);
-    }
+    advice now = next_advice(wanted ? ADVISED_HUGE : always && !unasked ? ADVISED_SMALL : AS_IT_LIKES);
+    note_huge(chunk, now == ADVISED_HUGE || (always && now == AS_IT_LIKES));
+    if (now != AS_IT_LIKES) fh_system_huge_pages(p, FH_CHUNK_SIZE, now == ADVISED_HUGE);
 }
 
 /* Times that chunks were advised apart from their neighbours: up to two mappings each. */

@@ -4,6 +4,10 @@
  *               library is loaded and a file is opened. Freeing every second block leaves less than 5,000 as well.
  *     giants    60 GiB in blocks of 4 GiB, in less than 1,000.
  *     holes     a million frees of 100 KB, of every second block, in less than half of what the kernel allows.
+ *     moved     2,700 blocks move by their pages and are freed, and their memory is used in pieces with holes between,
+ *     turns     blocks of 2 and 4 MiB take turns, 17,000 times, as huge pages are asked for one kind only,
+ *     dropped   17,000 holes of free chunks at the moment that the kernel has no more address space: likewise, and then
+ *               a thread starts, a library is loaded and a file is opened.
  *
  * Over the C library's allocator, every second free of `many` leaves a hole between two mappings, so that is not asserted. */
 #include "../support/alloc.h"
@@ -146,6 +150,72 @@ static void holes(void) {
     for (int i = 0; i < BLOCKS; i++) t_free(blocks[i]);
 }
 
+/* ── Attacks ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+#define MIB ((size_t)1 << 20)
+
+static char *get(size_t n) {
+    char *block = t_malloc(n);
+    CHECK(block, "no memory for %zu bytes", n);
+    return block;
+}
+
+static void need_few_mappings(const char *when) {
+    size_t now = mapping_count(), allowed = kernel_number("/proc/sys/vm/max_map_count", 65530) / 2;
+    printf("%zu mappings %s; %zu are allowed here\n", now, when, allowed);
+    CHECK(!t_is_freehold() || now < allowed, "%zu mappings %s; less than %zu are allowed", now, when, allowed);
+}
+
+/* Everything in the window that is free is filled in pieces of two slots, and each second piece is purged. */
+static void moved(void) {
+    enum { BLOCKS = 2700, PIECES = 32 * BLOCKS };
+    static char *blocks[BLOCKS], *pieces[PIECES];
+    need_address_space(BLOCKS * 8 * MIB + 4 * gib, gib);
+    touch_only_what_is_touched();
+    for (int i = 0; i < BLOCKS; i++) touch(blocks[i] = get(4 * MIB - 8192));
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = t_realloc(blocks[i], 4 * MIB + 8192); /* its neighbour is in the way */
+        CHECK(blocks[i] && *blocks[i] == 1, "a block is lost on its way");
+    }
+    need_few_mappings("when 2,700 blocks have moved");
+    for (int i = 0; i < BLOCKS; i++) t_free(blocks[i]);
+    for (int i = 0; i < PIECES; i++) pieces[i] = get(131072);
+    for (int i = 0; i < PIECES; i += 2) {
+        touch(pieces[i]);
+        t_free(pieces[i]);
+    }
+    t_malloc_trim(0);
+    need_few_mappings("with a hole beside each piece of what they had");
+    for (int i = 1; i < PIECES; i += 2) t_free(pieces[i]);
+    t_malloc_trim(0);
+    need_few_mappings("when all is free");
+}
+
+enum { TURNS = 17000 };
+
+static void turns(void) {
+    static char *blocks[3 * TURNS];
+    need_address_space(TURNS * 9 * MIB, gib);
+    touch_only_what_is_touched();
+    for (int i = 0; i < 3 * TURNS; i++) blocks[i] = get(i % 3 == 2 ? 4 * MIB : 2 * MIB);
+    need_few_mappings("when sizes have taken turns");
+    use_the_process();
+    for (int i = 0; i < 3 * TURNS; i++) t_free(blocks[i]);
+}
+
+static void dropped(void) {
+    static char *blocks[2 * TURNS];
+    need_address_space(TURNS * 13 * MIB, gib);
+    touch_only_what_is_touched();
+    for (int i = 0; i < 2 * TURNS; i++) blocks[i] = get(i % 2 ? 4 * MIB : 8 * MIB);
+    for (int i = 0; i < 2 * TURNS; i += 2) t_free(blocks[i]);
+    struct rlimit space = {gib, gib};
+    CHECK(setrlimit(RLIMIT_DATA, &space) == 0, "setrlimit");
+    CHECK(t_malloc(100 * gib) == NULL, "100 GiB, and the kernel promises one");
+    need_few_mappings("when the kernel has refused");
+    for (int i = 1; i < 2 * TURNS; i += 2) t_free(blocks[i]);
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "many";
     struct rlimit space;
@@ -156,8 +226,14 @@ int main(int count, char **arguments) {
         many();
     } else if (strcmp(part, "giants") == 0) {
         giants();
-    } else {
+    } else if (strcmp(part, "holes") == 0) {
         holes();
+    } else if (strcmp(part, "moved") == 0) {
+        moved();
+    } else if (strcmp(part, "turns") == 0) {
+        turns();
+    } else {
+        dropped();
     }
     CHECK(t_verify() == 0, "the heap is not whole");
     return 0;
