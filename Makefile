@@ -6,7 +6,7 @@
 #   make test      lint, then every test
 #   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
 #   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
-#   make soak      the long forms of the stress tests
+#   make soak      the long forms of the stress tests, and larger programs
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
 #   make deps      install what is missing, and nothing else
@@ -81,7 +81,7 @@ figures:
 	scripts/figures.py $(ONLY)
 
 soak:
-	scripts/install-deps.sh build test
+	scripts/install-deps.sh build test soak
 	$(MAKE) libs tool
 	scripts/soak.sh $(BUILD)
 

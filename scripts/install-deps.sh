@@ -4,6 +4,7 @@
 #   build   compilers, CMake, Ninja, a Rust tool chain for edition 2024
 #   demo    what `make demo` runs
 #   test    what the tests run: linters, clang, musl, and the real programs
+#   soak    larger programs, which only the soak runs
 #   bench   what the benchmarks compare with
 #
 # When everything is there, this only looks, and takes no time. Otherwise it needs to be root or to have
@@ -47,6 +48,9 @@ test  perl                 perl
 test  lua5.4               lua5.4
 test  gs                   ghostscript
 test  redis-server         redis-server
+test  nginx                nginx-light
+test  pkg:php-fpm          php-fpm
+test  pkg:postgresql       postgresql
 test  redis-benchmark      redis-tools
 test  node                 nodejs
 test  php                  php-cli
@@ -55,6 +59,8 @@ test  go                   golang-go
 test  zsh                  zsh
 test  fish                 fish
 test  pkg:python3-prometheus-client python3-prometheus-client
+soak  ffmpeg               ffmpeg
+soak  javac                default-jdk-headless
 bench redis-server         redis-server
 bench redis-benchmark      redis-tools
 bench python3              python3
@@ -205,7 +211,7 @@ known_packages() {
 }
 
 main() {
-    [ $# -gt 0 ] || die "usage: scripts/install-deps.sh build|demo|test|bench ..."
+    [ $# -gt 0 ] || die "usage: scripts/install-deps.sh build|demo|test|soak|bench ..."
     local wanted=" $* " missing="" group probe package with_tools=no
     while read -r group probe package; do
         [ -n "$group" ] || continue

@@ -52,11 +52,11 @@ binaries() {
     [ -z "$found" ] || { printf 'not text: %s\n' "$found"; return 1; }
 }
 
-# `make test` installs all that the tests want: each package of tests/packages.txt is in the table of install-deps.sh.
+# `make test` and `make soak` install all that the tests want: each package of tests/packages.txt is in the table of install-deps.sh.
 packages() {
     local bad=0 package
     while read -r package _; do
-        grep -qE "^(build|test) .* $package\$" scripts/install-deps.sh || { echo "install-deps.sh lacks $package"; bad=1; }
+        grep -qE "^(build|test|soak) .* $package\$" scripts/install-deps.sh || { echo "install-deps.sh lacks $package"; bad=1; }
     done < <(grep -v '^#' tests/packages.txt)
     return "$bad"
 }

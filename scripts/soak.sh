@@ -2,6 +2,8 @@
 # The long forms of the stress tests: scripts/soak.sh [BUILD] [MINUTES]. The tests that carry the ctest label
 # `stress` read FREEHOLD_SOAK, the seconds that each may take, and go on until then; set, it goes before MINUTES.
 #
+# Then real programs in their long forms, with those that are too large for `make test`.
+#
 # With the default of two minutes a test it takes about an hour and a quarter on two idle cores: the stress tests of the release
 # build, those of the starved and the sanitized one if `make test` has built these, and each scenario of the model for
 # at most half a minute. Those that share a heap between threads check all of it after each round (fh_verify). Beside
@@ -30,6 +32,10 @@ for folder in "$build" "$build"/variant-stress "$build"/variant-tsan; do
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -L stress -E "$leave_out" \
         --timeout $((FREEHOLD_SOAK * 6 + 5400)) </dev/null
 done
+
+say "soak: real programs, long"
+FREEHOLD_TEST_PROGRAMS=long ctest --test-dir "$build" --output-on-failure --no-tests=error -L 'programs|soak' \
+    --timeout 7200 </dev/null
 
 export FREEHOLD_SOAK=$((FREEHOLD_SOAK / 4 + 1))
 say "soak: the model, at most $FREEHOLD_SOAK seconds a scenario"

@@ -65,7 +65,7 @@ scripts/lint.sh "$build"
 say "test: release, $(cc --version | head -n 1)"
 # What is labelled `release` measures memory, time or counts, and has the machine to itself.
 run_ctest release "$build" -LE release -j "$jobs"
-run_ctest release-alone "$build" -L release
+run_ctest release-alone "$build" -L release -LE soak
 
 variant clang -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 variant checked -DFREEHOLD_CHECKED=ON
