@@ -59,6 +59,7 @@ test  go                   golang-go
 test  zsh                  zsh
 test  fish                 fish
 test  pkg:python3-prometheus-client python3-prometheus-client
+soak  vsftpd               vsftpd
 soak  ffmpeg               ffmpeg
 soak  javac                default-jdk-headless
 bench redis-server         redis-server
