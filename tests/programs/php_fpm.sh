@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PHP-FPM behind nginx with four workers that end after ten requests each, under
-# load. Extensions that the script uses are loaded with RTLD_DEEPBIND.
+# PHP-FPM behind nginx, with four workers that end after ten requests each, under load. Extensions that the script uses are
+# loaded with RTLD_DEEPBIND.
 . "$(dirname "$0")/common.sh"
 fpm=$(find /usr/sbin -name 'php-fpm*' 2>/dev/null | sort -V | tail -n 1)
 [ -n "$fpm" ] || skip "no php-fpm (package php-fpm)"
