@@ -54,6 +54,7 @@ static inline void fh_push(fh_bin *bin, void *p) {
         return;
     }
     *top = p;
+    __atomic_signal_fence(__ATOMIC_RELEASE); /* no instruction: a thread may be interrupted here for good */
     bin->top = top + 1;
 }
 

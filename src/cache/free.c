@@ -62,7 +62,7 @@ static void release(const char *call, void *p) {
     } else if (!t) {
         fh_give_one(c, p);
     } else if (t->bin[c].top != t->bin[c].end) {
-        *t->bin[c].top++ = p;
+        fh_push(&t->bin[c], p);
     } else {
         fh_flush(t, c, p);
     }
@@ -80,6 +80,7 @@ void fh_release_slow(void *p, fh_bin *bin) {
         return;
     }
     *top = p;
+    __atomic_signal_fence(__ATOMIC_RELEASE); /* as in fh_push */
     bin->top = top + 1;
 }
 

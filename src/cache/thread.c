@@ -180,6 +180,12 @@ void fh_thread_observe(fh_thread *t, bool on) {
     switch_to(t, t->decoy);
 }
 
+/* BUSY before a slow path begins: the last one never ended. A signal handler may have jumped out of it, or is in the middle of
+ * it; either way what is found is whole but for the sums (cache/magazine.c). */
+static void look_after(fh_thread *t) {
+    if (FH_UNLIKELY(fh_load(&t->state) == FH_THREAD_BUSY)) fh_cache_recount(t);
+}
+
 fh_thread *fh_thread_enter(void) {
     fh_thread *t = fh_own();
     if (FH_UNLIKELY(t == &fh_thread_none)) {
@@ -188,6 +194,8 @@ fh_thread *fh_thread_enter(void) {
         t = fh_own() == &fh_thread_none ? make() : fh_own();
     } else if (t == &fh_thread_over) {
         t = NULL;
+    } else {
+        look_after(t);
     }
     if (t) fh_store(&t->state, FH_THREAD_BUSY);
     if (FH_UNLIKELY(fh_load(&orphans)) && fh_swap_acq_rel(&orphans, 0)) adopt_orphans();
@@ -313,6 +321,7 @@ static void thread_exit(void *value) {
     if (t != value) return;
     FH_ASSERT(t != &fh_thread_none && t != &fh_thread_over);
     fh_hook_thread_ends(t);
+    look_after(t);
     fh_store(&t->state, FH_THREAD_BUSY);
     switch_to(&fh_thread_over, no_bins);
     keep_counts(t);
