@@ -58,6 +58,13 @@ static void foreign_near_miss(void) {
     block = t_malloc((size_t)8 << 20);
     t_free(block + ((size_t)24 << 20));
 }
+/* Into a block of the system's own allocator, which glibc still has under this name. The block itself would be no misuse. */
+extern void *__libc_malloc(size_t size) __attribute__((weak));
+static void foreign_libc_middle(void) {
+    block = __libc_malloc ? memset(__libc_malloc(100), 1, 100) : object;
+    t_free(block + 16);
+}
+
 /* ── Pointers into a block ── */
 
 static void middle_small(void) {
@@ -213,6 +220,7 @@ static const struct {
     CASE(foreign_usable_size),
     CASE(foreign_free_sized),
     CASE(foreign_near_miss),
+    CASE(foreign_libc_middle),
     CASE(middle_small),
     CASE(middle_unaligned),
     CASE(middle_medium),
