@@ -49,9 +49,9 @@ static size_t some_size(uint64_t *random) {
 
 /* ── Blocks of the library in our hands ──────────────────────────────────────────────────────────────────────────── */
 
-static void *make(uint64_t *random, size_t size) {
-    if (random_below(random, 8)) return plugin.make(size);
-    return plugin.align((size_t)16 << random_below(random, 10), size);
+static void *make(uint64_t *random, size_t size, bool *aligned) {
+    *aligned = random_below(random, 8) == 0;
+    return *aligned ? plugin.align((size_t)16 << random_below(random, 10), size) : plugin.make(size);
 }
 
 static void *use_its_blocks(void *seed) {
@@ -59,12 +59,13 @@ static void *use_its_blocks(void *seed) {
         char *p;
         size_t size;
         uint64_t key;
+        bool aligned;
     } held[BLOCKS];
     uint64_t random = (uintptr_t)seed;
     for (int i = 0; i < BLOCKS; i++) {
         held[i].size = some_size(&random);
         held[i].key = random_next(&random);
-        held[i].p = make(&random, held[i].size);
+        held[i].p = make(&random, held[i].size, &held[i].aligned);
         CHECK(held[i].p && malloc_usable_size(held[i].p) >= held[i].size, "%zu bytes at %p, usable %zu", held[i].size,
               (void *)held[i].p, malloc_usable_size(held[i].p));
         pattern_fill(held[i].p, held[i].size, held[i].key);
@@ -75,12 +76,13 @@ static void *use_its_blocks(void *seed) {
         CHECK(held[i].p && malloc_usable_size(held[i].p) >= size, "realloc to %zu", size);
         CHECK(pattern_wrong(held[i].p, least, held[i].key) < 0, "realloc from %zu to %zu", held[i].size, size);
         held[i].size = size;
+        held[i].aligned = false;
         pattern_fill(held[i].p, size, held[i].key);
     }
     for (int i = 0; i < BLOCKS; i++) {
         CHECK(pattern_wrong(held[i].p, held[i].size, held[i].key) < 0, "a block of %zu changed", held[i].size);
         errno = 77;
-        if (i % 2) {
+        if (i % 2 || held[i].aligned) {
             free(held[i].p);
         } else {
             t_free_sized(held[i].p, held[i].size);
