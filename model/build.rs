@@ -370,9 +370,19 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "extern __thread fh_settings_values fh_settings;",
     ),
     (
+        "base/settings.h",
+        "#define FH_SETTING(name) fh_load(&fh_settings.name)",
+        "#define FH_SETTING(name) (fh_settings.name.value)",
+    ),
+    (
         "base/settings.c",
         "fh_settings_values fh_settings = {",
         "__thread fh_settings_values fh_settings = {",
+    ),
+    (
+        "store/limit.c",
+        "} own __attribute__((tls_model(\"initial-exec\")));",
+        "} own;",
     ),
     (
         "store/depot.c",

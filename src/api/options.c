@@ -63,7 +63,6 @@ _Static_assert((int)FH_THP_AUTO == 0 && (int)FH_THP_NEVER == 1 && (int)FH_THP_AL
 _Static_assert((int)FH_ON_OOM_AUTO == 0 && (int)FH_ON_OOM_SILENT == 1 && (int)FH_ON_OOM_REPORT == 2, "order of on_oom");
 _Static_assert((int)FH_FILES_AUTO == 0 && (int)FH_FILES_START == 1 && (int)FH_FILES_LIVE == 2, "order of files");
 _Static_assert((int)FH_DEEPBIND_DROP == 0 && (int)FH_DEEPBIND_KEEP == 1, "order of deepbind");
-_Static_assert(sizeof(fh_on_error) == sizeof(unsigned), "an enumeration is stored as an unsigned");
 
 static bool is_path(const option *o) {
     return o->size == sizeof(fh_setting_path);
@@ -77,19 +76,9 @@ static fh_setting_path *path_of(const option *o) {
     return (fh_setting_path *)((char *)&fh_settings + o->offset);
 }
 
-/* Fields are bool or an enumeration, and both are written whole, so that a thread that looks sees the old or the new. */
-static void set(const option *o, unsigned choice) {
-    char *field = (char *)&fh_settings + o->offset;
-    if (o->size == sizeof(bool)) {
-        *(bool *)field = choice != 0;
-    } else {
-        *(unsigned *)field = choice;
-    }
-}
-
-static unsigned get(const option *o) {
-    const char *field = (const char *)&fh_settings + o->offset;
-    return o->size == sizeof(bool) ? *(const bool *)field : *(const unsigned *)field;
+/* Of any other option. */
+static fh_word *word_of(const option *o) {
+    return (fh_word *)((char *)&fh_settings + o->offset);
 }
 
 /* ── Messages ────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -146,12 +135,12 @@ static void say_option(const option *o, size_t index) {
     fh_text_string(&t, o->key);
     fh_text_char(&t, '=');
     if (is_size(o)) {
-        fh_text_size(&t, *(const size_t *)((const char *)&fh_settings + o->offset));
+        fh_text_size(&t, fh_load(word_of(o)));
     } else if (is_path(o)) {
         const char *path = fh_setting_path_get(path_of(o));
         fh_text_string(&t, path ? path : "none");
     } else {
-        fh_text_string(&t, o->values[get(o)]);
+        fh_text_string(&t, o->values[fh_load(word_of(o))]);
     }
     fh_text_string(&t, from_environment >> index & 1 ? " (from FREEHOLD)" : " (default)");
     print_line(&t);
@@ -200,7 +189,7 @@ static bool set_size(const option *o, const char *value, size_t length) {
     if (bytes > (size_t)PTRDIFF_MAX >> shift) return false;
     bytes <<= shift;
     if (bytes != 0 && bytes < o->least) return false;
-    *(size_t *)((char *)&fh_settings + o->offset) = bytes;
+    fh_store(word_of(o), bytes);
     return true;
 }
 
@@ -223,7 +212,7 @@ static const option *apply(const char *key, size_t key_length, const char *value
         if (!equals(key, key_length, o->key)) continue;
         for (unsigned v = 0; v < MOST_VALUES && o->values[v]; v++) {
             if (!equals(value, value_length, o->values[v])) continue;
-            set(o, v);
+            fh_store(word_of(o), v);
             return o;
         }
         if (is_size(o) && set_size(o, value, value_length)) return o;
@@ -263,11 +252,12 @@ void fh_hook_start(void) {
     /* relaxed: what is guarded is that one thread only does it, not what it writes. */
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
     if (text) read_all(text);
+    if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();
-    if (fh_settings.verbose) say_banner();
-    if (fh_settings.observe) fh_thread_observe_all();
+    if (FH_SETTING(verbose)) say_banner();
+    if (FH_SETTING(observe)) fh_thread_observe_all();
     /* Many programs close stderr before they end, to see whether all was written. */
-    if (fh_settings.stats) fh_system_keep_output(2);
+    if (FH_SETTING(stats)) fh_system_keep_output(2);
 }
 
 /* ── Sandboxes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -281,17 +271,20 @@ static void close_files(void) {
 
 void fh_hook_sandbox(void) {
     int saved = errno;
-    if (fh_settings.files != FH_FILES_LIVE) close_files();
+    if (FH_SETTING(files) != FH_FILES_LIVE) close_files();
     errno = saved;
 }
 
 int fh_option_set(const char *key, const char *value) {
     if (!key) key = "";
     if (!value) value = "";
-    if (apply(key, strlen(key), value, strlen(value))) {
+    const option *o = apply(key, strlen(key), value, strlen(value));
+    if (o) {
+        /* Another option leaves the limit alone: fh_limit_set may be changing it at this moment. */
+        if (o->offset == offsetof(fh_settings_values, limit)) fh_limits_configure();
         fh_reclaim_configure();
-        if (fh_settings.observe) fh_thread_observe_all();
-        if (fh_settings.files == FH_FILES_START) close_files();
+        if (FH_SETTING(observe)) fh_thread_observe_all();
+        if (FH_SETTING(files) == FH_FILES_START) close_files();
         return 0;
     }
     errno = EINVAL;
@@ -306,7 +299,7 @@ __attribute__((constructor(101))) static void process_begins(void) {
     fh_process_start();
     fh_background_allow();
     fh_hook_start();
-    if (fh_settings.files != FH_FILES_START) return;
+    if (FH_SETTING(files) != FH_FILES_START) return;
     fh_release(fh_alloc(1)); /* an observed program has its profile file from here on */
     close_files();
 }
@@ -316,6 +309,6 @@ __attribute__((destructor(101))) static void process_ends(void) {
     fh_background_end();
     fh_metrics_write();
     fh_observe_end();
-    if (fh_settings.stats) fh_stats_print(fh_system_kept_output(2));
+    if (FH_SETTING(stats)) fh_stats_print(fh_system_kept_output(2));
     fh_check_at_end();
 }

@@ -1,15 +1,15 @@
 #include "base/settings.h"
 
 fh_settings_values fh_settings = {
-    .verbose = false,
-    .stats = false,
-    .on_error = FH_ON_ERROR_ABORT,
-    .purge = FH_PURGE_BUDGET,
-    .thp = FH_THP_AUTO,
-    .limit = 0,
-    .on_oom = FH_ON_OOM_AUTO,
+    .verbose = {0},
+    .stats = {0},
+    .on_error = {FH_ON_ERROR_ABORT},
+    .purge = {FH_PURGE_BUDGET},
+    .thp = {FH_THP_AUTO},
+    .limit = {0},
+    .on_oom = {FH_ON_OOM_AUTO},
     .metrics = {.length = {0}},
-    .observe = false,
-    .sample = (size_t)512 << 10,
+    .observe = {0},
+    .sample = {(uint64_t)512 << 10},
     .page = {.length = {0}},
 };

@@ -1,5 +1,5 @@
-/* What the options (api/options.c) set and the layers below read. Plain values, set once at start in the usual case;
- * a change while threads run takes effect when they next read it. */
+/* What the options (api/options.c) set and the layers below read. Words, set once at start in the usual case. A change while
+ * threads run takes effect when they next read it. A decision reads a word once. */
 #ifndef FH_BASE_SETTINGS_H
 #define FH_BASE_SETTINGS_H
 
@@ -45,20 +45,23 @@ static inline const char *fh_setting_path_get(const fh_setting_path *path) {
 }
 
 typedef struct {
-    bool verbose;
-    bool stats; /* print what the heap holds when the program ends */
-    fh_on_error on_error;
-    fh_purge_mode purge;
-    fh_thp_mode thp;
-    size_t limit;            /* bytes that the heap may have at most; 0: no limit of its own */
-    fh_on_oom on_oom;        /* what is said when the program gets no memory */
-    fh_files_mode files;     /* until when files are read: a sandbox may forbid it */
-    fh_deepbind deepbind;    /* what becomes of the flag RTLD_DEEPBIND of dlopen */
+    fh_word verbose;         /* 1: say what is found out about the system, and every option */
+    fh_word stats;           /* 1: print what the heap holds when the program ends */
+    fh_word on_error;        /* an fh_on_error */
+    fh_word purge;           /* an fh_purge_mode */
+    fh_word thp;             /* an fh_thp_mode */
+    fh_word limit;           /* bytes, as the option was set last; what holds is fh_limit.hard */
+    fh_word on_oom;          /* an fh_on_oom: what is said when the program gets no memory */
+    fh_word files;           /* an fh_files_mode: until when files are read, because a sandbox may forbid it */
+    fh_word deepbind;        /* an fh_deepbind: what becomes of the flag RTLD_DEEPBIND of dlopen */
     fh_setting_path metrics; /* the file for the metrics */
-    bool observe;            /* sample allocations and show them in the profile file (observe/profile.h) */
-    size_t sample;           /* mean bytes between two samples; 0: no samples, only statistics */
+    fh_word observe;         /* 1: sample allocations and show them in the profile file (observe/profile.h) */
+    fh_word sample;          /* mean bytes between two samples; 0: no samples, only statistics */
     fh_setting_path page;    /* the directory of the profile file, which then stays; none: /dev/shm */
 } fh_settings_values;
+
+/* The value of one of these words. Relaxed: each is a whole answer. */
+#define FH_SETTING(name) fh_load(&fh_settings.name)
 
 extern fh_settings_values fh_settings __attribute__((visibility("hidden")));
 

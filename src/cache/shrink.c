@@ -95,6 +95,6 @@ static void new_peak(void) {
 void fh_contraction_count(int64_t bytes) {
     int64_t now = (int64_t)(fh_add_relaxed(&flushed, (uint64_t)bytes) + (uint64_t)bytes);
     if (now < 0) new_peak();
-    if (now <= 0 || fh_settings.purge == FH_PURGE_LAZY) return;
+    if (now <= 0 || FH_SETTING(purge) == FH_PURGE_LAZY) return;
     (fh_is_contracting() ? continue_or_end : begin_or_not)((size_t)now);
 }

@@ -61,7 +61,7 @@ static fh_profile_header *profile_by_now(bool read_clock) {
 static uint64_t wanted_interval(const fh_profile_control *control) {
     uint64_t asked = control ? fh_load((const fh_word *)&control->wanted_interval) : FH_PROFILE_INTERVAL_AS_STARTED;
     if (asked != FH_PROFILE_INTERVAL_AS_STARTED) return asked;
-    return fh_settings.observe ? fh_settings.sample : 0;
+    return FH_SETTING(observe) ? FH_SETTING(sample) : 0;
 }
 
 /* Draws a distance for thread t. What it had left of the last one is dropped, which changes nothing: an exponential
@@ -112,7 +112,7 @@ void fh_hook_observe(fh_thread *t) {
 uint64_t fh_observe_draw(void) {
     fh_thread *t = fh_own();
     /* Just forked: the distance was drawn in the parent. */
-    uint64_t interval = t->interval ? t->interval : fh_settings.sample;
+    uint64_t interval = t->interval ? t->interval : FH_SETTING(sample);
     fh_here.bytes_until_sample = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
     return interval;
 }

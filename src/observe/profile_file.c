@@ -201,7 +201,7 @@ static void *make_file(const fh_process *self) {
     if (p) return p;
     if (file.path[0]) fh_shared_remove(&file);
     if (file.path[0] && file.descriptor > 0) fh_shared_forget(&file);
-    if (keep_file || fh_settings.verbose) {
+    if (keep_file || FH_SETTING(verbose)) {
         say("the profile file cannot be made in ", directory, error, "; it is in memory, until the program ends");
     }
     error = fh_shared_create_nameless(&file, FH_PROFILE_MEMFD);

@@ -246,8 +246,8 @@ static void add_system(fh_profile_statistics *f) {
     f->system_unmaps = calls.unmaps;
     f->purge_calls = calls.purges;
     f->purged_total_bytes = calls.purged_bytes;
-    f->purge_mode = fh_settings.purge;
-    f->thp_mode = fh_settings.thp;
+    f->purge_mode = FH_SETTING(purge);
+    f->thp_mode = FH_SETTING(thp);
     f->resident_bytes = fh_system_resident_bytes();
 }
 

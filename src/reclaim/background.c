@@ -21,12 +21,15 @@ static void nudge(void) {
 }
 
 void fh_background_configure(void) {
-    bool wanted = fh_settings.purge == FH_PURGE_BACKGROUND;
-    if (wanted) {
-        fh_or_relaxed(&fh_order.watch, FH_WATCH_BACKGROUND);
-    } else {
-        fh_and_relaxed(&fh_order.watch, ~FH_WATCH_BACKGROUND);
-    }
+    bool wanted;
+    do { /* as in fh_idle_configure */
+        wanted = FH_SETTING(purge) == FH_PURGE_BACKGROUND;
+        if (wanted) {
+            fh_or_acq_rel(&fh_order.watch, FH_WATCH_BACKGROUND);
+        } else {
+            fh_and_acq_rel(&fh_order.watch, ~FH_WATCH_BACKGROUND);
+        }
+    } while ((FH_SETTING(purge) == FH_PURGE_BACKGROUND) != wanted);
 }
 
 void fh_background_check(void) {
@@ -108,7 +111,7 @@ static void run(void) {
     while (fh_load(&fh_background) == FH_BACKGROUND_AWAKE) {
         fh_system_wait(&fh_background, FH_BACKGROUND_AWAKE, FH_BACKGROUND_PERIOD);
         if (fh_load(&fh_background) != FH_BACKGROUND_AWAKE) return;
-        bool wanted = fh_settings.purge == FH_PURGE_BACKGROUND;
+        bool wanted = FH_SETTING(purge) == FH_PURGE_BACKGROUND;
         if (wanted && !go_round(&m)) continue;
         if (!sleep_until_wanted()) return;
         m = (last_round){0};

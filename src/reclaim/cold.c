@@ -119,7 +119,7 @@ void fh_cold_grown(void) {
     static fh_word last;
     size_t chunks = fh_window_chunks() - 1; /* the last has just come */
     uint64_t then = fh_load(&last);
-    if (FH_LIKELY(!fh_cold_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
+    if (FH_LIKELY(!fh_cold_is_due(chunks, (size_t)then)) || FH_SETTING(purge) == FH_PURGE_LAZY) return;
     if (fh_cas_relaxed(&last, &then, chunks)) go_round();
 }
 
@@ -128,6 +128,6 @@ void fh_cold_flowed(void) {
     size_t heap = fh_window_chunks() * FH_CHUNK_SIZE;
     uint64_t taken = 0, then = fh_load(&last);
     for (unsigned i = 0; i < FH_SHARDS; i++) taken += fh_load(&fh_counts.shard_taken[i][0]);
-    if (!fh_cold_is_due_by_flow(heap, taken - then) || fh_settings.purge == FH_PURGE_LAZY) return;
+    if (!fh_cold_is_due_by_flow(heap, taken - then) || FH_SETTING(purge) == FH_PURGE_LAZY) return;
     if (fh_cas_relaxed(&last, &then, taken)) go_round();
 }

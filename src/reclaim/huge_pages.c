@@ -4,16 +4,25 @@
 #include "reclaim/budget.h"
 #include "store/limit.h"
 
+static uint64_t first_chunk(void) {
+    uint64_t thp = FH_SETTING(thp), limit = fh_load(&fh_limit.hard);
+    bool automatic = thp == FH_THP_AUTO && fh_huge_pages_fit((size_t)limit);
+    if (fh_pressure_now() != FH_PRESSURE_NONE) automatic = false;
+    return thp == FH_THP_ALWAYS ? 0 : automatic ? FH_YOUNG_CHUNKS : UINT64_MAX;
+}
+
 void fh_huge_pages_configure(void) {
-    bool is_short = fh_pressure_now() != FH_PRESSURE_NONE;
-    bool fit = fh_huge_pages_fit((size_t)fh_load(&fh_limit.hard)) && !is_short;
-    bool automatic = fh_settings.thp == FH_THP_AUTO;
-    uint64_t first = fh_settings.thp == FH_THP_ALWAYS ? 0 : automatic && fit ? FH_YOUNG_CHUNKS : UINT64_MAX;
-    fh_store(&fh_order.thp_first_chunk, first);
-    fh_store(&fh_order.thp_timed, automatic);
+    uint64_t first;
+    bool automatic;
+    do { /* as in fh_idle_configure */
+        first = first_chunk();
+        automatic = FH_SETTING(thp) == FH_THP_AUTO;
+        fh_store(&fh_order.thp_timed, automatic);
+        fh_swap_acq_rel(&fh_order.thp_first_chunk, first);
+    } while (first_chunk() != first || (FH_SETTING(thp) == FH_THP_AUTO) != automatic);
     if (!automatic) fh_store(&fh_order.thp_skip, 0);
     /* Short of memory, any page is worth its huge page. */
-    fh_store(&fh_order.thp_split_bytes, is_short ? 0 : FH_SPLIT_BYTES);
+    fh_store(&fh_order.thp_split_bytes, fh_pressure_now() == FH_PRESSURE_NONE ? FH_SPLIT_BYTES : 0);
 }
 
 /* Of two threads that bring the back-off up to date at once one is lost, which costs one huge page too many or too few. */

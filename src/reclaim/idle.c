@@ -68,20 +68,29 @@ static void purge_by_budget(size_t dirty, fh_pressure pressure) {
 }
 
 /* From how many dirty slots on a safe point has to check. */
+static uint64_t check_from(void) {
+    uint64_t purge = FH_SETTING(purge);
+    if (fh_pressure_now() != FH_PRESSURE_NONE) return 0;
+    return purge == FH_PURGE_EAGER ? FH_EAGER_WHOLE : purge == FH_PURGE_LAZY ? UINT64_MAX : FH_IDLE_FLOOR_SLOTS;
+}
+
+/* Of two threads that change what this depends on, the later one here sees what the other has changed: an exchange, and what
+ * was written is computed once more after it. */
 void fh_idle_configure(void) {
-    uint64_t from = FH_IDLE_FLOOR_SLOTS;
-    if (fh_settings.purge == FH_PURGE_EAGER) from = FH_EAGER_WHOLE;
-    if (fh_settings.purge == FH_PURGE_LAZY) from = UINT64_MAX;
-    if (fh_pressure_now() != FH_PRESSURE_NONE) from = 0;
-    fh_store(&fh_order.idle_slots, from);
+    uint64_t from;
+    do {
+        from = check_from();
+        fh_swap_acq_rel(&fh_order.idle_slots, from);
+    } while (check_from() != from);
 }
 
 void fh_idle_purge_excess(void) {
     size_t dirty = (size_t)fh_load(&fh_counts.dirty_slots);
     fh_pressure pressure = fh_pressure_now();
-    if (FH_UNLIKELY(pressure == FH_PRESSURE_NONE && fh_settings.purge == FH_PURGE_EAGER)) {
+    uint64_t purge = FH_SETTING(purge);
+    if (FH_UNLIKELY(pressure == FH_PRESSURE_NONE && purge == FH_PURGE_EAGER)) {
         purge_eagerly(dirty);
-    } else if (pressure != FH_PRESSURE_NONE || fh_settings.purge != FH_PURGE_LAZY) {
+    } else if (pressure != FH_PRESSURE_NONE || purge != FH_PURGE_LAZY) {
         if (dirty > FH_IDLE_FLOOR_SLOTS || pressure != FH_PRESSURE_NONE) purge_by_budget(dirty, pressure);
     }
 }

@@ -52,13 +52,17 @@ static void check_soft(size_t in_use) {
 
 void fh_limits_check(void) {
     size_t hard = (size_t)fh_load(&fh_limit.hard), reserve = fh_limit_reserve(hard);
-    if (!hard) return;
+    if (!hard) {
+        publish_pressure(FH_PRESSURE_NONE);
+        return;
+    }
     FH_ASSERT(reserve <= hard);
     size_t in_use = fh_used_bytes() + (size_t)fh_load(&fh_limit.pending);
     publish_pressure(fh_limit_judge(in_use, hard));
     check_soft(in_use);
     make_room(in_use, fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve);
     if (in_use + 2 * reserve <= hard) fh_store(&fh_limit.reserve_is_open, 0);
+    if (FH_UNLIKELY(fh_load(&fh_limit.hard) != hard)) fh_set_due(FH_DUE_LIMIT); /* changed meanwhile: once more */
 }
 
 fh_limit_figures fh_limits_now(void) {
@@ -71,9 +75,15 @@ void fh_limits_refused(void) {
     if (fh_limit_is_set()) fh_store(&fh_limit.reserve_is_open, 1);
 }
 
+/* The one word that says what the limit is. */
+static void set_hard(size_t bytes) {
+    fh_store(&fh_limit.hard, bytes);
+    fh_set_due(FH_DUE_LIMIT); /* also of a limit that is lifted: the pressure ends */
+    if (!bytes) publish_pressure(FH_PRESSURE_NONE);
+}
+
 void fh_limits_configure(void) {
-    fh_store(&fh_limit.hard, fh_settings.limit);
-    if (!fh_settings.limit) publish_pressure(FH_PRESSURE_NONE);
+    set_hard((size_t)FH_SETTING(limit));
 }
 
 /* ── The callback ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -83,8 +93,7 @@ void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback) {
     fh_store(&soft_limit, soft);
     fh_store(&installed, 1);
     fh_store(&announced, 0);
-    fh_settings.limit = hard ? hard : soft ? NEVER_MET : 0;
-    fh_limits_configure();
+    set_hard(hard ? hard : soft ? NEVER_MET : 0);
 }
 
 bool fh_limits_call_back(bool refused, uint64_t caller) {

@@ -16,7 +16,6 @@
 #include "system/system.h"
 
 void fh_reclaim_configure(void) {
-    fh_limits_configure();
     fh_idle_configure();
     fh_huge_pages_configure();
     fh_background_configure();
@@ -67,16 +66,17 @@ static bool release_all(void) {
     return true;
 }
 
-/* True if trying again may help. Under a limit, first what is free already as far as the books go: slabs that are all free,
- * and blocks in the depots. */
+/* True if trying again may help. If a limit has refused, first what is free already as far as the books go: slabs that are all
+ * free, and blocks in the depots. And it is tried again in any case, because the limit may have been lifted meanwhile. */
 static bool make_room(fh_safe_point point) {
-    if (point == FH_AFTER_REFUSAL && fh_limit_is_set()) {
+    bool by_limit = fh_limit_has_refused();
+    if (point == FH_AFTER_REFUSAL && by_limit) {
         if (!fh_load(&fh_order.trimmed)) fh_trim_caches();
         return true;
     }
-    if (point == FH_AFTER_LAST_REFUSAL || (point == FH_AFTER_SECOND_REFUSAL && !fh_limit_is_set())) return false;
+    if (point == FH_AFTER_LAST_REFUSAL || (point == FH_AFTER_SECOND_REFUSAL && !by_limit)) return false;
     bool called = fh_limits_call_back(true, (uintptr_t)fh_own());
-    return release_all() || called;
+    return release_all() || called || by_limit;
 }
 
 bool fh_hook_reclaim(fh_safe_point point) {

@@ -178,9 +178,10 @@ static void ask_system(size_t n, bool always) {
 }
 
 void fh_refusal_report(size_t n) {
-    if (fh_settings.on_oom == FH_ON_OOM_SILENT) return;
+    uint64_t on_oom = FH_SETTING(on_oom);
+    if (on_oom == FH_ON_OOM_SILENT) return;
     int saved = errno;
-    bool always = fh_settings.on_oom == FH_ON_OOM_REPORT;
+    bool always = on_oom == FH_ON_OOM_REPORT;
     fh_limit_figures own = fh_limits_now();
     if (own_limit_is_met(&own, n)) {
         if ((always || !own.by_program) && say_once(OWN_LIMIT)) report(n, &own, FH_REFUSED_UNKNOWN, NULL, 0);

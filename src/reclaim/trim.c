@@ -61,7 +61,7 @@ void fh_trim_grown(void) {
     static fh_word last;
     size_t chunks = fh_window_chunks() - 1, used = 0, free = 0; /* the last has just come */
     uint64_t then = fh_load(&last), state;
-    if (FH_LIKELY(!fh_inside_is_due(chunks, (size_t)then)) || fh_settings.purge == FH_PURGE_LAZY) return;
+    if (FH_LIKELY(!fh_inside_is_due(chunks, (size_t)then)) || FH_SETTING(purge) == FH_PURGE_LAZY) return;
     /* One thread moves the figure and does it; the others continue. */
     if (!fh_cas_relaxed(&last, &then, chunks)) return;
     size_t step = chunks_a_sample(chunks);

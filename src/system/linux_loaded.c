@@ -48,8 +48,8 @@ static void say_dropped(const char *path) {
 
 static int allowed_flags(const char *path, int flags) {
     fh_hook_start();
-    if (fh_settings.deepbind == FH_DEEPBIND_KEEP) return flags;
-    if (fh_settings.verbose) say_dropped(path);
+    if (FH_SETTING(deepbind) == FH_DEEPBIND_KEEP) return flags;
+    if (FH_SETTING(verbose)) say_dropped(path);
     return flags & ~RTLD_DEEPBIND;
 }
 

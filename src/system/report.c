@@ -70,7 +70,7 @@ void fh_report_fault(fh_fault fault, const char *call, const void *p, size_t a, 
     t.end++; /* the byte kept for the end of the line, however long the message */
     fh_text_char(&t, '\n');
     fh_system_write(2, buffer, fh_text_length(&t));
-    if (fh_settings.on_error == FH_ON_ERROR_ABORT) fh_system_abort();
+    if (FH_SETTING(on_error) == FH_ON_ERROR_ABORT) fh_system_abort();
     errno = saved;
 }
 

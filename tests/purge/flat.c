@@ -98,7 +98,7 @@ int main(void) {
     cost claims[SIZES], releases[SIZES];
     uint64_t random = random_seed();
     /* What is counted is the search. Giving back is another matter: see edges.c and phases.c. */
-    fh_settings.purge = FH_PURGE_LAZY;
+    fh_store(&fh_settings.purge, FH_PURGE_LAZY);
     fh_store(&fh_order.thp_timed, 0); /* no first touch of a huge page: they would be 20 GiB */
     CHECK(fh_window_start(), "no window");
     /* A small heap that is full to the brim would send every other request to a new chunk. */
