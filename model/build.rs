@@ -29,6 +29,22 @@ const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "first_slab_read_relaxed",
+        edits: &[(
+            "store/slab.c",
+            "fh_load_acquire(&current[shard][c]); /* see",
+            "fh_load(&current[shard][c]); /* see",
+        )],
+    },
+    Mutant {
+        name: "depot_of_a_neighbour_relaxed",
+        edits: &[(
+            "store/depot.c",
+            "if (fh_cas_acq_rel(highest, &full, pack(empty, FH_DEPOT_EMPTY))) return unpack(full);",
+            "if (fh_cas_relaxed(highest, &full, pack(empty, FH_DEPOT_EMPTY))) return unpack(full);",
+        )],
+    },
+    Mutant {
         name: "relaxed_depot",
         edits: &[(
             "store/depot.c",

@@ -52,7 +52,7 @@ pub struct Core {
         Option<unsafe extern "C-unwind" fn(usize, usize)>,
     ),
     pub book: unsafe extern "C-unwind" fn(u32) -> bool,
-    pub limit_call_back: unsafe extern "C-unwind" fn(bool, u64),
+    pub limit_call_back: unsafe extern "C-unwind" fn(bool, u64) -> bool,
     pub used_bytes: unsafe extern "C-unwind" fn() -> usize,
     pub used_slots_word: unsafe extern "C-unwind" fn() -> usize,
     pub moved_chunks: unsafe extern "C-unwind" fn(*mut usize) -> usize,

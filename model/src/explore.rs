@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::core::Core;
-use crate::memory::{self, Mode};
+use crate::memory::{self, LEARNT_AN_ADDRESS as LEARNT, Mode};
 use crate::program::{Hand, Scenario, Step, verify};
 
 /// What an exploration found out.
@@ -33,8 +33,6 @@ pub struct Bounds {
 
 /// More steps than any scenario has whose threads end; it is the memory of the machine that asks for a bound.
 pub const MOST_STEPS: usize = 100_000;
-
-const LEARNT: &str = "an address was learnt";
 
 /// A finding is a panic that both explorers carry out of the C code. Nobody wants to see each of them with its stack: the
 /// outcome has the text.

@@ -11,6 +11,7 @@
 
 pub mod core;
 pub mod explore;
+mod first;
 mod guests;
 mod holes;
 mod kernel;

@@ -101,6 +101,10 @@ struct Memory {
     watched: Option<(usize, u64)>,
     /// What is thread-local in the library, by thread: after the prologue, and now.
     own_image: [[usize; 3]; MOST_THREADS],
+    /// Near which CPU each thread runs, likewise.
+    near_image: [u32; MOST_THREADS],
+    /// Class maps of all windows that were reserved. More than one thread may begin, and one of them wins.
+    class_maps: Vec<usize>,
 }
 
 /// Threads of a scenario, and the hand of nobody.
@@ -116,6 +120,7 @@ shuttle::thread_local! {
 thread_local! {
     static PROLOGUE_THREAD: Cell<usize> = const { Cell::new(0) };
     static OWN: Cell<[[usize; 3]; MOST_THREADS]> = const { Cell::new([[0; 3]; MOST_THREADS]) };
+    static NEAR: Cell<[u32; MOST_THREADS]> = const { Cell::new([0; MOST_THREADS]) };
     static MODE: Cell<Mode> = const { Cell::new(Mode::Prologue) };
     static MEMORY: RefCell<Memory> = RefCell::new(Memory::default());
     static LEARNT: Cell<bool> = const { Cell::new(false) };
@@ -148,6 +153,11 @@ const CLASS_BYTES: usize = 4096;
 /// Chunks at the window's beginning whose plain memory is kept and restored: more than any scenario uses.
 const KEPT_BYTES: usize = 16 << 20;
 const PAGE: usize = 4096;
+/// No mapping is below this, and a region's metadata is shorter.
+const NOWHERE: usize = 16 << 20;
+
+/// What a run says that only learns.
+pub const LEARNT_AN_ADDRESS: &str = "an address was learnt";
 
 fn value_of(memory: &Memory, address: usize) -> u64 {
     let written = memory
@@ -157,7 +167,7 @@ fn value_of(memory: &Memory, address: usize) -> u64 {
     // SAFETY: the C code passes the address of a word of its own, and nobody writes words in place; or that of a byte of the
     // class map.
     written.copied().unwrap_or_else(|| unsafe {
-        if in_class_map(address) {
+        if is_in(&memory.class_maps, address) {
             u64::from(*(address as *const u8))
         } else {
             *(address as *const u64)
@@ -207,8 +217,18 @@ const ORDERS: [Ordering; 4] = [
     Ordering::AcqRel,
 ];
 
+/// Metadata by way of a region whose address was read as NULL: the library would crash. What an explored run has yet to learn
+/// may be the reason; then it is over.
+fn must_be_there(address: usize) {
+    if address < NOWHERE {
+        finding("metadata is read by way of a region that is not there");
+        panic!("{LEARNT_AN_ADDRESS}");
+    }
+}
+
 unsafe extern "C-unwind" fn load(word: *const u64, order: c_int) -> u64 {
     let address = word as usize;
+    must_be_there(address);
     match MODE.get() {
         Mode::Loom => {
             if let Some(atom) = atom(address) {
@@ -231,6 +251,7 @@ unsafe extern "C-unwind" fn load(word: *const u64, order: c_int) -> u64 {
 
 unsafe extern "C-unwind" fn store(word: *mut u64, v: u64, order: c_int) {
     let address = word as usize;
+    must_be_there(address);
     LAST_WRITE_LOCKED.set(false);
     if MODE.get() == Mode::Loom
         && let Some(atom) = atom(address)
@@ -246,6 +267,7 @@ unsafe extern "C-unwind" fn store(word: *mut u64, v: u64, order: c_int) {
 
 unsafe extern "C-unwind" fn change(word: *mut u64, what: c_int, v: u64, order: c_int) -> u64 {
     let address = word as usize;
+    must_be_there(address);
     let (what, order) = (Change::from_number(what), ORDERS[order as usize]);
     LAST_WRITE_LOCKED.set(true);
     if MODE.get() == Mode::Loom
@@ -290,6 +312,7 @@ unsafe extern "C-unwind" fn cas(
     failure: c_int,
 ) -> bool {
     let address = word as usize;
+    must_be_there(address);
     LAST_WRITE_LOCKED.set(true);
     // SAFETY: `seen` is a local variable of the C caller.
     let expected = unsafe { *seen };
@@ -376,8 +399,28 @@ unsafe extern "C-unwind" fn fence() {
     }
 }
 
+/// Where the calling thread of the model runs.
 unsafe extern "C-unwind" fn near() -> u32 {
-    0
+    NEAR.get()[this_thread()]
+}
+
+/// From now on the calling thread of the model runs near that CPU.
+pub fn be_near(cpu: u32) {
+    let mut all = NEAR.get();
+    all[this_thread()] = cpu;
+    NEAR.set(all);
+}
+
+pub fn cpu_of_thread() -> u32 {
+    NEAR.get()[this_thread()]
+}
+
+fn this_thread() -> usize {
+    match MODE.get() {
+        Mode::Loom => LOOM_THREAD.with(Cell::get),
+        Mode::Shuttle => SHUTTLE_THREAD.with(Cell::get),
+        Mode::Prologue | Mode::Verify => PROLOGUE_THREAD.get(),
+    }
 }
 
 /// The calling thread of the model says which one it is.
@@ -391,11 +434,7 @@ pub fn i_am(thread: usize) {
 
 /// What is thread-local in the library.
 unsafe extern "C-unwind" fn own() -> *mut usize {
-    let thread = match MODE.get() {
-        Mode::Loom => LOOM_THREAD.with(Cell::get),
-        Mode::Shuttle => SHUTTLE_THREAD.with(Cell::get),
-        Mode::Prologue | Mode::Verify => PROLOGUE_THREAD.get(),
-    };
+    let thread = this_thread();
     // The array stays where it is for the life of the program's thread, and its cells are only used through this pointer
     // and, while no thread of a model runs, by `set_own`.
     OWN.with(|all| {
@@ -409,6 +448,7 @@ unsafe extern "C-unwind" fn own() -> *mut usize {
 /// What every thread has at its beginning: bins and cache of no thread, -1 bytes until a sample, no decoys.
 pub fn begin_threads(no_bins: usize, no_thread: usize) {
     OWN.set([[no_bins, no_thread, usize::MAX]; MOST_THREADS]);
+    NEAR.set([0; MOST_THREADS]);
 }
 
 /// From now on the system refuses memory so many times.
@@ -461,6 +501,14 @@ unsafe extern "C-unwind" fn map(size: u64, align: u64) -> usize {
         "the model's address space is used up"
     );
     ARENA.set(arena);
+    if size as usize > CLASS_MAP + WINDOW {
+        let class_map = (place + CLASS_MAP).next_multiple_of(CHUNK) - CLASS_MAP;
+        MEMORY.with_borrow_mut(|memory| {
+            if !memory.class_maps.contains(&class_map) {
+                memory.class_maps.push(class_map);
+            }
+        });
+    }
     place
 }
 
@@ -572,25 +620,33 @@ pub fn seal_image() -> Vec<u8> {
     MEMORY.with_borrow_mut(|memory| {
         memory.pages = pages;
         memory.own_image = OWN.get();
+        memory.near_image = NEAR.get();
     });
     // SAFETY: the arena is readable; the class map is what the library maps first.
     unsafe { std::slice::from_raw_parts(class_map(), CLASS_BYTES) }.to_vec()
 }
 
-/// The class map begins at the first multiple of a chunk, as the window reserves it (store/window.c).
+const CHUNK: usize = 4 << 20;
+const CLASS_MAP: usize = 16 << 20;
+const WINDOW: usize = 1 << 40;
+
+/// The first window's class map, which is what the prologue maps first: it ends at a multiple of a chunk (store/window.c).
 fn class_map() -> *mut u8 {
-    let chunk = 4usize << 20;
-    ((ARENA.get().start + (16 << 20)).next_multiple_of(chunk) - (16 << 20)) as *mut u8
+    ((ARENA.get().start + CLASS_MAP).next_multiple_of(CHUNK) - CLASS_MAP) as *mut u8
+}
+
+fn is_in(class_maps: &[usize], address: usize) -> bool {
+    let mut starts = class_maps.iter();
+    starts.any(|&map| (map..map + CLASS_MAP).contains(&address))
 }
 
 fn in_class_map(address: usize) -> bool {
-    let map = class_map() as usize;
-    ARENA.get().start != 0 && (map..map + (16 << 20)).contains(&address)
+    MEMORY.with_borrow(|memory| is_in(&memory.class_maps, address))
 }
 
 /// The first chunks of the window, which lies behind its class map.
 fn kept_memory() -> usize {
-    class_map() as usize + (16 << 20)
+    class_map() as usize + CLASS_MAP
 }
 
 const DONTNEED: c_int = 4;
@@ -600,17 +656,20 @@ pub fn start_run(mode: Mode, class_bytes: &[u8]) {
     let mut arena = ARENA.get();
     arena.next = arena.image_end;
     ARENA.set(arena);
-    // SAFETY: as in seal_image; no other thread of the program uses this arena.
-    unsafe { std::ptr::copy_nonoverlapping(class_bytes.as_ptr(), class_map(), CLASS_BYTES) };
     MEMORY.with_borrow_mut(|memory| {
-        // SAFETY: the range lies in the arena; it is zero afterwards, and then as the prologue left it.
+        // SAFETY: the ranges lie in the arena, which no other thread of the program uses; they are zero afterwards, and then
+        // as the prologue left them.
         unsafe {
-            madvise(kept_memory() as *mut c_void, KEPT_BYTES, DONTNEED);
+            for &map in &memory.class_maps {
+                madvise(map as *mut c_void, CLASS_MAP + KEPT_BYTES, DONTNEED);
+            }
+            std::ptr::copy_nonoverlapping(class_bytes.as_ptr(), class_map(), CLASS_BYTES);
             for (place, bytes) in &memory.pages {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), *place as *mut u8, PAGE);
             }
         }
         OWN.set(memory.own_image);
+        NEAR.set(memory.near_image);
         memory.refusals_left = memory.refusals;
         memory.run.clear();
         memory.taken.clear();

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use crate::core::Core;
 use crate::guests::{HOST, lodges, pieces, verify_guests};
 use crate::large::{Large, verify_large};
-use crate::memory::{Move, bound, bytes_are_shared, finding, hold, let_go, refuse};
+use crate::memory::{
+    Move, be_near, bound, bytes_are_shared, cpu_of_thread, finding, hold, let_go, refuse,
+};
 
 const NONE: usize = usize::MAX;
 
@@ -64,6 +66,8 @@ pub enum Step {
     BeBusy,
     /// As Claim, but the answer may be no.
     TryClaim(u32),
+    /// The thread runs near that CPU from now on. Each begins near CPU 0.
+    Near(u32),
     /// In a prologue: the system refuses memory so many times.
     Refuse(u32),
     /// A hard limit of so many slots, with a callback that two threads must not be in at once.
@@ -234,6 +238,7 @@ impl Hand {
                         self.has_run(slot, n as usize);
                     }
                 }
+                Step::Near(cpu) => be_near(cpu),
                 Step::Refuse(times) => refuse(times),
                 Step::Limit(slots) => {
                     self.limit = slots << 16;
@@ -387,7 +392,7 @@ impl Hand {
                 let_go(m);
                 let mut empty = 0;
                 // SAFETY: the magazine was this hand's.
-                if !unsafe { (core.depot_put)(c, 0, m, &mut empty) } {
+                if !unsafe { (core.depot_put)(c, cpu_of_thread(), m, &mut empty) } {
                     hold(m);
                     self.full.push(m);
                 } else if empty != 0 {
@@ -401,7 +406,7 @@ impl Hand {
                     let_go(empty);
                 }
                 // SAFETY: the empty magazine, if any, was this hand's.
-                let m = unsafe { (core.depot_get)(c, 0, empty) };
+                let m = unsafe { (core.depot_get)(c, cpu_of_thread(), empty) };
                 if m != 0 {
                     hold(m);
                     self.full.push(m);

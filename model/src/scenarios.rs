@@ -2,6 +2,7 @@
 //! small enough to be explored. Class 111 has slabs of the same number of slots, so that one can follow in the other's
 //! place.
 
+use crate::first::{first_uses, neighbours};
 use crate::holes::holes;
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
@@ -536,6 +537,8 @@ pub fn all() -> Vec<Entry> {
         .chain(holes())
         .chain(tables())
         .chain(threesomes())
+        .chain(first_uses())
+        .chain(neighbours())
         .collect()
 }
 

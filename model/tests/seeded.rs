@@ -50,6 +50,24 @@ fn relaxed_give() {
 }
 
 #[test]
+fn first_slab_read_relaxed() {
+    must_find_in(
+        "first_slab_read_relaxed",
+        "first: two take with nothing",
+        "a region that is not there",
+    );
+}
+
+#[test]
+fn depot_of_a_neighbour_relaxed() {
+    must_find_in(
+        "depot_of_a_neighbour_relaxed",
+        "near: a magazine is got from a neighbour's depot",
+        "Causality",
+    );
+}
+
+#[test]
 fn relaxed_depot() {
     must_find_in(
         "relaxed_depot",

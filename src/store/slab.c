@@ -103,14 +103,15 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
  * they meet in every word. */
 static _Alignas(FH_CACHE_LINE) fh_word current[FH_SHARDS][FH_CLASSES];
 
-/* Written only when it changes: a line that is merely read stays with all of its readers. */
+/* Written only when it changes: a line that is merely read stays with all of its readers. release: a thread that finds the
+ * slab by it sees the region's metadata, which this thread has seen. */
 static void remember(unsigned shard, unsigned c, uint64_t slot_plus_one) {
-    if (fh_load(&current[shard][c]) != slot_plus_one) fh_store(&current[shard][c], slot_plus_one);
+    if (fh_load(&current[shard][c]) != slot_plus_one) fh_store_release(&current[shard][c], slot_plus_one);
 }
 
 /* A slab of class c to take from, FH_NONE if a new one is better. */
 static size_t find_slab(unsigned c, unsigned shard) {
-    uint64_t mine = fh_load(&current[shard][c]);
+    uint64_t mine = fh_load_acquire(&current[shard][c]); /* see remember */
     if (mine && fh_state_kind(fh_load(&fh_slab_at(mine - 1)->state)) == c) return mine - 1;
     size_t others[FH_SHARDS];
     bool together = fh_thp_is_near();
