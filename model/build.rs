@@ -396,11 +396,6 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "__thread fh_settings_values fh_settings = {",
     ),
     (
-        "store/limit.c",
-        "} own __attribute__((tls_model(\"initial-exec\")));",
-        "} own;",
-    ),
-    (
         "store/depot.c",
         "static fh_depots depot[FH_SHARDS];",
         "fh_depots depot[FH_SHARDS];",

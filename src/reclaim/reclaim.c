@@ -50,33 +50,33 @@ static void act_after_allocation(uint64_t due) {
 }
 
 /* There is no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs, the
- * address space of chunks that are empty then, and the memory of free slots. False: that was done before, and nothing has
- * come back since. A program that goes on asking pays no walk of the heap for each refusal. */
-static bool release_all(void) {
+ * address space of chunks that are empty then, and the memory of free slots. What was done before is not done again while
+ * nothing has come back: a program that goes on asking pays no walk of the heap for each refusal. */
+static void release_all(void) {
     /* A limit of the program's own is not about address space. */
     bool chunks = fh_system_refused_bytes() != 0;
     uint64_t all = chunks ? FH_TRIMMED_CHUNKS : FH_TRIMMED;
     if (fh_cache_has_blocks()) fh_cache_flush();
     /* Before the walk: what comes back during it is seen, or sets the word to 0 again. See fh_event_came_back. */
-    if (fh_load(&fh_order.trimmed) >= all || fh_swap_acq_rel(&fh_order.trimmed, all) >= all) return false;
+    if (fh_load(&fh_order.trimmed) >= all || fh_swap_acq_rel(&fh_order.trimmed, all) >= all) return;
     fh_fence_after_rmw();
     fh_trim_caches();
     if (chunks) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);
-    return true;
 }
 
-/* True if trying again may help. If a limit has refused, first what is free already as far as the books go: slabs that are all
- * free, and blocks in the depots. And it is tried again in any case, because the limit may have been lifted meanwhile. */
+/* True if trying again may help. Under a limit, first what is free already as far as the books go: slabs that are all free,
+ * and blocks in the depots. A limit that refused may have been lifted since: so it is tried as often without one. */
 static bool make_room(fh_safe_point point) {
-    bool by_limit = fh_limit_has_refused();
-    if (point == FH_AFTER_REFUSAL && by_limit) {
+    bool limited = fh_limit_is_set();
+    if (point == FH_AFTER_LAST_REFUSAL) return false;
+    if (point == FH_AFTER_REFUSAL && limited) {
         if (!fh_load(&fh_order.trimmed)) fh_trim_caches();
-        return true;
+    } else if (point == FH_AFTER_REFUSAL || limited) {
+        (void)fh_limits_call_back(true, (uintptr_t)fh_own());
+        release_all();
     }
-    if (point == FH_AFTER_LAST_REFUSAL || (point == FH_AFTER_SECOND_REFUSAL && !by_limit)) return false;
-    bool called = fh_limits_call_back(true, (uintptr_t)fh_own());
-    return release_all() || called || by_limit;
+    return true;
 }
 
 bool fh_hook_reclaim(fh_safe_point point) {

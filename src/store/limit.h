@@ -56,11 +56,8 @@ void fh_limit_done(size_t bytes);
 /* So many bytes count no more but are not free yet. fh_limit_done must follow when they are. */
 void fh_limit_hold(size_t bytes);
 
-/* True if it was a limit that refused the calling thread's last claim below one. It may have been lifted since. */
-bool fh_limit_has_refused(void);
-
-/* In the child of a fork: what other threads were about to claim is not pending here, because they do not exist. What the
- * calling thread is about to claim stays, should the fork come from a signal handler within it. */
+/* In the child of a fork: what other threads were about to claim is not pending here, because they do not exist. A claim that
+ * a signal handler forked within goes on without being pending. */
 void fh_limit_forked(void);
 
 #endif
