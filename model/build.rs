@@ -40,8 +40,8 @@ const MUTANTS: &[Mutant] = &[
         name: "depot_of_a_neighbour_relaxed",
         edits: &[(
             "store/depot.c",
-            "if (fh_cas_acq_rel(highest, &full, pack(empty, FH_DEPOT_EMPTY))) return unpack(full);",
-            "if (fh_cas_relaxed(highest, &full, pack(empty, FH_DEPOT_EMPTY))) return unpack(full);",
+            "if (!is_full(seen) || !fh_cas_acq_rel(slot, &seen, pack(empty, FH_DEPOT_EMPTY))) continue;",
+            "if (!is_full(seen) || !fh_cas_relaxed(slot, &seen, pack(empty, FH_DEPOT_EMPTY))) continue;",
         )],
     },
     Mutant {
