@@ -98,7 +98,7 @@ pub(crate) fn neighbours() -> Vec<Entry> {
         ),
         entry(
             "near: a neighbour's depot is emptied while it is used",
-            Some(2),
+            Some(1),
             two(
                 &[
                     (0, Near(2)),
