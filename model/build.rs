@@ -197,8 +197,8 @@ const MUTANTS: &[Mutant] = &[
         name: "two_in_the_callback",
         edits: &[(
             "reclaim/limits.c",
-            "if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return false;",
-            "if (!callback || (none = fh_load_acquire(&calling)) != 0) return false;\n    fh_store(&calling, caller);",
+            "if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;",
+            "if (!callback || (none = fh_load_acquire(&calling)) != 0) return;\n    fh_store(&calling, caller);",
         )],
     },
     Mutant {

@@ -17,6 +17,14 @@ use loom::sync::atomic::AtomicU64;
 
 use crate::kernel::{madvise, mincore, mmap, munmap};
 
+mod blocks;
+mod threads;
+
+use blocks::access;
+pub use blocks::{hold, let_go};
+pub use threads::{be_near, begin_threads, cpu_of_thread, i_am};
+use threads::{near, own};
+
 /// What a step does to a word.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
@@ -399,58 +407,6 @@ unsafe extern "C-unwind" fn fence() {
     }
 }
 
-/// Where the calling thread of the model runs.
-unsafe extern "C-unwind" fn near() -> u32 {
-    NEAR.get()[this_thread()]
-}
-
-/// From now on the calling thread of the model runs near that CPU.
-pub fn be_near(cpu: u32) {
-    let mut all = NEAR.get();
-    all[this_thread()] = cpu;
-    NEAR.set(all);
-}
-
-pub fn cpu_of_thread() -> u32 {
-    NEAR.get()[this_thread()]
-}
-
-fn this_thread() -> usize {
-    match MODE.get() {
-        Mode::Loom => LOOM_THREAD.with(Cell::get),
-        Mode::Shuttle => SHUTTLE_THREAD.with(Cell::get),
-        Mode::Prologue | Mode::Verify => PROLOGUE_THREAD.get(),
-    }
-}
-
-/// The calling thread of the model says which one it is.
-pub fn i_am(thread: usize) {
-    match MODE.get() {
-        Mode::Loom => LOOM_THREAD.with(|number| number.set(thread)),
-        Mode::Shuttle => SHUTTLE_THREAD.with(|number| number.set(thread)),
-        Mode::Prologue | Mode::Verify => PROLOGUE_THREAD.set(thread),
-    }
-}
-
-/// What is thread-local in the library.
-unsafe extern "C-unwind" fn own() -> *mut usize {
-    let thread = this_thread();
-    // The array stays where it is for the life of the program's thread, and its cells are only used through this pointer
-    // and, while no thread of a model runs, by `set_own`.
-    OWN.with(|all| {
-        all.as_ptr()
-            .cast::<[usize; 3]>()
-            .wrapping_add(thread)
-            .cast()
-    })
-}
-
-/// What every thread has at its beginning: bins and cache of no thread, -1 bytes until a sample, no decoys.
-pub fn begin_threads(no_bins: usize, no_thread: usize) {
-    OWN.set([[no_bins, no_thread, usize::MAX]; MOST_THREADS]);
-    NEAR.set([0; MOST_THREADS]);
-}
-
 /// From now on the system refuses memory so many times.
 pub fn refuse(times: u32) {
     MEMORY.with_borrow_mut(|memory| {
@@ -710,48 +666,4 @@ pub fn set_mode(mode: Mode) {
 
 pub fn learnt_an_address() -> bool {
     LEARNT.get()
-}
-
-/// The caller got the block or magazine at this address and writes to it as the program would. Nobody else may have it,
-/// and whatever its last holder did must have happened before.
-pub fn hold(address: usize) {
-    let twice = MEMORY.with_borrow_mut(|memory| memory.taken.insert(address, true) == Some(true));
-    if twice {
-        finding(&format!("{address:#x} is handed out twice"));
-    }
-    touch(address);
-}
-
-/// The caller writes to it for the last time.
-pub fn let_go(address: usize) {
-    touch(address);
-    MEMORY.with_borrow_mut(|memory| memory.taken.insert(address, false));
-}
-
-fn touch(address: usize) {
-    access(address, true);
-}
-
-fn access(address: usize, writes: bool) {
-    if MODE.get() != Mode::Loom {
-        return;
-    }
-    // A run that has met a new word did not order by it what it should have. What seems a race in it is none, so the rest of
-    // it only serves to learn.
-    let only_learn = LEARNT.get();
-    let cell = MEMORY.with_borrow_mut(|memory| {
-        let cell = memory.cells.get(&address).cloned();
-        if cell.is_none() {
-            memory.known_cells.insert(address);
-            LEARNT.set(true);
-        }
-        cell
-    });
-    match cell {
-        Some(_) if only_learn => {}
-        // SAFETY: that these accesses do not meet is what loom is asked to find out.
-        Some(cell) if writes => cell.with_mut(|p| unsafe { *p += 1 }),
-        Some(cell) => cell.with(|_| ()),
-        None => {}
-    }
 }

@@ -96,16 +96,15 @@ void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback) {
     set_hard(hard ? hard : soft ? NEVER_MET : 0);
 }
 
-bool fh_limits_call_back(bool refused, uint64_t caller) {
+void fh_limits_call_back(bool refused, uint64_t caller) {
     fh_limit_callback callback = (fh_limit_callback)(uintptr_t)fh_load(&callback_word);
     uint64_t none = 0;
     FH_ASSERT(caller != 0);
     /* acq_rel: one thread at a time, and not again from within. */
-    if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return false;
+    if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;
     callback(fh_used_bytes(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
     FH_ASSERT_COSTLY(fh_load(&calling) == caller);
     fh_store_release(&calling, 0);
-    return true;
 }
 
 void fh_limits_thread_ends(uint64_t caller) {

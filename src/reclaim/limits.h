@@ -34,8 +34,8 @@ typedef void (*fh_limit_callback)(size_t in_use, size_t limit);
 void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback);
 
 /* Calls the callback, with nothing held. `refused`: an allocation failed. `caller`: a number of the calling thread's own,
- * not 0. One thread at a time, and not again from within. False: there is none, or it was not called. */
-bool fh_limits_call_back(bool refused, uint64_t caller);
+ * not 0. One thread at a time, and not again from within. */
+void fh_limits_call_back(bool refused, uint64_t caller);
 
 /* That thread ends: if it does so from within the callback, by pthread_exit or cancelled, others may call it again. */
 void fh_limits_thread_ends(uint64_t caller);

@@ -46,7 +46,7 @@ static void act(uint64_t due) {
 static void act_after_allocation(uint64_t due) {
     if (due & FH_DUE_THREAD) fh_background_start();
     if (due & FH_DUE_METRICS) fh_hook_write();
-    if (due & FH_DUE_CALLBACK) (void)fh_limits_call_back(false, (uintptr_t)fh_own());
+    if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
 }
 
 /* There is no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs, the
@@ -73,7 +73,7 @@ static bool make_room(fh_safe_point point) {
     if (point == FH_AFTER_REFUSAL && limited) {
         if (!fh_load(&fh_order.trimmed)) fh_trim_caches();
     } else if (point == FH_AFTER_REFUSAL || limited) {
-        (void)fh_limits_call_back(true, (uintptr_t)fh_own());
+        fh_limits_call_back(true, (uintptr_t)fh_own());
         release_all();
     }
     return true;
