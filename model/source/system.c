@@ -14,19 +14,9 @@ void fh_model_attach(const fh_model_hooks *hooks) {
 size_t fh_system_page_size(void) {
     return 4096;
 }
-void *fh_system_reserve(size_t size) {
-    return fh_model->map(size, 4096);
-}
-bool fh_system_make_readable(void *p, size_t size) {
+int fh_system_block(void *p, size_t size) {
     (void)p, (void)size;
-    return true;
-}
-bool fh_system_enable(void *p, size_t size) {
-    (void)p, (void)size;
-    return fh_model->allows();
-}
-void fh_system_disable(void *p, size_t size) {
-    (void)p, (void)size;
+    return 0;
 }
 int fh_system_place(void *p, size_t size) {
     (void)p, (void)size;
@@ -40,14 +30,16 @@ bool fh_system_is_mapped(void *p, size_t size) {
     (void)p, (void)size;
     return true;
 }
-void *fh_system_find_place(size_t size, size_t align) {
+void *fh_system_find_place(size_t size, size_t align, unsigned attempt) {
+    (void)attempt;
     return fh_model->map(size, align);
 }
 void *fh_system_map(size_t size, size_t align) {
     return fh_model->map(size, align);
 }
-void fh_system_unmap(void *p, size_t size) {
+bool fh_system_unmap(void *p, size_t size) {
     (void)p, (void)size;
+    return true;
 }
 /* Gone is what was in these pages: nobody may be using them. The least block that is anywhere in them is looked for, or in a
  * long run its slots. */

@@ -457,7 +457,7 @@ unsafe extern "C-unwind" fn map(size: u64, align: u64) -> usize {
         "the model's address space is used up"
     );
     ARENA.set(arena);
-    if size as usize > CLASS_MAP + WINDOW {
+    if size as usize >= CLASS_MAP + WINDOW {
         let class_map = (place + CLASS_MAP).next_multiple_of(CHUNK) - CLASS_MAP;
         MEMORY.with_borrow_mut(|memory| {
             if !memory.class_maps.contains(&class_map) {

@@ -5,9 +5,9 @@
  * free blocks a bit of the hints above it. Freeing sets bits, allocating claims bits. Nothing is linked, nothing is
  * owned, and a free block is never written to.
  *
- *     window   1 TiB of address space                               64 units
+ *     window   1 TiB of addresses; only what is in use is mapped    64 units
  *     unit     16 GiB                                               64 regions     (only hints)
- *     region   256 MiB; has its own metadata mapping (fh_region)    64 chunks
+ *     region   256 MiB; metadata of its own (fh_region)             64 chunks
  *     chunk    4 MiB, taken from the OS at once (fh_chunk)          64 slots
  *     slot     64 KiB; 1, 2, 4, 8 or 16 of them are a slab (fh_slab),
  *              2 and more a large block ("run"), also beyond the
@@ -36,17 +36,21 @@
 #define FH_REGION_CHUNKS 64u
 #define FH_REGION_SLOTS (FH_REGION_CHUNKS * FH_CHUNK_SLOTS)
 #define FH_UNIT_REGIONS 64u
+#define FH_RECORDS_CHUNKS 8u /* 32 MiB whose slots have their metadata in one piece (fh_records) */
+#define FH_RECORDS_SLOTS (FH_RECORDS_CHUNKS * FH_CHUNK_SLOTS)
 /* Fewer where so much address space cannot be had in one piece: the thread sanitizer leaves a program little. */
 #ifndef FH_WINDOW_UNITS
 #define FH_WINDOW_UNITS 64u
 #endif
 #define FH_WINDOW_REGIONS (FH_WINDOW_UNITS * FH_UNIT_REGIONS)
 #define FH_WINDOW_CHUNKS (FH_WINDOW_REGIONS * FH_REGION_CHUNKS)
+#define FH_WINDOW_RECORDS (FH_WINDOW_CHUNKS / FH_RECORDS_CHUNKS)
 #define FH_WINDOW_SLOTS ((size_t)FH_WINDOW_CHUNKS * FH_CHUNK_SLOTS)
 #define FH_WINDOW_SIZE (FH_WINDOW_SLOTS * FH_SLOT_SIZE) /* 1 TiB */
 
 /* The class map, one byte a slot, is just below the window: the byte of slot s is at base - FH_CLASS_MAP_SIZE + s. */
 #define FH_CLASS_MAP_SIZE FH_WINDOW_SLOTS
+#define FH_CLASS_MAP_FIRST ((size_t)64 * FH_KIB) /* of it at first: the bytes of 4 GiB */
 
 #define FH_MIN_ALIGN 16u /* what malloc promises: max_align_t, and SSE */
 
@@ -216,17 +220,22 @@ typedef struct {
     _Alignas(FH_CACHE_LINE) fh_word hint[FH_CLASSES];
 } fh_chunk_hints;
 
-/* ── Region: the metadata of 256 MiB, one mapping ────────────────────────────────────────────────────────────────── */
+/* ── Region: 256 MiB, and records: the metadata of 32 MiB of it ──────────────────────────────────────────────────── */
 
 typedef struct {
-    fh_hints hints; /* one bit a chunk */
-    fh_word lost;   /* chunks of this region that the OS had no memory for: to be tried again */
-    fh_word huge;   /* chunks for which huge pages were asked for when they were started */
+    fh_hints hints;  /* one bit a chunk */
+    fh_word lost;    /* chunks of this region that the OS had no memory for: to be tried again */
+    fh_word foreign; /* chunks in which another mapping was found: passed over for good */
+    fh_word huge;    /* chunks for which huge pages were asked for when they were started */
     fh_chunk chunk[FH_REGION_CHUNKS];
-    fh_chunk_hints chunk_hints[FH_REGION_CHUNKS];
-    /* On lines of its own, so that a slab's state and its first seven words come with one miss. */
-    _Alignas(FH_CACHE_LINE) fh_slab slab[FH_REGION_SLOTS];
 } fh_region;
+
+/* A mapping of its own, so that a small process has address space for little of it: 301 KiB, where a region has 2.3 MiB. */
+typedef struct {
+    fh_chunk_hints chunk_hints[FH_RECORDS_CHUNKS];
+    /* On lines of its own, so that a slab's state and its first seven words come with one miss. */
+    _Alignas(FH_CACHE_LINE) fh_slab slab[FH_RECORDS_SLOTS];
+} fh_records;
 
 /* ── Depot: full magazines, a few a class ────────────────────────────────────────────────────────────────────────── */
 
@@ -306,10 +315,21 @@ typedef struct {
     uint8_t unused_ticks;
 } fh_rack;
 
+/* What is before a row of bins: how many slots have a class byte, as the thread knows (store/window.h). In its own cache it
+ * is plain, so that the hot path compares with it in one instruction. It may be too small until the thread's next slow path. */
+typedef struct {
+    uint64_t class_slots;
+    uint64_t pad;
+} fh_row_head;
+
+#define FH_ROW (FH_BINS + 1u) /* from a decoy to its bin, in bins */
+
 typedef struct fh_thread {
     /* Two rows, one behind the other, because the hot path may reach both from the first (cache/observed.h). All decoy bins
      * are empty and full; they are written when the thread is first observed. */
+    fh_row_head decoy_head;
     fh_bin decoy[FH_BINS];
+    fh_row_head head;
     fh_bin bin[FH_BINS];
     fh_rack rack[FH_BINS];
     size_t budget_used; /* [cache.budget] Σ 2 · limit · size over the bins, bytes: two magazines each */
@@ -344,10 +364,14 @@ _Static_assert(sizeof(fh_slab) == 9 * FH_CACHE_LINE, "slab metadata: an odd numb
 _Static_assert(sizeof(fh_chunk) == FH_CACHE_LINE, "chunk metadata: a line");
 _Static_assert(sizeof(fh_chunk_hints) % 128 == FH_CACHE_LINE, "hints of a chunk: an odd number of lines");
 _Static_assert(FH_SLOT_SIZE / FH_MIN_ALIGN == FH_SLAB_WORDS * 64, "a slot of the smallest blocks fills the words");
+_Static_assert(FH_CLASS_MAP_FIRST % FH_REGION_SLOTS == 0 && FH_CLASS_MAP_FIRST <= FH_CLASS_MAP_SIZE, "whole regions");
+_Static_assert(FH_REGION_CHUNKS % FH_RECORDS_CHUNKS == 0, "records are of one region");
 _Static_assert(sizeof(fh_bin) == FH_MIN_ALIGN, "malloc computes the bin's address from the size without a shift");
 _Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE + FH_SAMPLE_SIZES == FH_CLASS_BORROWED,
                "the classes of sampled blocks");
-_Static_assert(sizeof(fh_bin[FH_BINS]) == offsetof(fh_thread, bin), "a row of bins behind a row of decoys");
+_Static_assert(sizeof(fh_bin[FH_ROW]) == offsetof(fh_thread, bin) - offsetof(fh_thread, decoy) &&
+                   offsetof(fh_thread, bin) - offsetof(fh_thread, head) == sizeof(fh_row_head),
+               "a row of bins behind a row of decoys, each with its head");
 _Static_assert(FH_RUN_LAST + 1 == FH_BINS, "a bin for each class that a thread caches");
 
 #endif

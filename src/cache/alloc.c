@@ -101,9 +101,9 @@ __attribute__((noinline)) static void *alloc_from_bin(size_t n, const fh_bin *bi
 void *fh_alloc_slow(size_t n, fh_bin *bin) {
     if (fh_count(n)) return alloc_from_bin(n, bin);
     /* Observed: what the hot path would have done, with the real bin behind the decoy. */
-    void *p = bin[FH_BINS].top[-1];
+    void *p = bin[FH_ROW].top[-1];
     if (FH_UNLIKELY(p == NULL)) return fh_alloc_class(class_of_bin(bin), n);
-    bin[FH_BINS].top--;
+    bin[FH_ROW].top--;
     return p;
 }
 

@@ -73,7 +73,8 @@ static inline void fh_release(void *p) {
         fh_release_slow(p, fh_bins());
         return;
     }
-    fh_bin *bin = &fh_bins()[fh_class_at(p)];
+    fh_bin *bins = fh_bins();
+    fh_bin *bin = &bins[fh_class_below(p, ((const fh_row_head *)bins)[-1].class_slots)];
     /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
     __asm__("" : "+r"(bin));
     fh_push(bin, p);

@@ -55,6 +55,7 @@ static void release(const char *call, void *p) {
         return;
     }
     fh_thread *t = fh_thread_enter();
+    if (t) t->head.class_slots = t->decoy_head.class_slots = fh_load(&fh_class_slots);
     if (c == FH_CLASS_SPECIAL) {
         release_special(call, p);
     } else if (FH_CHECKED && !check(call, t, c, p)) {
@@ -73,7 +74,7 @@ static void release(const char *call, void *p) {
 
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    if (fh_here.bytes_until_sample >= 0) bin += FH_BINS;
+    if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
         release("free", p);

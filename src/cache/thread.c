@@ -25,7 +25,11 @@ const fh_thread fh_thread_none = {.bin = {BINS}};
 const fh_thread fh_thread_over = {.bin = {BINS}};
 
 /* What malloc and free see of these two, and for a moment of any thread. */
-static const fh_bin no_bins[FH_BINS] = {BINS};
+static const struct {
+    fh_row_head head;
+    fh_bin bin[FH_BINS];
+} none = {.bin = {BINS}};
+#define no_bins none.bin
 
 __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_thread_state fh_here
@@ -136,6 +140,7 @@ static fh_thread *make_empty(void) {
     void *p;
     if (!fh_window_start() || !fh_slab_take(FH_CLASS_THREAD, 1, &p)) return NULL;
     fh_thread *t = p;
+    t->head.class_slots = t->decoy_head.class_slots = fh_load(&fh_class_slots);
     for (unsigned c = 0; c < FH_BINS; c++) {
         fh_bin_reset(&t->bin[c]);
         t->rack[c] = (fh_rack){0};

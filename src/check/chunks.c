@@ -288,9 +288,8 @@ static uint64_t check_thing(fh_check *check, size_t slot, uint64_t state, uint64
 /* [slot.lost] Slots that are neither free nor part of anything. */
 static void count_stray(fh_check *check, size_t chunk, uint64_t stray) {
     if (!stray) return;
-    bool reserved = fh_load(&fh_window.origin) & 1;
-    /* Where nothing is reserved, a chunk with a foreign mapping in it was passed over for good. */
-    if (!reserved && stray == FH_CHUNK_ALL) return;
+    /* A chunk with a foreign mapping in it was passed over for good. */
+    if (stray == FH_CHUNK_ALL && fh_window_misses(chunk)) return;
     check->stray_slots += fh_count_bits(stray);
     if (check->held_slots) return; /* which they are is not known, so they are judged together */
     at_slot(check, FH_EQUATION_SLOT_LOST, chunk * FH_CHUNK_SLOTS + fh_lowest_bit(stray), 0, stray, 0);

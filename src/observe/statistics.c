@@ -164,8 +164,7 @@ static void add_free_slots(fh_profile_statistics *f, const fh_chunk *chunk, bool
 static void add_chunk(fh_profile_statistics *f, const fh_region *region, size_t number, bool inside) {
     const fh_chunk *chunk = &region->chunk[number % FH_REGION_CHUNKS];
     size_t bit = number % FH_REGION_CHUNKS, first = number * FH_CHUNK_SLOTS;
-    /* The kernel had no memory for this one. */
-    if (fh_load(&region->lost) >> bit & 1) return;
+    if (fh_window_misses(number)) return;
     f->chunks++;
     f->huge_page_chunks += fh_load(&region->huge) >> bit & 1;
     /* In the middle of a long run there are no records of slots. */

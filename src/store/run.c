@@ -297,18 +297,16 @@ void fh_run_release_held(size_t slot, size_t n, bool dirty) {
     release(slot, n, dirty, false);
 }
 
-/* A chunk of which the caller has all. */
-static void drop_chunk(size_t index) {
+/* A chunk of which the caller has all. False: the OS did not take it, and it is free again. */
+static bool drop_chunk(size_t index) {
     account(index * FH_CHUNK_SLOTS, FH_CHUNK_SLOTS, 0);
     fh_and_acq_rel(&fh_chunk_at(index)->dirty, 0);
     fh_and_acq_rel(&fh_chunk_at(index)->used, 0);
     fh_purge_forget_moved(index);
     fh_event_dropped(FH_CHUNK_SLOTS);
-    fh_window_drop_chunk(index);
-}
-
-static bool is_lost(size_t chunk) {
-    return fh_load(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost) >> chunk % FH_REGION_CHUNKS & 1;
+    if (fh_window_drop_chunk(index)) return true;
+    fh_chunk_release(index, FH_CHUNK_ALL);
+    return false;
 }
 
 /* From the end of the heap downwards. A hole that begins here is one more mapping, and one that grows is not. */
@@ -316,11 +314,10 @@ size_t fh_run_drop_free_chunks(void) {
     size_t dropped = 0, holes = 0;
     bool above = false; /* the chunk above is a hole */
     for (size_t index = fh_window_chunks(); index-- > 0;) {
-        bool hole = is_lost(index);
+        bool hole = fh_window_misses(index);
         /* One that was never started, or is dropped already, has no free slots. */
         if (!hole && (above || holes < FH_HOLES_MOST) && fh_load(&fh_chunk_at(index)->free) == FH_CHUNK_ALL &&
-            fh_chunk_claim_exactly(index, FH_CHUNK_ALL)) {
-            drop_chunk(index);
+            fh_chunk_claim_exactly(index, FH_CHUNK_ALL) && drop_chunk(index)) {
             dropped += FH_CHUNK_SIZE;
             hole = true;
         }

@@ -8,123 +8,121 @@
 
 fh_window_state fh_window;
 fh_word fh_base = {FH_NO_WINDOW};
+fh_word fh_class_slots;
 
-#define RESERVED UINT64_C(1)
+/* ── Where it is ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Reserves class map and window as one range, the window's base a multiple of a chunk. */
-static uint64_t reserve_window(void) {
-    size_t size = FH_CLASS_MAP_SIZE + FH_WINDOW_SIZE + FH_CHUNK_SIZE;
-    char *p = fh_system_reserve(size);
-    if (!p) return 0;
-    uintptr_t base = fh_round_up((uintptr_t)p + FH_CLASS_MAP_SIZE, FH_CHUNK_SIZE);
-    char *map = (char *)(base - FH_CLASS_MAP_SIZE);
-    FH_ASSERT(map >= p && base + FH_WINDOW_SIZE <= (uintptr_t)p + size && base % FH_CHUNK_SIZE == 0);
-    if (map > p) fh_system_unmap(p, (size_t)(map - p));
-    char *end = (char *)(base + FH_WINDOW_SIZE);
-    if (end < p + size) fh_system_unmap(end, (size_t)(p + size - end));
-    if (!fh_system_make_readable(map, FH_CLASS_MAP_SIZE)) {
-        fh_system_unmap(map, FH_CLASS_MAP_SIZE + FH_WINDOW_SIZE);
-        return 0;
-    }
-    return base | RESERVED;
+#define GUARDS 4u
+
+/* The chunk that ends with a guard. */
+static size_t guard_chunk(unsigned guard) {
+    return (guard + 1) * (FH_WINDOW_CHUNKS / GUARDS) - 1;
 }
 
-/* The same without reserving the window: only its class map is mapped, at the place where it has to be. */
-static uint64_t find_window(void) {
-    for (int tries = 0; tries < 16; tries++) {
-        char *map = fh_system_find_place(FH_CLASS_MAP_SIZE + FH_WINDOW_SIZE, FH_CHUNK_SIZE);
-        if (map && fh_system_place(map, FH_CLASS_MAP_SIZE) == 0) return (uintptr_t)map + FH_CLASS_MAP_SIZE;
+static char *guard_page(uintptr_t base, unsigned guard) {
+    return (char *)(base + (guard_chunk(guard) + 1) * FH_CHUNK_SIZE - fh_system_page_size());
+}
+
+/* Unmaps what a window begins with: the class map's first bytes, and so many guards. */
+static void drop_window(uintptr_t base, unsigned guards) {
+    while (guards-- > 0) fh_system_unmap(guard_page(base, guards), fh_system_page_size());
+    fh_system_unmap((char *)(base - FH_CLASS_MAP_SIZE), FH_CLASS_MAP_FIRST); // NOLINT(performance-no-int-to-ptr)
+}
+
+/* A window of which nothing is mapped but the above. Returns its base, 0: no address space. */
+static uintptr_t find_window(void) {
+    for (unsigned attempt = 0; attempt < 16; attempt++) {
+        char *map = fh_system_find_place(FH_CLASS_MAP_SIZE + FH_WINDOW_SIZE, FH_CHUNK_SIZE, attempt);
+        if (!map) return 0;
+        uintptr_t base = (uintptr_t)map + FH_CLASS_MAP_SIZE;
+        if (fh_system_place(map, FH_CLASS_MAP_FIRST) != 0) continue;
+        unsigned guards = 0;
+        while (guards < GUARDS && fh_system_block(guard_page(base, guards), fh_system_page_size()) == 0) guards++;
+        if (guards == GUARDS) return base;
+        drop_window(base, guards);
     }
     return 0;
-}
-
-static void drop_window(uint64_t origin) {
-    char *map = (char *)((uintptr_t)(origin & ~RESERVED) - FH_CLASS_MAP_SIZE);
-    fh_system_unmap(map, origin & RESERVED ? FH_CLASS_MAP_SIZE + FH_WINDOW_SIZE : FH_CLASS_MAP_SIZE);
 }
 
 bool fh_window_start(void) {
     /* acquire: a thread that sees the base sees the origin. Not written again, because the hot path shares its line. */
     if (FH_LIKELY(fh_load_acquire(&fh_base) != FH_NO_WINDOW)) return true;
-    uint64_t seen = fh_load_acquire(&fh_window.origin);
+    uint64_t seen = fh_load_acquire(&fh_window.origin), none = 0;
     if (!seen) {
-        uint64_t mine = reserve_window();
-        if (!mine) mine = find_window();
+        uint64_t mine = find_window();
         if (!mine) return false;
         /* acq_rel: the loser must see the winner's class map, the winner publishes it. */
         if (fh_cas_acq_rel(&fh_window.origin, &seen, mine)) {
             seen = mine;
         } else {
-            drop_window(mine);
+            drop_window(mine, GUARDS);
         }
     }
-    /* All threads write the same value. The hot path needs no order with it, because blocks reach it through this thread. */
-    fh_store_release(&fh_base, seen & ~RESERVED);
+    /* All threads write the same values, but the second may be more by now. The hot path needs no order with them, because
+     * blocks reach it through this thread. */
+    fh_cas_relaxed(&fh_class_slots, &none, FH_CLASS_MAP_FIRST);
+    fh_store_release(&fh_base, seen);
     return true;
 }
 
-/* Makes the class bytes of a region writable, 4 KiB of them: where pages are larger, those of its neighbours too. */
-static bool enable_class_bytes(size_t region) {
-    if (!(fh_load(&fh_window.origin) & RESERVED)) return true;
-    size_t page = fh_system_page_size();
-    uintptr_t first = (uintptr_t)fh_class_byte(region * FH_REGION_SLOTS) & ~(page - 1);
-    return fh_system_enable((void *)first, fh_round_up(FH_REGION_SLOTS, page)); // NOLINT(performance-no-int-to-ptr)
-}
+/* ── Metadata ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Metadata for a region: each thread that comes maps some, one publishes it. Its class bytes become writable too. */
-static bool start_region(size_t region) {
-    if (fh_load_acquire(&fh_window.region[region])) return true;
-    if (!enable_class_bytes(region)) return false;
-    size_t size = fh_round_up(sizeof(fh_region), fh_system_page_size());
-    void *mine = fh_system_map(size, fh_system_page_size());
-    if (!mine) return false;
-    /* A small process touches little of it, and it is longer than a huge page. */
-    if (fh_system_huge_pages_always()) fh_system_huge_pages(mine, size, false);
-    uint64_t seen = 0;
-    /* release: the zeroes of the metadata before its address. */
-    if (!fh_cas_acq_rel(&fh_window.region[region], &seen, (uintptr_t)mine)) fh_system_unmap(mine, size);
+/* Class bytes for all slots before this one. Any number of threads at once map the rest of the class map, and one succeeds.
+ * The others see that all of it is mapped, as it is not where a foreign mapping is in the way: nothing but the class map
+ * fills what is between its first bytes and the window to the page. */
+static bool start_class_bytes(size_t slots) {
+    if (FH_LIKELY(slots <= fh_load_acquire(&fh_class_slots))) return true;
+    char *rest = (char *)fh_class_byte(FH_CLASS_MAP_FIRST);
+    size_t size = FH_CLASS_MAP_SIZE - FH_CLASS_MAP_FIRST;
+    int error = fh_system_place(rest, size);
+    if (error != 0 && !(error == EEXIST && fh_system_is_mapped(rest, size))) return false;
+    fh_store_release(&fh_class_slots, FH_WINDOW_SLOTS);
     return true;
 }
 
-/* Puts memory behind chunks. 0, ENOMEM or EEXIST. */
-static int start_chunks(size_t chunk, size_t n) {
-    FH_ASSERT(n >= 1 && chunk + n <= FH_WINDOW_CHUNKS);
-    char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
-    if (!(fh_load(&fh_window.origin) & RESERVED)) return fh_system_place(p, n * FH_CHUNK_SIZE);
-    if (fh_system_enable(p, n * FH_CHUNK_SIZE)) return 0;
-    if (n > 1) fh_system_disable(p, n * FH_CHUNK_SIZE); /* a part of it may have been possible */
-    return ENOMEM;
-}
-
-/* Chunks that could not be started once, or were dropped, are tried again before new ones are taken: so many in a row, of one
- * region. */
-static size_t retry_lost_chunks(unsigned n) {
-    for (size_t region = 0; region * FH_REGION_CHUNKS < fh_window_chunks(); region++) {
-        fh_region *r = fh_region_at(region);
-        uint64_t lost = r ? fh_load(&r->lost) : 0;
-        for (uint64_t starts; (starts = fh_run_starts(lost, n)) != 0;) {
-            unsigned first = fh_lowest_bit(starts);
-            uint64_t mask = fh_run_mask(first, n);
-            /* acquire: the thread that clears the bits has the chunks, and their last use is over. */
-            if (!fh_cas_acquire(&r->lost, &lost, lost & ~mask)) continue;
-            size_t chunk = region * FH_REGION_CHUNKS + first;
-            if (start_chunks(chunk, n) == 0) {
-                fh_sub_relaxed(&fh_window.lost, n);
-                return chunk;
-            }
-            fh_or_release(&r->lost, mask);
-            return FH_NONE;
+/* Metadata for pieces first … end − 1 of the window, each of that size. `table` has their addresses. Each thread that comes
+ * maps those that are missing, in a row as far as they are, and one thread publishes each. */
+static bool start_pieces(fh_word *table, size_t first, size_t end, size_t size) {
+    size = fh_round_up(size, fh_system_page_size());
+    while (first < end) {
+        size_t n = 0;
+        while (first + n < end && !fh_load_acquire(&table[first + n])) n++;
+        if (n == 0) {
+            first++;
+            continue;
+        }
+        char *mine = fh_system_map(n * size, fh_system_page_size());
+        if (!mine) return false;
+        /* A small process touches little of it, and with its neighbours it is longer than a huge page. */
+        if (fh_system_huge_pages_always()) fh_system_huge_pages(mine, n * size, false);
+        for (; n > 0; n--, first++, mine += size) {
+            uint64_t seen = 0;
+            /* release: the zeroes of the metadata before its address. */
+            if (!fh_cas_acq_rel(&table[first], &seen, (uintptr_t)mine)) fh_system_unmap(mine, size);
         }
     }
-    return FH_NONE;
+    return true;
 }
 
 /* Metadata for all of these chunks. */
-static bool start_regions(size_t chunk, size_t n) {
-    for (size_t region = chunk / FH_REGION_CHUNKS; region * FH_REGION_CHUNKS < chunk + n; region++) {
-        if (!start_region(region)) return false;
+static bool start_metadata(size_t chunk, size_t n) {
+    size_t last = chunk + n - 1;
+    return start_class_bytes((last + 1) * FH_CHUNK_SLOTS) &&
+           start_pieces(fh_window.region, chunk / FH_REGION_CHUNKS, last / FH_REGION_CHUNKS + 1, sizeof(fh_region)) &&
+           start_pieces(fh_window.records, chunk / FH_RECORDS_CHUNKS, last / FH_RECORDS_CHUNKS + 1, sizeof(fh_records));
+}
+
+/* ── Chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Puts memory behind chunks, which are the caller's. 0, ENOMEM or EEXIST. */
+static int start_chunks(size_t chunk, size_t n) {
+    FH_ASSERT(n >= 1 && chunk + n <= FH_WINDOW_CHUNKS);
+    for (unsigned guard = 0; guard < GUARDS; guard++) {
+        uint64_t bit = UINT64_C(1) << guard;
+        if (guard_chunk(guard) - chunk >= n || fh_or_relaxed(&fh_window.guards_gone, bit) & bit) continue;
+        fh_system_unmap(guard_page(fh_window_base(), guard), fh_system_page_size());
     }
-    return true;
+    return fh_system_place(fh_slot_address(chunk * FH_CHUNK_SLOTS), n * FH_CHUNK_SIZE);
 }
 
 /* Lost chunks at the end of the heap are as if never taken: else each race of threads that are refused memory would use up
@@ -153,6 +151,47 @@ static void lose_chunks(size_t chunk, size_t n) {
     forget_lost_end();
 }
 
+/* There is a foreign mapping in these chunks of the caller's. The chunks that it is in are passed over, and the others are
+ * lost: to be tried again. Cost: a few system calls for each border of such a mapping. */
+static void pass_over(size_t chunk, size_t n) {
+    if (n == 1) {
+        fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->foreign, UINT64_C(1) << chunk % FH_REGION_CHUNKS);
+        return;
+    }
+    for (size_t end = chunk + n, part = n / 2; chunk < end; chunk += part, part = end - chunk) {
+        char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
+        int error = fh_system_block(p, part * FH_CHUNK_SIZE);
+        if (error == 0) fh_system_unmap(p, part * FH_CHUNK_SIZE);
+        error == EEXIST ? pass_over(chunk, part) : lose_chunks(chunk, part);
+    }
+}
+
+/* Chunks that could not be started once, or were dropped, are tried again before new ones are taken: so many in a row, of one
+ * region. */
+static size_t retry_lost_chunks(unsigned n) {
+    for (size_t region = 0; region * FH_REGION_CHUNKS < fh_window_chunks(); region++) {
+        fh_region *r = fh_region_at(region);
+        uint64_t lost = r ? fh_load(&r->lost) : 0;
+        for (uint64_t starts; (starts = fh_run_starts(lost, n)) != 0;) {
+            unsigned first = fh_lowest_bit(starts);
+            uint64_t mask = fh_run_mask(first, n);
+            /* acquire: the thread that clears the bits has the chunks, and their last use is over. */
+            if (!fh_cas_acquire(&r->lost, &lost, lost & ~mask)) continue;
+            size_t chunk = region * FH_REGION_CHUNKS + first;
+            int error = start_chunks(chunk, n);
+            if (error == ENOMEM) {
+                fh_or_release(&r->lost, mask);
+                return FH_NONE;
+            }
+            fh_sub_relaxed(&fh_window.lost, n);
+            if (error == 0) return chunk;
+            pass_over(chunk, n);
+            lost = fh_load(&r->lost);
+        }
+    }
+    return FH_NONE;
+}
+
 size_t fh_window_take_chunks(size_t n) {
     if (!fh_window_start()) return FH_NONE;
     if (FH_UNLIKELY(n <= FH_REGION_CHUNKS && fh_load(&fh_window.lost) >= n)) {
@@ -161,26 +200,40 @@ size_t fh_window_take_chunks(size_t n) {
     }
     for (;;) {
         uint64_t chunk = fh_load_acquire(&fh_window.next_chunk);
-        if (n > FH_WINDOW_CHUNKS - chunk || !start_regions(chunk, n)) return FH_NONE;
-        /* acq_rel: a thread that reads the new number must see the regions' addresses. */
+        if (n > FH_WINDOW_CHUNKS - chunk || !start_metadata(chunk, n)) return FH_NONE;
+        /* acq_rel: a thread that reads the new number must see the addresses of the metadata. */
         if (!fh_cas_acq_rel(&fh_window.next_chunk, &chunk, chunk + n)) continue;
         int error = start_chunks(chunk, n);
         if (error == 0) return chunk;
-        if (error == EEXIST) continue; /* there is a foreign mapping: passed over for good */
-        lose_chunks(chunk, n);
-        return FH_NONE;
+        if (error == EEXIST) {
+            pass_over(chunk, n);
+        } else {
+            lose_chunks(chunk, n);
+            return FH_NONE;
+        }
     }
 }
+
+bool fh_window_drop_chunk(size_t chunk) {
+    FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0 && fh_load(&fh_chunk_at(chunk)->dirty) == 0);
+    char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
+    if (!fh_system_unmap(p, FH_CHUNK_SIZE)) {
+        fh_system_purge(p, FH_CHUNK_SIZE);
+        return false;
+    }
+    lose_chunks(chunk, 1);
+    return true;
+}
+
+/* ── After a fork ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Maps each piece of this range that is not mapped. */
 static void mend(char *p, size_t size, size_t piece) {
     for (char *end = p + size; p < end; p += piece) {
         if (fh_system_is_mapped(p, piece)) continue;
-        if (piece == fh_system_page_size()) {
-            (void)fh_system_place(p, piece); /* short of memory, it stays as the kernel has made it */
-        } else {
-            mend(p, piece, piece == FH_CHUNK_SIZE ? FH_SLOT_SIZE : fh_system_page_size());
-        }
+        /* Short of memory, a page stays as the kernel has made it. */
+        if (fh_system_place(p, piece) == 0 || piece == fh_system_page_size()) continue;
+        mend(p, piece, piece == FH_CHUNK_SIZE ? FH_SLOT_SIZE : fh_system_page_size());
     }
 }
 
@@ -188,21 +241,17 @@ void fh_window_mend(void) {
     size_t chunks = fh_window_chunks();
     if (!chunks || fh_system_is_mapped(fh_slot_address(0), chunks * FH_CHUNK_SIZE)) return;
     for (size_t chunk = 0; chunk < chunks; chunk++) {
-        bool lost = fh_load(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost) >> chunk % FH_REGION_CHUNKS & 1;
-        if (!lost) mend(fh_slot_address(chunk * FH_CHUNK_SLOTS), FH_CHUNK_SIZE, FH_CHUNK_SIZE);
+        char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
+        size_t left = chunks - chunk, region = left < FH_REGION_CHUNKS ? left : FH_REGION_CHUNKS;
+        if (chunk % FH_REGION_CHUNKS == 0 && fh_system_is_mapped(p, region * FH_CHUNK_SIZE)) {
+            chunk += region - 1;
+        } else if (!fh_window_misses(chunk)) {
+            mend(p, FH_CHUNK_SIZE, FH_CHUNK_SIZE);
+        }
     }
 }
 
-void fh_window_drop_chunk(size_t chunk) {
-    FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0 && fh_load(&fh_chunk_at(chunk)->dirty) == 0);
-    char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
-    if (fh_load(&fh_window.origin) & RESERVED) {
-        fh_system_disable(p, FH_CHUNK_SIZE);
-    } else {
-        fh_system_unmap(p, FH_CHUNK_SIZE);
-    }
-    lose_chunks(chunk, 1);
-}
+/* ── The heap, from slot to slot ─────────────────────────────────────────────────────────────────────────────────── */
 
 size_t fh_chunk_first_own(size_t chunk) {
     size_t first = chunk * FH_CHUNK_SLOTS, end = first + FH_CHUNK_SLOTS;
@@ -218,7 +267,8 @@ size_t fh_chunk_first_own(size_t chunk) {
 size_t fh_next_slab(size_t slot, uint64_t *state) {
     for (size_t end = fh_window_chunks() * FH_CHUNK_SLOTS; slot < end; slot++) {
         size_t chunk = slot / FH_CHUNK_SLOTS;
-        if (slot % FH_CHUNK_SLOTS == 0 && fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_ALL) {
+        if (slot % FH_CHUNK_SLOTS == 0 &&
+            (fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_ALL || fh_window_misses(chunk))) {
             slot += FH_CHUNK_SLOTS - 1;
             continue;
         }

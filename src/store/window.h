@@ -1,12 +1,23 @@
-/* The window: the 1 TiB of address space in which all slabs and runs are, its class map and the regions' metadata.
+/* The window: the 1 TiB of addresses in which all slabs and runs are, its class map and the metadata of its chunks.
  *
- *     off = p − base; off < 1 TiB ?  "ours" : foreign                 one compare, before anything is touched
- *     class = map[off >> 16]                                          one byte: the class, or 0 = special
+ *     slot = (p − base) >> 16; slot < slots ?  "ours" : foreign       one compare, before anything is touched
+ *     class = map[slot]                                               one byte: the class, or 0 = special
  *
- * Where address space is short (`ulimit -v`) the window is chosen and not reserved. Chunks are mapped there one by one, and
- * one in which there is a foreign mapping is passed over.
+ * The window is chosen and not reserved: its place is random, far from where the kernel puts mappings by itself. Everything
+ * is mapped there when it is first wanted, so the process has address space for what it uses and no more.
  *
- * Rejected: a flat map of all address space (2 GiB reserved) saves the compare, but does not start under `ulimit -v`. */
+ *     ┌────────── class map, 16 MiB ─────────┬─────────────────────── window, 1 TiB ───────────────────── ─ ─ ───┐
+ *     │ first 64 KiB │ the rest, from 4 GiB  │ chunk 0 │ chunk 1 │ …                       guard │ …         guard │
+ *     └──────────────┴───────────────────────┴─────────┴───────────────────────────────────────────────── ─ ─ ───┘
+ *                                           base
+ *
+ * A chunk in which there is a foreign mapping is passed over. A guard is a page without access at the end of each quarter.
+ * So what a program reserves elsewhere is never over the whole window, or over more than a quarter of it. A guard goes
+ * when its chunk is wanted.
+ *
+ * Rejected: a flat map of all address space (2 GiB reserved) saves the compare, but does not start under `ulimit -v`.
+ * Rejected: the window as one reservation. A program that limits its address space later has nothing left; mlockall counts
+ * it; and qemu-user spends six seconds and 6 GiB on it. */
 #ifndef FH_STORE_WINDOW_H
 #define FH_STORE_WINDOW_H
 
@@ -16,18 +27,22 @@
 #define FH_NO_WINDOW (UINT64_C(1) << 63)
 
 typedef struct {
-    fh_word origin;                    /* 0, then base | reserved: written once, by compare-and-swap; fh_base follows */
-    fh_word next_chunk;                /* chunks below it were taken from the window */
-    fh_word lost;                      /* number of bits set in the regions' `lost` words */
-    fh_word region[FH_WINDOW_REGIONS]; /* fh_region*, 0 until its first chunk is wanted; written once */
-    fh_hints top;                      /* one bit a unit */
-    fh_hints unit[FH_WINDOW_UNITS];    /* one bit a region */
+    fh_word origin;                     /* 0, then the base: written once, by compare-and-swap; fh_base follows */
+    fh_word next_chunk;                 /* chunks below it were taken from the window */
+    fh_word guards_gone;                /* one bit a guard */
+    fh_word lost;                       /* number of bits set in the regions' `lost` words */
+    fh_word region[FH_WINDOW_REGIONS];  /* fh_region*, 0 until its first chunk is wanted; written once */
+    fh_word records[FH_WINDOW_RECORDS]; /* fh_records*, likewise */
+    fh_hints top;                       /* one bit a unit */
+    fh_hints unit[FH_WINDOW_UNITS];     /* one bit a region */
 } fh_window_state;
 
 extern fh_window_state fh_window FH_HIDDEN;
 
-/* What the hot path reads; written once. */
+/* The base is what the hot path reads; written once. The slots that have a class byte become more once, from 4 GiB on. Who
+ * has a block of a slot has seen that the slot has its byte. The hot path has a copy (fh_row_head). */
 extern fh_word fh_base FH_HIDDEN;
+extern fh_word fh_class_slots FH_HIDDEN;
 
 static inline uintptr_t fh_window_base(void) {
     return (uintptr_t)fh_load(&fh_base);
@@ -44,12 +59,16 @@ static inline void fh_class_set(size_t slot, unsigned c) {
 }
 
 /* The class of the block at p, which is the number of its bin: 0 if p is not in the window, or special. The only metadata
- * that free reads. */
-static inline unsigned fh_class_at(const void *p) {
+ * that free reads. Where the number of slots is too small, the answer is 0 too. */
+static inline unsigned fh_class_below(const void *p, uint64_t class_slots) {
     uintptr_t base = fh_window_base();
     uintptr_t slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
-    if (FH_UNLIKELY(slot >= FH_WINDOW_SLOTS)) return FH_CLASS_SPECIAL;
+    if (FH_UNLIKELY(slot >= class_slots)) return FH_CLASS_SPECIAL;
     return fh_byte_load((const fh_byte *)(base - FH_CLASS_MAP_SIZE) + slot);
+}
+
+static inline unsigned fh_class_at(const void *p) {
+    return fh_class_below(p, fh_load(&fh_class_slots));
 }
 
 static inline bool fh_in_window(const void *p) {
@@ -73,8 +92,11 @@ static inline fh_region *fh_region_at(size_t region) {
 static inline fh_chunk *fh_chunk_at(size_t chunk) {
     return &fh_region_at(chunk / FH_REGION_CHUNKS)->chunk[chunk % FH_REGION_CHUNKS];
 }
+static inline fh_records *fh_records_at(size_t index) {
+    return (fh_records *)(uintptr_t)fh_load_acquire(&fh_window.records[index]);
+}
 static inline fh_slab *fh_slab_at(size_t slot) {
-    return &fh_region_at(slot / FH_REGION_SLOTS)->slab[slot % FH_REGION_SLOTS];
+    return &fh_records_at(slot / FH_RECORDS_SLOTS)->slab[slot % FH_RECORDS_SLOTS];
 }
 
 /* Number of chunks that were ever taken; all of them have metadata. */
@@ -83,7 +105,7 @@ static inline size_t fh_window_chunks(void) {
 }
 
 static inline fh_chunk_hints *fh_chunk_hints_at(size_t chunk) {
-    return &fh_region_at(chunk / FH_REGION_CHUNKS)->chunk_hints[chunk % FH_REGION_CHUNKS];
+    return &fh_records_at(chunk / FH_RECORDS_CHUNKS)->chunk_hints[chunk % FH_RECORDS_CHUNKS];
 }
 
 #define FH_NONE (~(size_t)0)
@@ -100,17 +122,25 @@ size_t fh_chunk_first_own(size_t chunk);
 /* Sets the window up unless it is there. Any number of threads at once: one wins, none waits. False: no address space. */
 bool fh_window_start(void);
 
-/* So many chunks in a row that were never used, or were dropped, with memory behind them and metadata all zero.
- * Returns the first; FH_NONE: no memory (errno is not touched). Lock-free: a thread parked in here holds back their numbers
- * and nothing else. */
+/* So many chunks in a row that were never used, or were dropped, with memory behind them and metadata all zero. Where there
+ * is a foreign mapping only its own chunks are passed over. Returns the first; FH_NONE: no memory (errno is not touched).
+ * Lock-free: a thread parked in here holds back their numbers and nothing else. */
 size_t fh_window_take_chunks(size_t n);
 
 /* In the child of a fork: maps afresh what the program has kept from it by MADV_DONTFORK, because it may have been freed since,
- * or be freed later. It reads as zero. Cost: a system call, if there is nothing of the kind. */
+ * or be freed later. It reads as zero. Cost: a system call, if there is nothing of the kind and no chunk is missing; else one
+ * for each region. */
 void fh_window_mend(void);
 
+/* True if this chunk, of those that were taken, has no memory: it was dropped or refused, or is foreign. */
+static inline bool fh_window_misses(size_t chunk) {
+    const fh_region *r = fh_region_at(chunk / FH_REGION_CHUNKS);
+    return (fh_load(&r->lost) | fh_load(&r->foreign)) >> chunk % FH_REGION_CHUNKS & 1;
+}
+
 /* Returns the address space and the memory of a chunk to the OS. It is tried again when a chunk is wanted. The caller has
- * claimed all of its slots, and nothing in it is in use. */
-void fh_window_drop_chunk(size_t chunk);
+ * claimed all of its slots, and nothing in it is in use. False: the process has too many mappings for that, and the chunk
+ * is still the caller's, purged. */
+bool fh_window_drop_chunk(size_t chunk);
 
 #endif

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -68,16 +69,9 @@ static void *map_at(void *place, size_t size, int protection, int flags) {
     return NULL;
 }
 
-static void unmap(void *p, size_t size) {
+static bool unmap(void *p, size_t size) {
     fh_add_relaxed(&unmaps, 1);
-    munmap(p, size);
-}
-
-static bool protect(void *p, size_t size, int protection) {
-    fh_add_relaxed(&maps, 1);
-    if (mprotect(p, size, protection) == 0) return true;
-    note_refusal(size);
-    return false;
+    return munmap(p, size) == 0;
 }
 
 fh_system_calls fh_system_calls_made(void) {
@@ -116,27 +110,6 @@ size_t fh_system_page_size(void) {
     return size;
 }
 
-/* MAP_NORESERVE keeps address space that was never written to out of the kernel's account of promised memory. */
-void *fh_system_reserve(size_t size) {
-    return map_at(NULL, size, PROT_NONE, PRIVATE | MAP_NORESERVE);
-}
-
-bool fh_system_make_readable(void *p, size_t size) {
-    return protect(p, size, PROT_READ);
-}
-
-bool fh_system_enable(void *p, size_t size) {
-    return protect(p, size, READ_WRITE);
-}
-
-/* A new mapping over the old one, in one call: madvise would purge the memory too, but what the kernel has promised to
- * a page that was writable once stays promised until it is unmapped. */
-void fh_system_disable(void *p, size_t size) {
-    int saved = errno;
-    map_at(p, size, PROT_NONE, PRIVATE | MAP_NORESERVE | MAP_FIXED);
-    errno = saved;
-}
-
 /* Maps at exactly `place` or not at all. Kernels before 4.17 do not know MAP_FIXED_NOREPLACE and take the place for a
  * mere wish; what they map elsewhere is unmapped, and the answer is the one that a newer kernel would give. */
 static int map_exactly(void *place, size_t size, int protection, int flags) {
@@ -147,8 +120,14 @@ static int map_exactly(void *place, size_t size, int protection, int flags) {
     return EEXIST;
 }
 
+/* MAP_NORESERVE keeps memory that was never written to out of the kernel's account of what it has promised, unless it counts
+ * every page. And what fh_system_renew and fh_system_move map is joined with its neighbours only if the flags are the same. */
 int fh_system_place(void *p, size_t size) {
-    return map_exactly(p, size, READ_WRITE, 0);
+    return map_exactly(p, size, READ_WRITE, MAP_NORESERVE);
+}
+
+int fh_system_block(void *p, size_t size) {
+    return map_exactly(p, size, PROT_NONE, MAP_NORESERVE);
 }
 
 /* An asynchronous msync does nothing but look at the mappings. */
@@ -172,39 +151,25 @@ static uint64_t random_bits(void) {
     return (mixed ^ (mixed >> 29) ^ bits[1]) * UINT64_C(0xBF58476D1CE4E5B9);
 }
 
-/* True if `size` bytes at `place` are free. The proof is to map them without memory and to let them go again. Under
- * `ulimit -v` even that is refused for want of address space, so then the two ends speak for the whole. */
-static bool is_free_place(char *place, size_t size) {
-    switch (map_exactly(place, size, PROT_NONE, MAP_NORESERVE)) {
-    case 0:
-        unmap(place, size);
-        return true;
-    case EEXIST:
-        return false;
-    default:
-        break;
-    }
-    size_t page = fh_system_page_size();
-    if (map_exactly(place, page, PROT_NONE, MAP_NORESERVE) != 0) return false;
-    unmap(place, page);
-    char *last = place + size - page;
-    if (map_exactly(last, page, PROT_NONE, MAP_NORESERVE) != 0) return false;
-    unmap(last, page);
-    return true;
+/* The same places each time for a program that runs without address space randomisation, under a debugger for example. */
+static uint64_t random_place(unsigned attempt) {
+    int persona = personality(UINT32_MAX); /* only asks */
+    return persona >= 0 && persona & ADDR_NO_RANDOMIZE ? attempt : random_bits();
 }
 
-/* The kernel fills the address space from the top (mappings, stack) and, for the program itself, at 0x55…; the bottom
- * belongs to programs at fixed addresses and to runtimes that want 32 to 40 bits. What is between is free. */
-#define PLACE_LOWEST UINT64_C(0x100000000000)
-#define PLACE_HIGHEST UINT64_C(0x500000000000)
+/* The kernel maps from the top of the address space downwards, or with an unlimited stack from 0x2aaa… upwards, and the
+ * program itself at 0x55…; the bottom belongs to programs at fixed addresses and to runtimes that want 32 to 44 bits.
+ * What is between is free. */
+#define PLACE_LOWEST UINT64_C(0x110000000000)
+#define PLACE_HIGHEST UINT64_C(0x2a0000000000)
+#define PLACE_ATTEMPTS 8u
 
-void *fh_system_find_place(size_t size, size_t align) {
+void *fh_system_find_place(size_t size, size_t align, unsigned attempt) {
     uint64_t lowest = fh_round_up(PLACE_LOWEST, align);
-    for (int attempt = 0; attempt < 16 && !KERNEL_CHOOSES; attempt++) {
-        if (size > PLACE_HIGHEST - lowest) break;
+    if (attempt < PLACE_ATTEMPTS && !KERNEL_CHOOSES && size <= PLACE_HIGHEST - lowest) {
         uint64_t choices = (PLACE_HIGHEST - lowest - size) / align + 1;
-        char *place = (char *)(uintptr_t)(lowest + random_bits() % choices * align);
-        if (is_free_place(place, size)) return place;
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
+        return (void *)(uintptr_t)(lowest + random_place(attempt) % choices * align);
     }
     /* A narrow address space (39 bits on some arm64 kernels) or a crowded one: let the kernel find a gap. */
     char *gap = map_at(NULL, size + align, PROT_NONE, PRIVATE | MAP_NORESERVE);
@@ -237,10 +202,11 @@ void *fh_system_map(size_t size, size_t align) {
     return map_and_trim(size, align, READ_WRITE, 0);
 }
 
-void fh_system_unmap(void *p, size_t size) {
+bool fh_system_unmap(void *p, size_t size) {
     int saved = errno;
-    unmap(p, size);
+    bool done = unmap(p, size);
     errno = saved;
+    return done;
 }
 
 /* ── Moving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -33,32 +33,21 @@ bool fh_system_is_restricted(void);
 
 /* ── Address space ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Address space without memory: reading and writing fault. NULL if the kernel has none to give. Sets errno. */
-void *fh_system_reserve(size_t size);
+/* A place in the address space, a multiple of `align`, where `size` bytes are likely to stay free: neither the kernel by
+ * itself nor programs usually map there. fh_system_place takes it piece by piece. Another one in each process, unless
+ * randomness was turned off for it, and for each attempt: 0, 1, 2 … NULL: none found. Sets errno. */
+void *fh_system_find_place(size_t size, size_t align, unsigned attempt);
 
-/* Makes reserved pages readable: they read as zero and cost nothing until fh_system_enable. False: no memory. Sets
- * errno. */
-bool fh_system_make_readable(void *p, size_t size);
-
-/* Makes reserved pages readable and writable; they read as zero at first. Idempotent, so several threads may do the
- * same at the same time. False: no memory. Sets errno. */
-bool fh_system_enable(void *p, size_t size);
-
-/* The opposite: the memory returns to the OS, the address space stays reserved, and nothing counts it as writable.
- * No other thread may use the pages. */
-void fh_system_disable(void *p, size_t size);
-
-/* Like fh_system_enable, for address space that was not reserved: maps exactly there. Returns 0, or ENOMEM, or
- * EEXIST when something else is there, which is left as it is. Sets errno. */
+/* Maps fresh zeroed memory exactly there. Returns 0, or ENOMEM, or EEXIST when something else is mapped in the range, which
+ * is left as it is; then nothing is mapped. Sets errno. */
 int fh_system_place(void *p, size_t size);
+
+/* The same without memory: no other mapping can be there, and reading and writing fault. */
+int fh_system_block(void *p, size_t size);
 
 /* True if all of these pages are mapped, or the kernel may not be asked. A few microseconds at most for a range in few
  * mappings. */
 bool fh_system_is_mapped(void *p, size_t size);
-
-/* A place in the address space, a multiple of `align`, where `size` bytes are free at this moment. fh_system_place
- * takes it piece by piece. Another one in each process, if the kernel has randomness. NULL: none found. Sets errno. */
-void *fh_system_find_place(size_t size, size_t align);
 
 /* ── Mappings of their own ───────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -66,8 +55,9 @@ void *fh_system_find_place(size_t size, size_t align);
  * of 0. Sets errno. */
 void *fh_system_map(size_t size, size_t align);
 
-/* The size is the one that was mapped, rounded up to pages. No other thread may use the pages. */
-void fh_system_unmap(void *p, size_t size);
+/* The size is the one that was mapped, rounded up to pages, or that of whole pages within. No other thread may use the pages.
+ * False: they stay as they are, because to cut a mapping in two would be one too many. */
+bool fh_system_unmap(void *p, size_t size);
 
 /* ── Moving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 

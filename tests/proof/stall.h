@@ -40,17 +40,20 @@ extern volatile size_t stall_slots;
 /* ── Faults of the system, for the victim alone: the linker puts these in front of the library's calls ──────────────── */
 
 typedef enum {
-    STALL_ENABLE = 1,   /* reserved address space cannot be made writable, or mapped */
-    STALL_MAP = 2,      /* no new mapping */
-    STALL_RESERVE = 4,  /* no address space */
-    STALL_MOVE = 8,     /* pages cannot be moved */
-    STALL_SHARE = 16,   /* the file of the observer cannot grow */
-    STALL_SLOW = 32,    /* huge pages take milliseconds to come */
-    STALL_ALWAYS = 128, /* huge pages come without being asked for */
-    STALL_LOSE = 64,    /* pages cannot be moved, and the place is another thread's mapping now */
+    STALL_CHUNK = 1,     /* nothing can be mapped at a place in the window */
+    STALL_MAP = 2,       /* no new mapping */
+    STALL_PLACE = 4,     /* no place for a window */
+    STALL_MOVE = 8,      /* pages cannot be moved */
+    STALL_SHARE = 16,    /* the file of the observer cannot grow */
+    STALL_SLOW = 32,     /* huge pages take milliseconds to come */
+    STALL_ALWAYS = 128,  /* huge pages come without being asked for */
+    STALL_LOSE = 64,     /* pages cannot be moved, and the place is another thread's mapping now */
+    STALL_GUARD = 256,   /* no mapping without access */
+    STALL_FOREIGN = 512, /* there is a foreign mapping at stall_foreign */
 } stall_fault;
 
 extern __thread unsigned stall_faults;
+extern __thread char *stall_foreign;
 extern uint64_t stall_clock;    /* nanoseconds that the clock is ahead */
 extern unsigned stall_pressure; /* percent of a made-up control group's limit that are used; 0: no group */
 extern __thread unsigned stall_near;

@@ -291,7 +291,7 @@ static void bring_chunks(void) {
 }
 /* The first gets no memory for them, and the second one has others by then, or not yet. */
 static void bring_chunks_in_vain(void) {
-    stall_faults = STALL_ENABLE;
+    stall_faults = STALL_CHUNK;
     CHECK(claim(5 * FH_CHUNK_SLOTS, 1) == FH_NONE, "memory from nowhere");
     size_t run =
         claim(FH_CHUNK_SLOTS, 1); /* one of those that are lost now, in vain again; or what the other has left */

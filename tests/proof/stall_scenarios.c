@@ -140,7 +140,7 @@ static void refused_chunks(void) {
     void *first = get(1000);
     for (unsigned repeat = 0; repeat < 2; repeat++) {
         unsigned n = 0;
-        stall_faults = STALL_ENABLE | STALL_MAP;
+        stall_faults = STALL_CHUNK | STALL_MAP;
         while (n < 64 && (block[n] = get(900000)) != NULL) n++;
         CHECK(n < 64, "no refusal is noticed");
         for (unsigned i = 0; i < n; i++) drop(block[i], 900000);
@@ -152,13 +152,28 @@ static void refused_chunks(void) {
 }
 
 static void refused_window(void) {
+    static const unsigned faults[] = {STALL_PLACE, STALL_CHUNK, STALL_GUARD};
     fh_option_set("on_oom", "silent");
-    stall_faults = STALL_RESERVE | STALL_ENABLE;
-    CHECK(get(100) == NULL, "memory from nowhere");
-    stall_faults = STALL_RESERVE;
-    refused_chunks();
+    for (unsigned i = 0; i < 3; i++) {
+        stall_faults = faults[i];
+        CHECK(get(100) == NULL, "memory from nowhere");
+    }
     stall_faults = 0;
     drop(get(100), 100);
+}
+
+/* A foreign mapping is in the way of new chunks, and then of one that was to be tried again. */
+static void foreign_chunks(void) {
+    static void *block[4];
+    drop(get(100), 100);
+    stall_foreign = fh_slot_address((fh_window_chunks() + 2) * FH_CHUNK_SLOTS);
+    stall_faults = STALL_FOREIGN;
+    block[0] = get(20 << 20);
+    stall_foreign -= FH_CHUNK_SIZE;
+    for (unsigned i = 1; i < 4; i++) block[i] = get(4 << 20);
+    stall_faults = 0;
+    for (unsigned i = 1; i < 4; i++) drop(block[i], 4 << 20);
+    drop(block[0], 20 << 20);
 }
 
 /* Takes the slot behind a large block, so that it cannot grow where it is. */
@@ -184,7 +199,7 @@ static void refused_moves(void) {
     size_t behind[4] = {0};
     CHECK(p != NULL, "no memory");
     block_behind(p, &behind[3]);
-    stall_faults = STALL_ENABLE | STALL_MAP;
+    stall_faults = STALL_CHUNK | STALL_MAP;
     CHECK(fh_realloc(p, 40000000) == NULL, "moved after all");
     CHECK(fh_malloc(30000000) == NULL, "mapped after all");
     /* The pages are moved; the bytes are copied; they are copied to another place than the one that is lost. */
@@ -206,7 +221,7 @@ static void refused_moves(void) {
     }
     stall_live -= 74000000;
     /* Chunks that are dropped, and come again under another setting. */
-    stall_faults = STALL_ENABLE;
+    stall_faults = STALL_CHUNK;
     CHECK(fh_malloc(200000000) == NULL, "more after all");
     stall_faults = 0;
     dup2(errors, 2);
@@ -430,6 +445,7 @@ const stall_scenario stall_scenarios[] = {
     {.name = "limits", .victim = meet_limits, .clear = another_limit},
     {.name = "no chunk", .victim = refused_chunks},
     {.name = "no window", .victim = refused_window},
+    {.name = "foreign mappings", .victim = foreign_chunks},
     {.name = "no move", .victim = refused_moves},
     {.name = "phases", .victim = phases},
     {.name = "phases, eager", .victim = phases_eager},

@@ -5,7 +5,10 @@
 #include "system/inspect.h"
 #include "system/system.h"
 
+#include <errno.h>
+
 __thread unsigned stall_faults, stall_near;
+__thread char *stall_foreign;
 uint64_t stall_clock;
 unsigned stall_pressure;
 
@@ -17,12 +20,27 @@ unsigned stall_pressure;
         return __real_##name arguments;                                                                                \
     }
 /* A refusal is noted, as the real one is. */
-WRAP(uint64_t, fh_system_refused_bytes, (void), (), STALL_ENABLE | STALL_MAP, 4096)
-WRAP(bool, fh_system_enable, (void *p, size_t n), (p, n), STALL_ENABLE, false)
-WRAP(int, fh_system_place, (void *p, size_t n), (p, n), STALL_ENABLE, 12)
+WRAP(uint64_t, fh_system_refused_bytes, (void), (), STALL_CHUNK | STALL_MAP, 4096)
 WRAP(void *, fh_system_map, (size_t n, size_t align), (n, align), STALL_MAP, NULL)
-WRAP(void *, fh_system_reserve, (size_t n), (n), STALL_RESERVE, NULL)
+WRAP(void *, fh_system_find_place, (size_t n, size_t align, unsigned attempt), (n, align, attempt), STALL_PLACE, NULL)
 WRAP(bool, fh_system_huge_pages_always, (void), (), STALL_ALWAYS, true)
+
+/* Is the foreign mapping in the way of this? */
+static bool meets(const char *p, size_t n) {
+    return stall_faults & STALL_FOREIGN && stall_foreign >= p && stall_foreign < p + n;
+}
+int __real_fh_system_place(void *p, size_t n);
+int __wrap_fh_system_place(void *p, size_t n);
+int __wrap_fh_system_place(void *p, size_t n) {
+    if (meets(p, n)) return EEXIST;
+    return stall_faults & STALL_CHUNK ? ENOMEM : __real_fh_system_place(p, n);
+}
+int __real_fh_system_block(void *p, size_t n);
+int __wrap_fh_system_block(void *p, size_t n);
+int __wrap_fh_system_block(void *p, size_t n) {
+    if (meets(p, n)) return EEXIST;
+    return stall_faults & STALL_GUARD ? ENOMEM : __real_fh_system_block(p, n);
+}
 
 fh_move __real_fh_system_move(void *p, size_t n, void *place);
 fh_move __wrap_fh_system_move(void *p, size_t n, void *place);

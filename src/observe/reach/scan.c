@@ -372,6 +372,10 @@ static bool is_no_root(const fh_reach *r, uintptr_t at, range *around) {
         uintptr_t region = (uintptr_t)fh_region_at(i);
         if (region && is_in(at, region, region + sizeof(fh_region), around)) return true;
     }
+    for (size_t i = 0; i * FH_RECORDS_SLOTS < r->slots; i++) {
+        uintptr_t records = (uintptr_t)fh_records_at(i);
+        if (records && is_in(at, records, records + sizeof(fh_records), around)) return true;
+    }
     if (find_huge(r, at, &f)) {
         *around = (range){f.begin, f.begin + f.size};
         return true;
