@@ -13,6 +13,7 @@
 #include "reclaim/refusal.h"
 #include "reclaim/trim.h"
 #include "store/run.h"
+#include "store/window.h"
 #include "system/system.h"
 
 void fh_reclaim_configure(void) {
@@ -27,6 +28,16 @@ static uint64_t take_due(fh_safe_point point) {
     return fh_load(&fh_due) & mine ? fh_and_relaxed(&fh_due, ~mine) & mine : 0;
 }
 
+/* Bytes that were mapped for chunks when the OS refused more last, and those that it refused. 0: it never has. */
+static fh_word too_much;
+
+/* Where the OS has refused memory the rest of the program needs some too: stacks of threads, libraries. So free chunks are
+ * dropped while the heap is more than half of what it could not be. */
+static void drop_where_short(void) {
+    uint64_t most = fh_load(&too_much);
+    if (FH_UNLIKELY(most != 0) && fh_window_mapped() > most / 2) fh_run_drop_free_chunks();
+}
+
 static void act(uint64_t due) {
     if (due & FH_DUE_LIMIT) fh_limits_check();
     if (due & (FH_DUE_GROWTH | FH_DUE_GROUP)) fh_limits_check_group();
@@ -38,7 +49,10 @@ static void act(uint64_t due) {
     if (due & FH_DUE_HUGE_PAGE) fh_huge_pages_touched();
     if (due & FH_DUE_PARKED) fh_cache_flush_parked();
     /* Last: what the others have freed counts. */
-    if (due & (FH_DUE_IDLE | FH_DUE_REFAULT)) fh_idle_purge_excess();
+    if (due & (FH_DUE_IDLE | FH_DUE_REFAULT)) {
+        drop_where_short();
+        fh_idle_purge_excess();
+    }
     if (due & FH_DUE_BACKGROUND) fh_background_check();
 }
 
@@ -54,7 +68,9 @@ static void act_after_allocation(uint64_t due) {
  * nothing has come back: a program that goes on asking pays no walk of the heap for each refusal. */
 static void release_all(void) {
     /* A limit of the program's own is not about address space. */
-    bool chunks = fh_system_refused_bytes() != 0;
+    uint64_t refused = fh_system_refused_bytes();
+    bool chunks = refused != 0;
+    if (chunks) fh_store(&too_much, fh_window_mapped() + refused);
     uint64_t all = chunks ? FH_TRIMMED_CHUNKS : FH_TRIMMED;
     if (fh_cache_has_blocks()) fh_cache_flush();
     /* Before the walk: what comes back during it is seen, or sets the word to 0 again. See fh_event_came_back. */

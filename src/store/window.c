@@ -80,13 +80,16 @@ static bool start_class_bytes(size_t slots) {
     return true;
 }
 
+/* 19 MiB: the OS may refuse to promise more than the machine has in one call. */
+#define PIECES_AT_ONCE 64u
+
 /* Metadata for pieces first … end − 1 of the window, each of that size. `table` has their addresses. Each thread that comes
  * maps those that are missing, in a row as far as they are, and one thread publishes each. */
 static bool start_pieces(fh_word *table, size_t first, size_t end, size_t size) {
     size = fh_round_up(size, fh_system_page_size());
     while (first < end) {
         size_t n = 0;
-        while (first + n < end && !fh_load_acquire(&table[first + n])) n++;
+        while (first + n < end && n < PIECES_AT_ONCE && !fh_load_acquire(&table[first + n])) n++;
         if (n == 0) {
             first++;
             continue;

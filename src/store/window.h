@@ -132,6 +132,12 @@ size_t fh_window_take_chunks(size_t n);
  * for each region. */
 void fh_window_mend(void);
 
+/* Bytes of chunks that are mapped. */
+static inline size_t fh_window_mapped(void) {
+    size_t chunks = fh_window_chunks(), lost = (size_t)fh_load(&fh_window.lost);
+    return chunks > lost ? (chunks - lost) * FH_CHUNK_SIZE : 0;
+}
+
 /* True if this chunk, of those that were taken, has no memory: it was dropped or refused, or is foreign. */
 static inline bool fh_window_misses(size_t chunk) {
     const fh_region *r = fh_region_at(chunk / FH_REGION_CHUNKS);

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Life under limits: limits.sh KIND OUT_OF_MEMORY-PROGRAM LIBFREEHOLD.SO
 #   address-space     `ulimit -v` of 1 GiB: until NULL, and back again
-#   address-space-small   64 MiB, less than many allocators reserve at once
+#   address-space-small   64 MiB, less than many allocators reserve at once; address-space-32, address-space-16: still less
 #   data              `ulimit -d` of 256 MiB: what is counted is writable private memory, as strict overcommit does
 #   python            python3 under `ulimit -v` of 1 GiB
+#   python-later      python3 that limits itself to 1 GiB, by the usual recipe, and then starts threads and imports modules
 #   overcommit        policy 2 (strict) for the whole machine.  Every process on it feels that, so it is only done
 #                     when FREEHOLD_TEST_OVERCOMMIT=1 allows it, and undone on every way out.
 set -euo pipefail
@@ -14,7 +15,9 @@ kind=$1 program=$2 library=$3
 # records and, in the worst case, an address space cut into pieces.
 case $kind in
 address-space) (ulimit -v 1048576 && exec "$program" 620 4000) ;;
-address-space-small) (ulimit -v 65536 && exec "$program" 20 4000) ;;
+address-space-small) (ulimit -v 65536 && exec "$program" 40 4000) ;;
+address-space-32) (ulimit -v 32768 && exec "$program" 20 4000) ;;
+address-space-16) (ulimit -v 16384 && exec "$program" 8 4000) ;;
 data) (ulimit -d 262144 && exec "$program" 150 4000) ;;
 python)
     python=$(command -v python3) || skip "no python3"
@@ -33,6 +36,44 @@ block = bytearray(300 << 20)
 block[::4096] = b"x" * len(block[::4096])
 print("python3 lives under 1 GiB of address space")
 ')
+    ;;
+python-later)
+    python=$(command -v python3) || skip "no python3"
+    LD_PRELOAD=$library FREEHOLD=on_oom=silent exec "$python" -c '
+assert "libfreehold" in open("/proc/self/maps").read()
+import resource, threading
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+def work():
+    results.append(sum(len("x" * i) for i in range(1000)))
+
+def start_threads():
+    threads = [threading.Thread(target=work) for _ in range(20)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+
+def fill(size):
+    blocks = []
+    try:
+        while True: blocks.append(bytearray(size))
+    except MemoryError:
+        return len(blocks) * size >> 20
+
+results = []
+start_threads()
+import decimal, json, sqlite3
+try:
+    bytearray(2 << 30)
+    raise SystemExit("2 GiB under a limit of 1 GiB")
+except MemoryError:
+    pass
+got = fill(4 << 20)
+assert got > 700, got
+start_threads()
+with open("/proc/self/status") as status: assert "VmSize" in status.read()
+assert len(results) == 40
+print(got, "MiB in blocks of 4 MiB under 1 GiB, and threads before and after")
+'
     ;;
 overcommit)
     [ "${FREEHOLD_TEST_OVERCOMMIT:-}" = 1 ] ||
