@@ -117,33 +117,24 @@ impl Ours {
     }
 }
 
-/// A window is found without a profile file by what no other mapping has: half a TiB and more of private address space in
-/// one piece, without a name, and directly below it the map of classes, which is readable, and writable only where it
-/// is in use. Where the kernel put other mappings right beside it, only that edge tells where it begins.
+/// A window is found without a profile file by its guards, pages without access at the ends of its quarters, and by the
+/// class map, which begins so far below it that there is a byte for each slot.
 pub fn find_window(mappings: &[Mapping]) -> Option<Range<u64>> {
-    const LEAST: u64 = 1 << 39;
+    const BYTES: u64 = 1 << 40;
     let plain = |mapping: &Mapping| {
         mapping.name == Name::Anonymous && !mapping.shared && !mapping.executable
     };
-    for (index, pair) in mappings.windows(2).enumerate() {
-        let (map, first) = (&pair[0], &pair[1]);
-        let begin = first.range.start;
-        let edge = plain(map) && map.readable && !map.writable && map.range.end == begin;
-        if !edge || !plain(first) || begin % CHUNK_BYTES != 0 {
-            continue;
-        }
-        let mut end = begin;
-        for mapping in &mappings[index + 1..] {
-            if !plain(mapping) || mapping.range.start != end {
-                break;
-            }
-            end = mapping.range.end;
-        }
-        if end - begin >= LEAST {
-            return Some(begin..begin + (1u64 << (end - begin).ilog2()));
-        }
-    }
-    None
+    let is_guard = |end: u64| {
+        mappings
+            .binary_search_by_key(&end, |mapping| mapping.range.end)
+            .is_ok_and(|at| plain(&mappings[at]) && !mappings[at].readable)
+    };
+    mappings
+        .iter()
+        .filter(|map| plain(map) && map.writable && map.range.start % CHUNK_BYTES == 0)
+        .map(|map| map.range.start + BYTES / SLOT_BYTES)
+        .find(|begin| is_guard(begin + BYTES))
+        .map(|begin| begin..begin + BYTES)
 }
 
 /// The kind of each mapping, in the same order.
@@ -414,9 +405,10 @@ mod tests {
     }
 
     const WINDOW: &[(&str, u64)] = &[
-        ("7e0000000000-7e0001000000 r--p 00000000 00:00 0 ", 8),
-        ("7e0001000000-7e0001400000 rw-p 00000000 00:00 0 ", 4000),
-        ("7e0001400000-7f0001000000 ---p 00000000 00:00 0 ", 0),
+        ("1e0000000000-1e0000010000 rw-p 00000000 00:00 0 ", 8),
+        ("1e0001000000-1e0001400000 rw-p 00000000 00:00 0 ", 4000),
+        ("1e4000fff000-1e4001000000 ---p 00000000 00:00 0 ", 0),
+        ("1f0000fff000-1f0001000000 ---p 00000000 00:00 0 ", 0),
         (
             "7f0001000000-7f0001001000 r-xp 00000000 fe:00 1 /lib/libc.so",
             4,
@@ -426,7 +418,7 @@ mod tests {
     #[test]
     fn the_window_is_known_by_address() {
         let ours = Ours::new(
-            0x7e00_0100_0000,
+            0x1e00_0100_0000,
             1 << 40,
             Some("/dev/shm/freehold-7".into()),
         );
@@ -439,6 +431,7 @@ mod tests {
             kinds(&lines, &ours),
             [
                 Kind::Records,
+                Kind::Window,
                 Kind::Window,
                 Kind::Window,
                 Kind::Code,
@@ -456,18 +449,26 @@ mod tests {
         let mappings = parse(text.as_bytes()).unwrap();
         assert_eq!(
             find_window(&mappings),
-            Some(0x7e00_0100_0000..0x7f00_0100_0000)
+            Some(0x1e00_0100_0000..0x1f00_0100_0000)
         );
-        assert_eq!(find_window(&mappings[3..]), None);
-        // Where the kernel puts other memory right behind it, that is not a part of it.
-        let text = format!("{text}\n").replace(
-            "7f0001000000-7f0001001000 r-xp 00000000 fe:00 1 /lib/libc.so",
-            "7f0001000000-7f0001800000 rw-p 00000000 00:00 0 ",
-        );
-        let mappings = parse(text.trim_end().as_bytes()).unwrap();
+        assert_eq!(find_window(&mappings[1..]), None);
+        assert_eq!(find_window(&mappings[..3]), None);
+        // A large heap: the class map is whole, and one with the first chunk.
+        let text = text.replace("1e0000010000", "1e0001000000");
+        let mappings = parse(text.as_bytes()).unwrap();
         assert_eq!(
             find_window(&mappings),
-            Some(0x7e00_0100_0000..0x7f00_0100_0000)
+            Some(0x1e00_0100_0000..0x1f00_0100_0000)
+        );
+        let text = text.replace(
+            "1e0000000000-1e0001000000 rw-p 00000000 00:00 0 \nRss: 8 kB\n1e0001000000-",
+            "1e0000000000-",
+        );
+        let mappings = parse(text.as_bytes()).unwrap();
+        assert_eq!(mappings.len(), 4);
+        assert_eq!(
+            find_window(&mappings),
+            Some(0x1e00_0100_0000..0x1f00_0100_0000)
         );
     }
 }
