@@ -76,6 +76,9 @@ static bool start_class_bytes(size_t slots) {
     size_t size = FH_CLASS_MAP_SIZE - FH_CLASS_MAP_FIRST;
     int error = fh_system_place(rest, size);
     if (error != 0 && !(error == EEXIST && fh_system_is_mapped(rest, size))) return false;
+    /* A huge page would have the bytes of 128 GiB. And so it stays a mapping apart from the first chunk's, for those who read
+     * the list of mappings. */
+    if (error == 0) fh_system_huge_pages(rest, size, false);
     fh_store_release(&fh_class_slots, FH_WINDOW_SLOTS);
     return true;
 }

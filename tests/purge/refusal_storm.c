@@ -32,7 +32,6 @@ void __wrap_fh_trim_caches(void) {
 }
 COUNT(walks, size_t, fh_idle_purge_to, (size_t keep), (keep))
 COUNT(walks, size_t, fh_run_drop_free_chunks, (void), ())
-COUNT(questions, bool, fh_system_enable, (void *p, size_t n), (p, n))
 COUNT(questions, int, fh_system_place, (void *p, size_t n), (p, n))
 COUNT(questions, void *, fh_system_map, (size_t n, size_t align), (n, align))
 
