@@ -69,7 +69,7 @@ bool fh_window_start(void) {
 
 /* Class bytes for all slots before this one. Any number of threads at once map the rest of the class map, and one succeeds.
  * The others see that all of it is mapped, as it is not where a foreign mapping is in the way: nothing but the class map
- * fills what is between its first bytes and the window to the page. */
+ * fills what is between its first bytes and the window to the page. In a sandbox the kernel is not asked. */
 static bool start_class_bytes(size_t slots) {
     if (FH_LIKELY(slots <= fh_load_acquire(&fh_class_slots))) return true;
     char *rest = (char *)fh_class_byte(FH_CLASS_MAP_FIRST);
