@@ -240,11 +240,10 @@ fh_move fh_system_move(void *p, size_t size, void *place) {
     fh_add_relaxed(&maps, 1);
     if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
         answer = FH_NOT_MOVED;
-        if (fh_system_is_restricted()) {
-            answer = FH_PLACE_LOST; /* perhaps it is not, but asking is not allowed */
-        } else if (is_stamped(place, mark)) {
+        bool may_ask = !fh_system_is_restricted(); /* else it is taken for lost, though perhaps it is not */
+        if (may_ask && is_stamped(place, mark)) {
             *(uint32_t *)place = 0;
-        } else if (map_exactly(place, size, READ_WRITE, MAP_NORESERVE) != 0) {
+        } else if (!may_ask || map_exactly(place, size, READ_WRITE, MAP_NORESERVE) != 0) {
             answer = FH_PLACE_LOST;
         }
     }
