@@ -95,12 +95,12 @@ static void slots(void) {
     down(3);
 }
 
-/* Blocks that grow beyond 1 MiB and have a neighbour: a normal build copies them and moves pages from 2 MiB on; a stress
+/* Blocks above 1 MiB that grow and have a neighbour: a normal build copies them and moves pages from 2 MiB on; a stress
  * build moves pages wherever the new place has no memory, as none has after a trim. */
 static void growth(void) {
-    up(4, 15 * FH_MIB / 16);
+    up(4, 5 * FH_MIB / 4);
     for (unsigned i = 0; i < 4; i++) {
-        block[i] = t_realloc(block[i], opaque(3 * FH_MIB / 2));
+        block[i] = t_realloc(block[i], opaque(7 * FH_MIB / 4));
         CHECK(block[i], "realloc: NULL");
     }
     down(4);
