@@ -63,6 +63,12 @@ static void act_after_allocation(uint64_t due) {
     if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
 }
 
+/* True if all of that was released, and nothing has come back since. */
+static bool is_trimmed(uint64_t all) {
+    uint64_t trimmed = fh_load(&fh_order.trimmed);
+    return !(trimmed & FH_TRIMMING) && trimmed >= all;
+}
+
 /* There is no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs, the
  * address space of chunks that are empty then, and the memory of free slots. What was done before is not done again while
  * nothing has come back: a program that goes on asking pays no walk of the heap for each refusal. */
@@ -73,12 +79,16 @@ static void release_all(void) {
     if (chunks) fh_store(&too_much, fh_window_mapped() + refused);
     uint64_t all = chunks ? FH_TRIMMED_CHUNKS : FH_TRIMMED;
     if (fh_cache_has_blocks()) fh_cache_flush();
-    /* Before the walk: what comes back during it is seen, or sets the word to 0 again. See fh_event_came_back. */
-    if (fh_load(&fh_order.trimmed) >= all || fh_swap_acq_rel(&fh_order.trimmed, all) >= all) return;
+    if (is_trimmed(all)) return;
+    /* Before the walk: what comes back during it is seen, or sets the word to 0 again. See fh_event_came_back. While one thread
+     * walks, others that are refused walk too: what it has in its hands may be all that there is. */
+    uint64_t none = fh_load(&fh_order.trimmed), trimming = all | FH_TRIMMING;
+    bool first = !(none & FH_TRIMMING) && fh_cas_acq_rel(&fh_order.trimmed, &none, trimming);
     fh_fence_after_rmw();
     fh_trim_caches();
     if (chunks) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);
+    if (first) fh_cas_acq_rel(&fh_order.trimmed, &trimming, all);
 }
 
 /* True if trying again may help. Under a limit, first what is free already as far as the books go: slabs that are all free,
@@ -87,7 +97,7 @@ static bool make_room(fh_safe_point point) {
     bool limited = fh_limit_is_set();
     if (point == FH_AFTER_LAST_REFUSAL) return false;
     if (point == FH_AFTER_REFUSAL && limited) {
-        if (!fh_load(&fh_order.trimmed)) fh_trim_caches();
+        if (!is_trimmed(FH_TRIMMED)) fh_trim_caches();
     } else if (point == FH_AFTER_REFUSAL || limited) {
         fh_limits_call_back(true, (uintptr_t)fh_own());
         release_all();

@@ -48,7 +48,8 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
     fh_depots *shard = &depot[near % FH_SHARDS];
     fh_word *here = fh_depot_of(shard, c);
     size_t slots = slots_of(c, full);
-    if (fh_load(&shard->full[c]) >= slots) return false;
+    /* The last slot tells where the number is too high for ever: a thread was ended between the two, or not taken into a fork. */
+    if (fh_load(&shard->full[c]) >= slots && (slots == 0 || is_full(fh_load(&here[slots - 1])))) return false;
     full->from = (uint16_t)near;
     /* So many are full as a rule, from the lowest on. */
     size_t likely = (size_t)fh_add_relaxed(&shard->full[c], 1);

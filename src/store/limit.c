@@ -26,9 +26,11 @@ bool fh_limit_admit(size_t bytes, bool spare) {
     size_t hard = (size_t)fh_load(&fh_limit.hard), reserve = fh_limit_reserve(hard);
     /* Lifted a moment ago; and the sum below cannot overflow. */
     if (hard != 0 && bytes > hard) return refuse();
+    size_t most = spare && fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve;
+    /* Asked before it is added: a thread that is refused again and again would keep the others from what there is. */
+    if (hard != 0 && fh_used_bytes() + (size_t)fh_load(&fh_limit.pending) + bytes > most) return refuse();
     size_t claimed = (size_t)add_pending(bytes);
     FH_ASSERT(bytes != 0 && claimed >= bytes);
-    size_t most = spare && fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve;
     if (hard != 0 && fh_used_bytes() + claimed > most) {
         subtract_pending(bytes);
         return refuse();

@@ -50,6 +50,7 @@ static bool claim_exactly(size_t slot, size_t n) {
                 fh_chunk_release(claimed.chunk, claimed.mask);
                 back += claimed.slots;
             }
+            fh_event_came_back();
             return false;
         }
         at += p.slots;
@@ -220,6 +221,7 @@ static bool bring_chunks(size_t n) {
         fh_chunk_open(chunk);
     }
     fh_event_chunk(first + chunks - 1);
+    fh_event_came_back();
     return true;
 }
 

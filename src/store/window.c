@@ -69,13 +69,17 @@ bool fh_window_start(void) {
 
 /* Class bytes for all slots before this one. Any number of threads at once map the rest of the class map, and one succeeds.
  * The others see that all of it is mapped, as it is not where a foreign mapping is in the way: nothing but the class map
- * fills what is between its first bytes and the window to the page. In a sandbox the kernel is not asked. */
+ * fills what is between its first bytes and the window to the page. In a sandbox the kernel is not asked, and the others try
+ * again. */
 static bool start_class_bytes(size_t slots) {
     if (FH_LIKELY(slots <= fh_load_acquire(&fh_class_slots))) return true;
     char *rest = (char *)fh_class_byte(FH_CLASS_MAP_FIRST);
     size_t size = FH_CLASS_MAP_SIZE - FH_CLASS_MAP_FIRST;
     int error = fh_system_place(rest, size);
-    if (error != 0 && !(error == EEXIST && fh_system_is_mapped(rest, size))) return false;
+    if (error != 0) {
+        bool may_ask = error == EEXIST && !fh_system_is_restricted();
+        if (!may_ask || !fh_system_is_mapped(rest, size)) return slots <= fh_load_acquire(&fh_class_slots);
+    }
     /* A huge page would have the bytes of 128 GiB. And so it stays a mapping apart from the first chunk's, for those who read
      * the list of mappings. */
     if (error == 0) fh_system_huge_pages(rest, size, false);

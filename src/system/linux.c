@@ -151,10 +151,11 @@ static uint64_t random_bits(void) {
     return (mixed ^ (mixed >> 29) ^ bits[1]) * UINT64_C(0xBF58476D1CE4E5B9);
 }
 
-/* The same places each time for a program that runs without address space randomisation, under a debugger for example. */
-static uint64_t random_place(unsigned attempt) {
+/* The same places each time for a program that runs without address space randomisation, under a debugger for example. They
+ * do not overlap: there may be two copies of the library. */
+static uint64_t random_place(unsigned attempt, size_t step) {
     int persona = personality(UINT32_MAX); /* only asks */
-    return persona >= 0 && persona & ADDR_NO_RANDOMIZE ? attempt : random_bits();
+    return persona >= 0 && persona & ADDR_NO_RANDOMIZE ? attempt * step : random_bits();
 }
 
 /* The kernel maps from the top of the address space downwards, or with an unlimited stack from 0x2aaa… upwards, and the
@@ -169,7 +170,7 @@ void *fh_system_find_place(size_t size, size_t align, unsigned attempt) {
     if (attempt < PLACE_ATTEMPTS && !KERNEL_CHOOSES && size <= PLACE_HIGHEST - lowest) {
         uint64_t choices = (PLACE_HIGHEST - lowest - size) / align + 1;
         // NOLINTNEXTLINE(performance-no-int-to-ptr)
-        return (void *)(uintptr_t)(lowest + random_place(attempt) % choices * align);
+        return (void *)(uintptr_t)(lowest + random_place(attempt, fh_round_up(size, align) / align) % choices * align);
     }
     /* A narrow address space (39 bits on some arm64 kernels) or a crowded one: let the kernel find a gap. */
     char *gap = map_at(NULL, size + align, PROT_NONE, PRIVATE | MAP_NORESERVE);
@@ -228,23 +229,58 @@ static bool is_stamped(uint32_t *place, uint32_t mark) {
     return syscall(SYS_futex, place, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE, 0, NULL, place, mark) >= 0;
 }
 
-/* When mremap fails it has unmapped the place before (kernels to 6.16, when memory or address space is short, or the pages
- * are in several mappings) or not (later ones, or too many mappings), and does not say. If it has, another thread may have
- * mapped something there since. The stamp tells. It costs some 2 µs, and a move costs more.
+/* Copies what is not zero in these pages of the place back to where it came from, and where it left zeroes. */
+static void copy_back(char *p, size_t size, const char *place) {
+    size_t page = fh_system_page_size();
+    for (size_t at = 0; at < size; at += page) {
+        const char *from = place + at;
+        bool zero = *from == 0 && memcmp(from, from + 1, page - 1) == 0;
+        if (!zero) memcpy(p + at, from, page);
+    }
+}
+
+/* Maps what is missing of a place, and brings back what has come there. False: a part cannot be mapped. */
+static bool bring_back(char *p, size_t size, char *place) {
+    size_t page = fh_system_page_size(), half = fh_round_up(size / 2, page);
+    int error = map_exactly(place, size, READ_WRITE, MAP_NORESERVE);
+    if (error != EEXIST) return error == 0; /* nothing was mapped, so nothing had come */
+    if (size == page || fh_system_is_mapped(place, size)) {
+        copy_back(p, size, place);
+        return true;
+    }
+    bool low = bring_back(p, half, place), high = bring_back(p + half, size - half, place + half);
+    return low && high;
+}
+
+static bool has_room(void) {
+    char *p = mmap(NULL, fh_system_page_size(), PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
+    return p != MAP_FAILED && munmap(p, fh_system_page_size()) == 0;
+}
+
+/* When mremap fails, the place is as it was, or unmapped (kernels to 6.16, when memory or address space is short, or the pages
+ * are in several mappings), or has a part of the pages (later kernels move several mappings, and may fail in the middle). It
+ * does not say which. The stamp tells of the first. It costs some 2 µs, and a move costs more.
+ *
+ * A place is lost where the limit on address space is below what is mapped. Once that has happened it is asked first.
  *
  * No refusal is noted: what is not moved is copied. */
 fh_move fh_system_move(void *p, size_t size, void *place) {
+    static fh_word lost;
     int saved = errno;
-    uint32_t mark = stamp(place);
     fh_move answer = FH_MOVED;
-    fh_add_relaxed(&maps, 1);
-    if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
+    if (fh_system_is_restricted() || (fh_load(&lost) && !has_room())) {
         answer = FH_NOT_MOVED;
-        bool may_ask = !fh_system_is_restricted(); /* else it is taken for lost, though perhaps it is not */
-        if (may_ask && is_stamped(place, mark)) {
-            *(uint32_t *)place = 0;
-        } else if (!may_ask || map_exactly(place, size, READ_WRITE, MAP_NORESERVE) != 0) {
-            answer = FH_PLACE_LOST;
+    } else {
+        uint32_t mark = stamp(place);
+        fh_add_relaxed(&maps, 1);
+        if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
+            answer = FH_NOT_MOVED;
+            if (is_stamped(place, mark)) {
+                *(uint32_t *)place = 0;
+            } else if (!bring_back(p, size, place)) {
+                answer = FH_PLACE_LOST;
+                fh_store(&lost, 1);
+            }
         }
     }
     errno = saved;

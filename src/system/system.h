@@ -62,9 +62,10 @@ bool fh_system_unmap(void *p, size_t size);
 /* ── Moving ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 typedef enum {
-    FH_MOVED,      /* the place has the contents; where they were there is no memory, and it reads as zero */
-    FH_NOT_MOVED,  /* nothing has changed: what a port without such a call always says */
-    FH_PLACE_LOST, /* nothing has changed, but the place is another thread's mapping now: not to be touched again */
+    FH_MOVED,     /* the place has the contents; where they were there is no memory, and it reads as zero */
+    FH_NOT_MOVED, /* the contents are where they were: what a port without such a call always says. The place may have
+                    * a part of them too */
+    FH_PLACE_LOST, /* the contents are where they were, but the place cannot be mapped any more: not to be touched again */
 } fh_move;
 
 /* Moves pages (not their bytes) to a place that is writable and has no memory. Both are the caller's. */
