@@ -216,11 +216,13 @@ bool fh_system_unmap(void *p, size_t size) {
 #define MREMAP_DONTUNMAP 4 /* since Linux 5.7; older ones refuse it */
 #endif
 
-/* Writes a number of this process's into the first word of a place. */
-static uint32_t stamp(uint32_t *place) {
+/* Writes a number into the first word of a place that is not the first word of the contents. */
+static uint32_t stamp(uint32_t *place, const uint32_t *contents) {
     static fh_word stamps;
-    *place = (uint32_t)(fh_add_relaxed(&stamps, 1) << 1 | 1);
-    return *place;
+    uint32_t mark = (uint32_t)(fh_add_relaxed(&stamps, 1) << 1 | 1);
+    if (mark == *contents) mark ^= UINT32_C(1) << 31;
+    *place = mark;
+    return mark;
 }
 
 /* True if the stamp is there still. Reading it could fault, because nothing or something else may be there now. So the
@@ -258,8 +260,8 @@ static bool has_room(void) {
 }
 
 /* When mremap fails, the place is as it was, or unmapped (kernels to 6.16, when memory or address space is short, or the pages
- * are in several mappings), or has a part of the pages (later kernels move several mappings, and may fail in the middle). It
- * does not say which. The stamp tells of the first. It costs some 2 µs, and a move costs more.
+ * are in several mappings), or in parts unmapped and in parts with the pages (later kernels move several mappings, and may
+ * fail in the middle). It does not say which. The stamp tells that no page has come. It costs some 2 µs, and a move costs more.
  *
  * A place is lost where the limit on address space is below what is mapped. Once that has happened it is asked first.
  *
@@ -271,13 +273,13 @@ fh_move fh_system_move(void *p, size_t size, void *place) {
     if (fh_system_is_restricted() || (fh_load(&lost) && !has_room())) {
         answer = FH_NOT_MOVED;
     } else {
-        uint32_t mark = stamp(place);
+        uint32_t mark = stamp(place, p);
         fh_add_relaxed(&maps, 1);
         if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
             answer = FH_NOT_MOVED;
-            if (is_stamped(place, mark)) {
-                *(uint32_t *)place = 0;
-            } else if (!bring_back(p, size, place)) {
+            bool nothing_came = is_stamped(place, mark);
+            if (nothing_came) *(uint32_t *)place = 0;
+            if (!(nothing_came && fh_system_is_mapped(place, size)) && !bring_back(p, size, place)) {
                 answer = FH_PLACE_LOST;
                 fh_store(&lost, 1);
             }
