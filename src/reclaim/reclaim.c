@@ -84,7 +84,7 @@ static void release_all(void) {
      * walks, others that are refused walk too: what it has in its hands may be all that there is. */
     uint64_t none = fh_load(&fh_order.trimmed), trimming = all | FH_TRIMMING;
     bool first = !(none & FH_TRIMMING) && fh_cas_acq_rel(&fh_order.trimmed, &none, trimming);
-    fh_fence_after_rmw();
+    if (first) fh_fence_after_rmw();
     fh_trim_caches();
     if (chunks) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);

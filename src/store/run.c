@@ -48,9 +48,9 @@ static bool claim_exactly(size_t slot, size_t n) {
             for (size_t back = slot; back < at;) {
                 part claimed = part_of(back, at);
                 fh_chunk_release(claimed.chunk, claimed.mask);
+                fh_event_came_back();
                 back += claimed.slots;
             }
-            fh_event_came_back();
             return false;
         }
         at += p.slots;
@@ -220,8 +220,8 @@ static bool bring_chunks(size_t n) {
         fh_thp_begin_chunk(chunk, n <= FH_CHUNK_SLOTS / 2);
         fh_chunk_open(chunk);
     }
-    fh_event_chunk(first + chunks - 1);
     fh_event_came_back();
+    fh_event_chunk(first + chunks - 1);
     return true;
 }
 
