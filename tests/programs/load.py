@@ -1,7 +1,8 @@
 """Asks a web server on loopback for pages, with several connections at once:  load.py PORT CLIENTS ROUNDS PATH...
 
 Each client keeps one connection, asks for every path again and again, and now and then closes it in the middle of an
-answer. Prints what each path gave, once: status, length and sum. Two answers to one path that differ are an error.
+answer. A server may close a connection between two answers, at a reload for instance, while the next question is on its
+way: such a question is asked again, once, on a new connection. Prints what each path gave, once: status, length and sum. Two answers to one path that differ are an error.
 """
 
 import gzip
@@ -25,6 +26,19 @@ def note(path, response):
         faults.append(f"{answer}, and before {answers[path]}")
 
 
+def answer_to(connection, method, path, body, headers):
+    was_open = connection.sock is not None
+    try:
+        connection.request(method, path, body, headers)
+        return connection.getresponse()
+    except (ConnectionError, http.client.BadStatusLine):
+        if not was_open or method == "POST":
+            raise
+        connection.close()
+        connection.request(method, path, body, headers)
+        return connection.getresponse()
+
+
 def ask(client):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     for turn in range(rounds):
@@ -32,12 +46,11 @@ def ask(client):
             method = "POST" if "post" in path else "GET"
             body = bytes(range(256)) * 40 if method == "POST" else None
             headers = {"Accept-Encoding": "gzip"} if turn % 2 else {}
-            connection.request(method, path, body, headers)
+            response = answer_to(connection, method, path, body, headers)
             if (turn + client) % 7 == 6:
-                connection.getresponse().read(10)
+                response.read(10)
                 connection.close()
                 continue
-            response = connection.getresponse()
             note(path + (" gzip" if response.getheader("Content-Encoding") else ""), response)
     connection.close()
 
