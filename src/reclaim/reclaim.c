@@ -63,10 +63,23 @@ static void act_after_allocation(uint64_t due) {
     if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
 }
 
-/* True if all of that was released, and nothing has come back since. */
+/* What a thread remembers of its own walk for all of that, while another one did that one. */
+static uint64_t walked(uint64_t beside, uint64_t all) {
+    return beside << 2 | all;
+}
+
+/* True if all of that was released, and nothing has come back since. While one thread is at it, others that are refused walk too,
+ * because what it has in its hands may be all that there is; but each of them once. Or the whole program would walk while that
+ * thread does not run. */
 static bool is_trimmed(uint64_t all) {
     uint64_t trimmed = fh_load(&fh_order.trimmed);
-    return !(trimmed & FH_TRIMMING) && trimmed >= all;
+    return trimmed & FH_TRIMMING ? fh_here.walked_beside == walked(trimmed, all) : trimmed >= all;
+}
+
+/* Of two walks by different threads, or at different times, no two have the same number for long. */
+static uint64_t new_walk(uint64_t all) {
+    static fh_word walks;
+    return (fh_add_relaxed(&walks, 1) + 1) * (FH_TRIMMING << 1) | FH_TRIMMING | all;
 }
 
 /* There is no more memory. All that is free but kept is returned: what this thread has cached, the depots, empty slabs, the
@@ -80,11 +93,11 @@ static void release_all(void) {
     uint64_t all = chunks ? FH_TRIMMED_CHUNKS : FH_TRIMMED;
     if (fh_cache_has_blocks()) fh_cache_flush();
     if (is_trimmed(all)) return;
-    /* Before the walk: what comes back during it is seen, or sets the word to 0 again. See fh_event_came_back. While one thread
-     * walks, others that are refused walk too: what it has in its hands may be all that there is. */
-    uint64_t none = fh_load(&fh_order.trimmed), trimming = all | FH_TRIMMING;
-    bool first = !(none & FH_TRIMMING) && fh_cas_acq_rel(&fh_order.trimmed, &none, trimming);
+    /* Before the walk: what comes back during it is seen, or sets the word to 0 again. See fh_event_came_back. */
+    uint64_t before = fh_load(&fh_order.trimmed), trimming = new_walk(all);
+    bool first = !(before & FH_TRIMMING) && fh_cas_acq_rel(&fh_order.trimmed, &before, trimming);
     if (first) fh_fence_after_rmw();
+    if (!first) fh_here.walked_beside = walked(before, all);
     fh_trim_caches();
     if (chunks) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);

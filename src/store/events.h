@@ -93,7 +93,7 @@ typedef enum {
 
 #define FH_TRIMMED UINT64_C(1)        /* depots, empty slabs and the memory of free slots were released */
 #define FH_TRIMMED_CHUNKS UINT64_C(2) /* and the address space of free chunks */
-#define FH_TRIMMING UINT64_C(4)       /* with one of these: a thread is about to */
+#define FH_TRIMMING UINT64_C(4)       /* with one of these, and a number above: a thread is about to */
 
 typedef struct {
     fh_word pressure;        /* an fh_pressure */

@@ -1,7 +1,8 @@
 /* Threads that go on asking at a limit: what a refused call costs. The linker counts how often the heap is walked.
  *
  *     a size that can never be had     refused at once: no walk, no callback, no question to the kernel
- *     a limit that is met              the first calls empty what is cached; while nothing comes back, the others walk nothing
+ *     a limit that is met              the first calls empty what is cached; while nothing comes back, the others walk nothing,
+ *                                      also while the thread that walks is not running
  *     something comes back             the next call finds it, wherever it was freed */
 #include "../support/alloc.h"
 #include "../support/check.h"
@@ -10,12 +11,14 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { THREADS = 4, CALLS = 5000, SMALL = 8000, WALKS = 40 };
 static const size_t mib = (size_t)1 << 20, limit = (size_t)64 << 20;
 
 static atomic_ulong walks, questions;
 static volatile unsigned callbacks;
+static atomic_int halt_next;
 
 #define COUNT(counter, type, name, parameters, arguments)                                                              \
     type __real_##name parameters;                                                                                     \
@@ -28,6 +31,8 @@ void __real_fh_trim_caches(void);
 void __wrap_fh_trim_caches(void);
 void __wrap_fh_trim_caches(void) {
     atomic_fetch_add(&walks, 1);
+    /* A thread that does not run for a while in the middle of its walk. */
+    if (atomic_exchange(&halt_next, 0)) usleep(20000);
     __real_fh_trim_caches();
 }
 COUNT(walks, size_t, fh_idle_purge_to, (size_t keep), (keep))
@@ -94,6 +99,7 @@ static void *ask_again(void *size) {
 static void storm(size_t size) {
     pthread_t thread[THREADS];
     unsigned long before = atomic_load(&walks);
+    atomic_store(&halt_next, 1);
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_create(&thread[i], NULL, ask_again, (void *)(uintptr_t)size) == 0, "no thread");
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
