@@ -20,6 +20,8 @@
 #define FH_MAGAZINE_BYTES (128 * FH_KIB)
 #define FH_MAGAZINE_RUN_BYTES FH_MIB
 
+#define FH_MAGAZINE_LEAST (FH_STRESS ? 1u : 8u)
+
 /* And at most this many blocks. Of at most 128 bytes more: −20 to −30 % time where thousands are allocated and freed over
  * and over. */
 #define FH_MAGAZINE_MOST (FH_STRESS ? 2u : 254u)
@@ -30,6 +32,10 @@
  * not take a page of them along. */
 #define FH_BIN_FIRST_BYTES 1024
 #define FH_BIN_FIRST_BLOCKS (FH_STRESS ? 1u : 6u)
+
+/* Every so many times that the two magazines of a bin could just change places the long way is taken (cache/magazine.c). An
+ * odd number, because they change places twice in a round: so refills and flushes both have their turn. */
+#define FH_EXCHANGES 15u
 
 /* All bins of a thread together, those of large blocks apart. Beyond it a bin does not grow; unused ones give up their share
  * (FH_BIN_TICK). A bin of large blocks has nothing at all beyond it: sixty of them would hold 50 MiB. */

@@ -313,6 +313,7 @@ typedef struct {
     uint16_t limit; /* blocks that each of the two may hold now: grows with use, shrinks when idle */
     uint8_t used;   /* refilled or flushed since the last tick */
     uint8_t unused_ticks;
+    uint16_t most; /* what `limit` may grow to, 0 until it is asked for: to compute it takes a division */
 } fh_rack;
 
 /* What is before a row of bins: how many slots have a class byte, as the thread knows (store/window.h). In its own cache it
@@ -345,7 +346,8 @@ typedef struct fh_thread {
      * drawn (0: none were), the state of its generator, and the OS's number of it. */
     uint64_t interval, random;
     uint32_t system_number;
-    uint32_t polls; /* slow paths, observed or about to be */
+    uint32_t polls;     /* slow paths, observed or about to be */
+    uint32_t exchanges; /* how often the two magazines of a bin changed places, or might have */
 } fh_thread;
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.

@@ -91,11 +91,24 @@ static unsigned class_of_bin(const fh_bin *bin) {
     return FH_LIKELY(c != 0) ? c : 1;
 }
 
+/* A block of class c, if all that it takes is that the bin's two magazines change places. */
+static inline void *exchange_for_full(fh_thread *t, unsigned c) {
+    const fh_magazine *m = t->rack[c].previous;
+    if (!m || m->count == 0 || !fh_thread_enter_short(t)) return NULL;
+    t->refills++;
+    fh_bin_exchange(t, c);
+    void *p = *--t->bin[c].top;
+    fh_thread_leave(t);
+    return p;
+}
+
 /* A sample is due, or the thread is not observed. */
 __attribute__((noinline)) static void *alloc_from_bin(size_t n, const fh_bin *bin) {
     if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc(n, class_of_bin(bin));
     fh_here.bytes_until_sample = -1;
-    return fh_alloc_class(class_of_bin(bin), n);
+    unsigned c = class_of_bin(bin);
+    void *p = exchange_for_full(fh_own(), c);
+    return FH_LIKELY(p != NULL) ? p : fh_alloc_class(c, n);
 }
 
 void *fh_alloc_slow(size_t n, fh_bin *bin) {

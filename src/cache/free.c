@@ -72,12 +72,25 @@ static void release(const char *call, void *p) {
     errno = error;
 }
 
+/* True if all that it took for p, of class c, is that the bin's two magazines changed places. */
+static inline bool exchange_for_empty(fh_thread *t, unsigned c, void *p) {
+    const fh_magazine *m = t->rack[c].previous;
+    if (!m || m->count != 0 || !fh_thread_enter_short(t)) return false;
+    t->flushes++;
+    fh_bin_exchange(t, c);
+    FH_ASSERT(t->bin[c].top < t->bin[c].end);
+    fh_push(&t->bin[c], p);
+    fh_thread_leave(t);
+    return true;
+}
+
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
+    unsigned c = (unsigned)(bin - fh_bins());
     if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
-        release("free", p);
+        if (FH_CHECKED || !exchange_for_empty(fh_own(), c, p)) release("free", p);
         return;
     }
     *top = p;

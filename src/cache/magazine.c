@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "base/hooks.h"
 #include "base/tuning.h"
+#include "cache/cache.h"
 #include "cache/shrink.h"
 #include "store/depot.h"
 #include "store/events.h"
@@ -21,7 +22,8 @@ static unsigned most_blocks(unsigned c) {
     FH_ASSERT(size != 0 && c < FH_BINS);
     size_t n = (fh_class_is_run(c) ? FH_MAGAZINE_RUN_BYTES / 2 : FH_MAGAZINE_BYTES) / size;
     unsigned most = size <= FH_MAGAZINE_TINY ? FH_MAGAZINE_MOST_TINY : FH_MAGAZINE_MOST;
-    return n < 1 ? 1 : n > most ? most : (unsigned)n;
+    size_t least = fh_class_is_run(c) ? 1 : FH_MAGAZINE_LEAST;
+    return n < least ? (unsigned)least : n > most ? most : (unsigned)n;
 }
 
 static unsigned first_blocks(unsigned c) {
@@ -138,7 +140,9 @@ static void charge(fh_thread *t, unsigned c, ptrdiff_t blocks) {
 /* A bin that is refilled or flushed may hold twice as much from now on, within its own bound and the thread's. */
 static void grow(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
-    unsigned old = rack->limit, most = most_blocks(c);
+    unsigned old = rack->limit, most = rack->most;
+    if (FH_LIKELY(old == most && old != 0)) return;
+    if (most == 0) rack->most = (uint16_t)(most = most_blocks(c));
     unsigned wanted = old == 0 ? first_blocks(c) : old * 2 + 2;
     if (wanted > most) wanted = most;
     if (wanted <= old) return;
@@ -171,6 +175,17 @@ static fh_magazine *fitting(fh_thread *t, unsigned c, fh_magazine *m) {
     if (!larger) return m;
     if (m) fh_magazine_delete(m);
     return larger;
+}
+
+void fh_bin_exchange(fh_thread *t, unsigned c) {
+    fh_rack *rack = &t->rack[c];
+    fh_magazine *m = rack->previous;
+    FH_ASSERT(m != NULL);
+    rack->used = 1;
+    fh_magazine *before = unload(t, c);
+    rack->previous = before;
+    then();
+    load(t, c, m);
 }
 
 bool fh_bin_has(const fh_thread *t, unsigned c, const void *p) {
@@ -270,6 +285,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
         rack->previous = empty;
         then();
         load(t, c, m);
+        tick(t);
         return *--t->bin[c].top;
     }
     tick(t);
@@ -292,6 +308,18 @@ void *fh_refill(fh_thread *t, unsigned c) {
     load(t, c, m);
     fh_count_flushed(t, -(int64_t)(m->count * fh_class_size(c)));
     return m->count ? *--t->bin[c].top : NULL;
+}
+
+/* Moves all blocks of `full` into an empty magazine with more room. In this order an interruption loses blocks, and none is in
+ * both. */
+static void join(fh_magazine *empty, fh_magazine *full) {
+    unsigned n = full->count;
+    FH_ASSERT(empty->count == 0 && n <= empty->capacity);
+    full->count = 0;
+    then();
+    for (unsigned i = 0; i < n; i++) empty->block[i] = full->block[i];
+    then();
+    empty->count = n;
 }
 
 void fh_flush(fh_thread *t, unsigned c, void *p) {
@@ -341,10 +369,9 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         give(c, 1, &p);
         return;
     }
-    empty->count = 0;
+    FH_ASSERT(empty->count == 0);
+    if (full && rack->previous == full && full->count < empty->capacity && full->count < rack->limit) join(empty, full);
     load(t, c, empty);
     FH_ASSERT(t->bin[c].top < t->bin[c].end);
-    *t->bin[c].top = p;
-    then();
-    t->bin[c].top++;
+    fh_push(&t->bin[c], p);
 }

@@ -10,6 +10,9 @@ void *fh_refill(fh_thread *t, unsigned c);
 /* Takes p, of class c, whose bin is full. */
 void fh_flush(fh_thread *t, unsigned c, void *p);
 
+/* The two magazines of a bin change places. There is a previous one. */
+void fh_bin_exchange(fh_thread *t, unsigned c);
+
 /* One block straight from the store and back, for threads that have no cache (any more). */
 void *fh_take_one(unsigned c);
 void fh_give_one(unsigned c, void *p);
