@@ -21,8 +21,9 @@ files() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u | 
 tidy() {
     local noise status=0
     noise=$(mktemp)
+    scripts/compile_commands.py "$build" "$build/lint"
     files 'src/*.c' 'src/*.cc' | grep -v -E '/(windows|darwin)[^/]*\.c$' |
-        xargs -r -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet 2>"$noise" || status=1
+        xargs -r -n 1 -P "$(nproc)" clang-tidy -p "$build/lint" --quiet 2>"$noise" || status=1
     [ "$status" = 0 ] || grep -v 'warnings\? generated' "$noise" >&2 || true
     rm -f "$noise"
     return "$status"
