@@ -61,10 +61,6 @@ void fh_hint_clear(unsigned hint, unsigned level, size_t child) {
     if ((before & ~bit) == 0) lower(hint, level, child >> 6);
 }
 
-bool fh_hint_is_set(unsigned hint, size_t slot) {
-    return fh_load(node(hint, 0, slot >> 6)) >> (slot & 63) & 1;
-}
-
 size_t fh_hint_find(unsigned hint, unsigned lowest_level) {
     for (;;) {
         size_t index = 0;

@@ -19,6 +19,7 @@
 #ifndef FH_STORE_HINTS_H
 #define FH_STORE_HINTS_H
 
+#include "base/assert.h"
 #include "base/types.h"
 #include "store/window.h"
 
@@ -29,7 +30,10 @@ void fh_hint_set(unsigned hint, unsigned level, size_t child);
 void fh_hint_clear(unsigned hint, unsigned level, size_t child);
 
 /* True if the slot has the hint of a class. It may be stale. */
-bool fh_hint_is_set(unsigned hint, size_t slot);
+static inline bool fh_hint_is_set(unsigned hint, size_t slot) {
+    FH_ASSERT(hint < FH_CLASSES);
+    return fh_load(&fh_chunk_hints_at(slot / FH_CHUNK_SLOTS)->hint[hint]) >> slot % FH_CHUNK_SLOTS & 1;
+}
 
 /* The lowest child at that level with the hint set, or FH_NONE. */
 size_t fh_hint_find(unsigned hint, unsigned level);

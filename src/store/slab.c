@@ -322,6 +322,7 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
 
 typedef struct {
     fh_slab *slab;
+    size_t slot;
     uint32_t index; /* of the block in its slab */
     bool inside;    /* the pointer is not at its beginning */
 } scattered_block;
@@ -329,15 +330,19 @@ typedef struct {
 /* Blocks each in a slab of its own: sorting finds nothing. First all their words are fetched, then their bits are set. */
 static void give_scattered(unsigned c, unsigned n, void **blocks) {
     const fh_class_info *info = &fh_class_table[c];
+    uintptr_t base = fh_window_base();
+    size_t size = info->size, of_slab = (size_t)info->slots * FH_SLOT_SIZE - 1;
+    uint64_t reciprocal = info->reciprocal;
     scattered_block at[BATCH];
     FH_ASSERT(n <= BATCH);
     for (unsigned k = 0; k < n; k++) {
-        size_t slot = fh_slot_of(blocks[k]) & ~(size_t)(info->slots - 1);
-        size_t offset = (size_t)((char *)blocks[k] - fh_slot_address(slot));
-        uint32_t i = (uint32_t)((offset * info->reciprocal) >> 40);
-        at[k] = (scattered_block){fh_slab_at(slot), i, i * info->size != offset};
-        __builtin_prefetch(&at[k].slab->state);
-        __builtin_prefetch(&at[k].slab->free[i / 64], 1);
+        uintptr_t place = (uintptr_t)blocks[k] - base;
+        size_t slot = (place & ~of_slab) >> FH_SLOT_SHIFT, offset = place & of_slab;
+        uint32_t i = (uint32_t)((offset * reciprocal) >> 40);
+        fh_slab *slab = fh_slab_at(slot);
+        at[k] = (scattered_block){slab, slot, i, i * size != offset};
+        __builtin_prefetch(&slab->state);
+        __builtin_prefetch(&slab->free[i / 64], 1);
     }
     for (unsigned k = 0; k < n; k++) {
         const scattered_block *b = &at[k];
@@ -349,13 +354,12 @@ static void give_scattered(unsigned c, unsigned n, void **blocks) {
         }
         /* release: as in give_sorted. */
         uint64_t before = fh_or_release(&b->slab->free[b->index / 64], bit);
-        size_t slot = fh_slab_head(c, fh_slot_of(blocks[k]));
         if (FH_UNLIKELY(before & bit)) {
-            report_blocks(FH_FAULT_DOUBLE_FREE, c, slot, b->index / 64, bit);
+            report_blocks(FH_FAULT_DOUBLE_FREE, c, b->slot, b->index / 64, bit);
             continue;
         }
         fh_fence_after_rmw();
-        fh_slab_given(b->slab, slot, c, 1, fills(before, bit, b->index / 64, bump));
+        fh_slab_given(b->slab, b->slot, c, 1, fills(before, bit, b->index / 64, bump));
     }
 }
 
