@@ -35,7 +35,7 @@
 
 /* Every so many times that the two magazines of a bin could just change places the long way is taken (cache/magazine.c). An
  * odd number, because they change places twice in a round: so refills and flushes both have their turn. */
-#define FH_EXCHANGES 15u
+#define FH_EXCHANGES (FH_STRESS ? 3u : 15u)
 
 /* All bins of a thread together, those of large blocks apart. Beyond it a bin does not grow; unused ones give up their share
  * (FH_BIN_TICK). A bin of large blocks has nothing at all beyond it: sixty of them would hold 50 MiB. */

@@ -27,7 +27,6 @@ extern fh_word fh_observing FH_HIDDEN;
 typedef struct {
     fh_thread *thread; /* the calling thread's cache, observed or not, or one of those of threads that have none */
     int64_t bytes_until_sample; /* below 0 if the thread is not observed */
-    uint64_t walked_beside;     /* the thread was refused memory while another one did this walk, and walked itself */
 } fh_thread_state;
 
 extern __thread fh_thread_state fh_here __attribute__((tls_model("initial-exec"))) FH_HIDDEN;

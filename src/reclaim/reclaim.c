@@ -73,7 +73,7 @@ static uint64_t walked(uint64_t beside, uint64_t all) {
  * thread does not run. */
 static bool is_trimmed(uint64_t all) {
     uint64_t trimmed = fh_load(&fh_order.trimmed);
-    return trimmed & FH_TRIMMING ? fh_here.walked_beside == walked(trimmed, all) : trimmed >= all;
+    return trimmed & FH_TRIMMING ? fh_own()->walked_beside == walked(trimmed, all) : trimmed >= all;
 }
 
 /* Of two walks by different threads, or at different times, no two have the same number for long. */
@@ -97,7 +97,8 @@ static void release_all(void) {
     uint64_t before = fh_load(&fh_order.trimmed), trimming = new_walk(all);
     bool first = !(before & FH_TRIMMING) && fh_cas_acq_rel(&fh_order.trimmed, &before, trimming);
     if (first) fh_fence_after_rmw();
-    if (!first) fh_here.walked_beside = walked(before, all);
+    fh_thread *t = fh_own();
+    if (!first && t != &fh_thread_none && t != &fh_thread_over) t->walked_beside = walked(before, all);
     fh_trim_caches();
     if (chunks) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);
