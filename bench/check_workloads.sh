@@ -10,6 +10,9 @@ shift
 
 # One line a run: the program and its arguments. Programs stand here more than once where modes differ much.
 table='
+bodies         threads=3 bodies=40 requests=300 max=500000
+bursts         threads=1 batches=200
+bursts         threads=3 batches=200 keep=50
 cache_lines    rounds=20 writes=1000 threads=2 scratch=1
 calloc_kept    dirty=4m kept=24m rounds=3
 calloc_kept    dirty=4m kept=24m min=100000 max=100000 rounds=3 untouched=1
@@ -17,6 +20,7 @@ churn          threads=300 lanes=4
 churn          threads=300 lanes=4 alone=1
 class_perf     rounds=1 items=50000
 cold_start     total=4000000
+depth          pairs=700
 drift          volume=500k phases=60
 fc_random      mode=single threads=1 rounds=1 min=1 max=256
 fc_random      mode=ring threads=3 rounds=1
@@ -24,6 +28,8 @@ fc_random      mode=pair threads=2 rounds=1 min=32 max=2000
 edge           size=64 swing=1024 hold=512 step=128 turns=10
 frames         n=200000 threads=2
 frames         n=200000 above=1 sized=1
+generations    threads=3 generations=5 blocks=2000
+generations    threads=2 generations=5 blocks=2000 reuse=0
 grow           start=64k step=64k limit=8m n=2 neighbours=1
 grow           start=16 step=0 limit=1m n=20
 grow           start=16 step=16 limit=64k n=2
@@ -35,6 +41,7 @@ handover       from=3 to=2 min=1 max=700 n=200000 sample=1
 handover       from=2 to=1 min=64 max=1024 queue=8192 hold=6000 n=100000
 hello          n=3
 hot_bin        burst=32 threads=2 n=400000
+hovering       low=2m high=4m teeth=3 shortest=1 longest=20
 huge_replace   live=5 min=2m max=10m n=20
 huge_replace   live=6 min=64k max=32m log=1 total=40m n=60 realloc=30 threads=2
 idle_threads   threads=40

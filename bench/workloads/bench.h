@@ -40,6 +40,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "latency.h"
+
 enum { BENCH_MAX_THREADS = 2048, BENCH_LINE = 64 };
 
 // ---------------------------------------------------------------------------------------------------- output
@@ -181,11 +183,13 @@ __attribute__((unused)) static void bench_clock_start(void) {
     bench_clock.system_at = bench_seconds(use.ru_stime);
     bench_clock.faults_at = (uint64_t)use.ru_minflt;
     bench_clock.switches_at = (uint64_t)(use.ru_nvcsw + use.ru_nivcsw);
+    latency_start();
     bench_clock.wall_at = bench_now();
 }
 
 __attribute__((unused)) static void bench_clock_stop(uint64_t ops) {
     double wall = bench_now();
+    latency_stop();
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
     bench_clock.wall += wall - bench_clock.wall_at;
@@ -263,7 +267,7 @@ static inline uint64_t bench_verify(const void *block, size_t size, uint8_t stam
 }
 
 static inline void *bench_take(size_t size, uint8_t stamp) {
-    void *block = malloc(size);
+    void *block = latency_malloc(size);
     if (__builtin_expect(block == NULL, 0)) {
         bench_fail("bench: malloc(%zu) failed", size);
     }
@@ -273,7 +277,7 @@ static inline void *bench_take(size_t size, uint8_t stamp) {
 
 static inline uint64_t bench_give(void *block, size_t size, uint8_t stamp) {
     uint64_t seen = bench_verify(block, size, stamp);
-    free(block);
+    latency_free(block);
     return seen;
 }
 
@@ -545,6 +549,11 @@ __attribute__((unused)) static uint64_t bench_tally_live(unsigned count) {
 
 // ---------------------------------------------------------------------------------------------------- end
 
+// How many blocks the program itself says that it allocated and freed: a test compares this with what was called.
+__attribute__((unused)) static void bench_calls(uint64_t mallocs, uint64_t frees) {
+    bench_print("mallocs %" PRIu64 "\nfrees %" PRIu64 "\n", mallocs, frees);
+}
+
 // Prints the figures. ns_per_op is processor time, of all threads, for an operation: unlike wall time it is
 // comparable between machines with a different load, and unlike cpu_s it is comparable for workloads that run
 // for a fixed time. With BENCH_AFTER set, a second of sleep and a request to trim follow, as the rules ask
@@ -564,6 +573,7 @@ __attribute__((unused)) static int bench_finish(uint64_t check) {
     bench_print("user_s %.6f\nsystem_s %.6f\n", bench_clock.user, bench_clock.system);
     bench_print("faults %" PRIu64 "\nswitches %" PRIu64 "\n", bench_clock.faults, bench_clock.switches);
     bench_print("live_bytes %" PRIu64 "\nown_bytes %" PRIu64 "\n", bench_live_peak, bench_own_bytes);
+    latency_print(bench_print);
     bench_print("check %016" PRIx64 "\nok\n", check);
     bench_flush();
     return 0;

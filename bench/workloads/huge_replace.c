@@ -11,9 +11,11 @@
 
 static const struct bench_variant variants[] = {
     {"huge-replace-2-10MiB", "live=20 min=2m max=10m n=500", "quick"},
+    {"huge-replace-3-15MiB", "live=16 min=3m max=15m n=1000", "full"},
+    {"huge-replace-4t", "live=16 min=3m max=15m n=1000 threads=4", "full"},
     {"huge-replace-4-20MiB", "live=20 min=4m max=20m n=500", "full"},
     {"huge-replace-64KiB-256MiB", "live=20 min=64k max=256m log=1 total=400m n=400", "full"},
-    {"huge-replace-realloc", "live=20 min=2m max=10m n=500 realloc=30", "full"},
+    {"huge-replace-realloc", "live=16 min=3m max=15m n=1000 realloc=30", "full"},
     {"huge-replace-8t", "live=7 min=2m max=10m n=480 threads=8", "quick"},
     {"huge-replace-8t-across", "live=20 min=768k max=3840k n=2000 threads=8", "full"},
 };

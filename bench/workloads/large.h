@@ -21,7 +21,7 @@ static inline void large_write(struct large block, uint8_t stamp) {
 }
 
 static inline struct large large_take(size_t size, uint8_t stamp) {
-    struct large block = {(uint8_t *)malloc(size), size};
+    struct large block = {(uint8_t *)latency_malloc(size), size};
     if (__builtin_expect(block.bytes == NULL, 0)) {
         bench_fail("bench: malloc(%zu) failed", size);
     }
@@ -42,7 +42,7 @@ static inline uint64_t large_verify(struct large block, uint8_t stamp) {
 
 static inline uint64_t large_give(struct large block, uint8_t stamp) {
     uint64_t seen = large_verify(block, stamp);
-    free(block.bytes);
+    latency_free(block.bytes);
     return seen;
 }
 
