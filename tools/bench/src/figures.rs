@@ -15,7 +15,12 @@ pub enum Metric {
     Cpu,
     Wall,
     PeakRss,
+    Faults,
 }
+
+/// How often the median of its fellow peers the reference has to need before its weakness, and not our strength, is
+/// said to decide the row.
+pub const WEAK: f64 = 3.0;
 
 impl Metric {
     pub fn of(self, run: &Run) -> f64 {
@@ -23,6 +28,7 @@ impl Metric {
             Self::Cpu => run.cpu,
             Self::Wall => run.wall,
             Self::PeakRss => run.peak_rss as f64,
+            Self::Faults => (run.minor_faults + run.major_faults) as f64,
         }
     }
 
@@ -32,6 +38,8 @@ impl Metric {
         match self {
             Self::Cpu | Self::Wall => 0.005,
             Self::PeakRss => 0.0,
+            // The start of a process costs a hundred or so, whatever its allocator does.
+            Self::Faults => 50.0,
         }
     }
 
@@ -40,6 +48,7 @@ impl Metric {
             Self::Cpu => "CPU time",
             Self::Wall => "wall time",
             Self::PeakRss => "peak RSS",
+            Self::Faults => "page faults",
         }
     }
 }
@@ -155,22 +164,35 @@ impl<'a> Figures<'a> {
 
     /// The peer with the lowest median. Ancestors and ours do not count, nor what was given by path.
     pub fn best_peer(&self, workload: &str, metric: Metric) -> Option<&'a Allocator> {
-        let is_peer =
-            |a: &&Allocator| matches!(a.origin, Origin::Peer | Origin::System | Origin::Package);
-        let with_median = self
-            .record
-            .allocators
-            .iter()
-            .filter(is_peer)
-            .filter_map(|allocator| {
-                Some((
-                    allocator,
-                    self.summary(workload, &allocator.name, metric)?.median,
-                ))
-            });
-        with_median
+        self.peer_medians(workload, metric)
+            .into_iter()
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(allocator, _)| allocator)
+    }
+
+    fn peer_medians(&self, workload: &str, metric: Metric) -> Vec<(&'a Allocator, f64)> {
+        let is_peer =
+            |a: &&Allocator| matches!(a.origin, Origin::Peer | Origin::System | Origin::Package);
+        let peers = self.record.allocators.iter().filter(is_peer);
+        peers
+            .filter_map(|a| Some((a, self.summary(workload, &a.name, metric)?.median)))
+            .collect()
+    }
+
+    /// True where the reference needs several times what its fellow peers need: a ratio to it says more about the
+    /// reference than about us. With fewer than two others nobody can tell.
+    pub fn reference_is_weak(&self, workload: &str, metric: Metric) -> bool {
+        let reference = &self.record.settings.reference;
+        let medians = self.peer_medians(workload, metric);
+        let (own, others): (Vec<_>, Vec<_>) =
+            medians.into_iter().partition(|(a, _)| a.name == *reference);
+        let others: Vec<f64> = others.into_iter().map(|(_, median)| median).collect();
+        match (own.first(), median(&others)) {
+            (Some((_, own)), Some(middle)) if others.len() >= 2 && middle >= metric.least() => {
+                *own >= WEAK * middle
+            }
+            _ => false,
+        }
     }
 
     /// Ranks from 1 on. Who is not separated by the noise from the leader of a rank shares it.
@@ -235,6 +257,24 @@ mod tests {
         assert!(figures.ratio("w", "b", "a", Metric::Cpu).is_none());
         assert_eq!(figures.failure("w", "b"), Some(&Outcome::Timeout));
         assert_eq!(figures.best_peer("w", Metric::Cpu).unwrap().name, "a");
+    }
+
+    #[test]
+    fn a_reference_that_all_others_beat_by_far_is_weak() {
+        let row = |reference: f64| {
+            let record = example(&[
+                ("mimalloc3", &[reference, reference]),
+                ("freehold", &[0.1, 0.1]),
+                ("glibc", &[1.0, 1.0]),
+                ("jemalloc", &[1.2, 1.2]),
+            ]);
+            Figures::new(&record).reference_is_weak("w", Metric::Cpu)
+        };
+        // The others' median is 1.1; ours does not count.
+        assert!(row(3.4));
+        assert!(!row(3.2));
+        let alone = example(&[("mimalloc3", &[9.0]), ("glibc", &[1.0])]);
+        assert!(!Figures::new(&alone).reference_is_weak("w", Metric::Cpu));
     }
 
     #[test]

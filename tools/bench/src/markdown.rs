@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use crate::figures::{Figures, Metric};
+use crate::figures::{Figures, Metric, WEAK};
 use crate::record::{Record, label_with_version};
-use crate::steering::{self, Standing};
+use crate::steering::{self, Against, Mean, Row, Standing};
 use crate::table;
 
 pub fn render(record: &Record) -> String {
@@ -36,6 +36,7 @@ pub fn render(record: &Record) -> String {
         steering.reference
     );
     text.push_str(&standings(record, &steering.standings));
+    text.push_str(&weak_rows(&figures, &steering.reference));
     if !steering.losses.is_empty() {
         text.push_str(
             "\nWhere Freehold needs more CPU time than the best peer of that workload:\n\n",
@@ -49,7 +50,8 @@ pub fn render(record: &Record) -> String {
             );
         }
     }
-    for metric in [Metric::Cpu, Metric::PeakRss] {
+    text.push_str(&against_the_best(&steering.rows));
+    for metric in [Metric::Cpu, Metric::PeakRss, Metric::Faults] {
         let _ = writeln!(
             text,
             "\n{} for each workload, ratio to {}:\n",
@@ -63,23 +65,80 @@ pub fn render(record: &Record) -> String {
 
 fn standings(record: &Record, standings: &[Standing]) -> String {
     let mut text = String::from(
-        "| | CPU | peak RSS | faster | equal | slower | failed |\n|---|---|---|---|---|---|---|\n",
+        "| | CPU | peak RSS | page faults | CPU, best peer = 1 | RSS, best peer = 1 | faster | equal | slower | failed |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
-    let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format!("{v:.2}"));
+    let show = |mean: Mean| {
+        mean.value
+            .map_or_else(|| "–".to_owned(), |v| format!("{v:.2}"))
+    };
     for s in standings {
         // A commit for a version would be out of date with the commit that brings the document.
         let name = record
             .allocator(&s.allocator)
             .filter(|a| a.origin != crate::record::Origin::Ours);
         let name = name.map_or_else(|| s.label.clone(), label_with_version);
-        let (cpu, rss) = (show(s.cpu), show(s.rss));
+        let means = [s.cpu, s.rss, s.faults, s.best_cpu, s.best_rss].map(show);
         let _ = writeln!(
             text,
-            "| {name} | {cpu} | {rss} | {} | {} | {} | {} |",
-            s.faster, s.equal, s.slower, s.failed
+            "| {name} | {} | {} | {} | {} | {} |",
+            means.join(" | "),
+            s.faster,
+            s.equal,
+            s.slower,
+            s.failed
         );
     }
     text
+}
+
+/// Names the rows that the reference's weakness decides; nothing when there is none.
+fn weak_rows(figures: &Figures, reference: &str) -> String {
+    let weak = |metric| -> Vec<&str> {
+        let names = figures.measured().map(|w| w.name.as_str());
+        names
+            .filter(|name| figures.reference_is_weak(name, metric))
+            .collect()
+    };
+    let mut text = String::new();
+    for metric in [Metric::Cpu, Metric::PeakRss] {
+        let names = weak(metric);
+        if !names.is_empty() {
+            let _ = writeln!(
+                text,
+                "\nIn {}, {reference} takes {WEAK:.0} times the median of its peers or more in: {}.",
+                metric.title(),
+                names.join(", ")
+            );
+        }
+    }
+    text
+}
+
+/// Each row beside the best peers of that row, with what the time was bought with.
+fn against_the_best(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "\nFreehold beside the best peer of each workload:\n\n\
+         | workload | CPU | best peer | peak RSS | best peer | page faults | fewest |\n|---|---|---|---|---|---|---|\n",
+    );
+    let show = |against: &Option<Against>| match against {
+        Some(a) => format!("{} | {}", table::ratio_cell(a.ratio), a.peer),
+        None => "– | –".to_owned(),
+    };
+    for row in rows {
+        let faults = row.faults.map_or_else(
+            || "– | –".to_owned(),
+            |(ours, fewest)| format!("{} | {}", table::count(ours), table::count(fewest)),
+        );
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {faults} |",
+            row.workload,
+            show(&row.cpu),
+            show(&row.rss)
+        );
+    }
+    if rows.is_empty() { String::new() } else { text }
 }
 
 fn metric_table(figures: &Figures, metric: Metric) -> String {

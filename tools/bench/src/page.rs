@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::figures::{Figures, Metric};
 use crate::record::{Allocator, Machine, Outcome, Record, Run, Settings, Skipped, Workload};
 use crate::statistics::{Ratio, Verdict, median};
-use crate::steering::{self, Standing};
+use crate::steering::{self, Mean, Standing, Steering};
 
 const FRAME: &str = include_str!("page/frame.html");
 const STYLE: &str = include_str!("page/style.css");
@@ -35,6 +35,9 @@ struct StandingData {
     allocator: String,
     cpu: Option<f64>,
     rss: Option<f64>,
+    faults: Option<f64>,
+    best_cpu: Option<f64>,
+    best_rss: Option<f64>,
     faster: usize,
     equal: usize,
     slower: usize,
@@ -43,13 +46,15 @@ struct StandingData {
 
 #[derive(Serialize)]
 struct SteeringData {
+    best_cpu: Option<f64>,
+    best_rss: Option<f64>,
     cpu: Option<f64>,
     rss: Option<f64>,
     worst: Option<f64>,
     worst_where: String,
     /// Workload, peer, and ratio of each sure loss, the worst first.
     losses: Vec<(String, String, f64)>,
-    aims: [f64; 3],
+    aims: [f64; 5],
 }
 
 #[derive(Serialize)]
@@ -60,6 +65,8 @@ struct WorkloadData {
     threads: Option<usize>,
     beyond_cores: bool,
     real: bool,
+    /// The metrics in which the reference's weakness decides the row.
+    weak: Vec<&'static str>,
     cells: BTreeMap<String, CellData>,
 }
 
@@ -71,6 +78,7 @@ struct CellData {
     cpu: Option<MetricData>,
     rss: Option<MetricData>,
     wall: Option<MetricData>,
+    faults: Option<MetricData>,
     /// Medians of all that was reported or counted besides.
     figures: BTreeMap<String, f64>,
     /// Of the first good run: means of curves would blur the steps that one looks for.
@@ -89,6 +97,14 @@ struct MetricData {
     same: bool,
 }
 
+/// What the script calls the metrics.
+const METRICS: [(&str, Metric); 4] = [
+    ("cpu", Metric::Cpu),
+    ("rss", Metric::PeakRss),
+    ("wall", Metric::Wall),
+    ("faults", Metric::Faults),
+];
+
 pub fn render(record: &Record) -> anyhow::Result<String> {
     let figures = Figures::new(record);
     let steering = steering::steer(&figures);
@@ -101,8 +117,10 @@ pub fn render(record: &Record) -> anyhow::Result<String> {
         allocators: &record.allocators,
         skipped: &record.skipped,
         steering: SteeringData {
-            cpu: steering.ours.as_ref().and_then(|ours| ours.cpu),
-            rss: steering.ours.as_ref().and_then(|ours| ours.rss),
+            best_cpu: of_ours(&steering, |ours| ours.best_cpu),
+            best_rss: of_ours(&steering, |ours| ours.best_rss),
+            cpu: of_ours(&steering, |ours| ours.cpu),
+            rss: of_ours(&steering, |ours| ours.rss),
             worst: steering.worst.as_ref().map(|worst| worst.ratio.value),
             worst_where: steering.worst.as_ref().map_or(String::new(), |w| {
                 format!("{} against {}", w.workload, w.peer)
@@ -112,7 +130,13 @@ pub fn render(record: &Record) -> anyhow::Result<String> {
                 .iter()
                 .map(|l| (l.workload.clone(), l.peer.clone(), l.ratio.value))
                 .collect(),
-            aims: [steering::AIM_CPU, steering::AIM_RSS, steering::AIM_WORST],
+            aims: [
+                steering::AIM_BEST_CPU,
+                steering::AIM_BEST_RSS,
+                steering::AIM_CPU,
+                steering::AIM_RSS,
+                steering.aim_worst,
+            ],
         },
         standings: steering
             .standings
@@ -132,26 +156,23 @@ pub fn render(record: &Record) -> anyhow::Result<String> {
         .replace("/*data*/", &data))
 }
 
+fn of_ours(steering: &Steering, mean: impl Fn(&Standing) -> Mean) -> Option<f64> {
+    steering.ours.as_ref().and_then(|ours| mean(ours).value)
+}
+
 impl From<Standing> for StandingData {
     fn from(s: Standing) -> Self {
-        let Standing {
-            allocator,
-            cpu,
-            rss,
-            faster,
-            equal,
-            slower,
-            failed,
-            ..
-        } = s;
         Self {
-            allocator,
-            cpu,
-            rss,
-            faster,
-            equal,
-            slower,
-            failed,
+            allocator: s.allocator,
+            cpu: s.cpu.value,
+            rss: s.rss.value,
+            faults: s.faults.value,
+            best_cpu: s.best_cpu.value,
+            best_rss: s.best_rss.value,
+            faster: s.faster,
+            equal: s.equal,
+            slower: s.slower,
+            failed: s.failed,
         }
     }
 }
@@ -177,6 +198,11 @@ fn workload_data(figures: &Figures, workload: &Workload) -> WorkloadData {
             .threads
             .is_some_and(|threads| threads > record.machine.cores),
         real: workload.real,
+        weak: METRICS
+            .into_iter()
+            .filter(|(_, metric)| figures.reference_is_weak(&workload.name, *metric))
+            .map(|(key, _)| key)
+            .collect(),
         cells,
     }
 }
@@ -195,6 +221,7 @@ fn cell_data(figures: &Figures, workload: &str, allocator: &str) -> CellData {
         cpu: metric(Metric::Cpu),
         rss: metric(Metric::PeakRss),
         wall: metric(Metric::Wall),
+        faults: metric(Metric::Faults),
         figures: medians(good),
         series: good
             .first()

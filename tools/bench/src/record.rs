@@ -275,7 +275,7 @@ pub fn example(allocators: &[(&str, &[f64])]) -> Record {
         user: cpu,
         system: 0.0,
         peak_rss: (cpu * 1e8) as u64,
-        minor_faults: 0,
+        minor_faults: (cpu * 1e4) as u64,
         major_faults: 0,
         switches_voluntary: 0,
         switches_forced: 0,

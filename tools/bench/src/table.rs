@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::figures::{Figures, Metric, Summary};
+use crate::figures::{Figures, Metric, Summary, WEAK};
 use crate::record::{Record, Workload, label_with_version};
 use crate::statistics::{Ratio, Verdict};
 use crate::steering;
@@ -13,7 +13,7 @@ pub fn render(record: &Record) -> String {
     let figures = Figures::new(record);
     let mut text = heading(record);
     // Wall time is on the page; here it would be a third table that says the same with more noise.
-    for metric in [Metric::Cpu, Metric::PeakRss] {
+    for metric in [Metric::Cpu, Metric::PeakRss, Metric::Faults] {
         text.push('\n');
         text.push_str(&metric_table(&figures, metric));
     }
@@ -70,7 +70,7 @@ fn metric_table(figures: &Figures, metric: Metric) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{}: value for {reference}, ratio to it for the others (* first or not separable from it, = not separable from {reference}, ? one run only)",
+        "{}: value for {reference}, ratio to it for the others (* first or not separable from it, = not separable from {reference}, ? one run only, ! {reference} takes {WEAK:.0} times the median of its peers or more)",
         metric.title()
     );
     let _ = write!(text, "{:<NAME_WIDTH$}", "");
@@ -120,7 +120,8 @@ pub fn cell(figures: &Figures, workload: &str, allocator: &str, metric: Metric) 
     };
     let reference = &figures.record.settings.reference;
     if allocator == reference {
-        return value(summary, metric);
+        let weak = figures.reference_is_weak(workload, metric);
+        return format!("{}{}", value(summary, metric), if weak { "!" } else { "" });
     }
     match figures.ratio(workload, allocator, reference, metric) {
         Some(ratio) => ratio_cell(ratio),
@@ -142,6 +143,15 @@ fn value(summary: Summary, metric: Metric) -> String {
     match metric {
         Metric::PeakRss => bytes(summary.median),
         Metric::Cpu | Metric::Wall => seconds(summary.median),
+        Metric::Faults => count(summary.median),
+    }
+}
+
+pub fn count(value: f64) -> String {
+    match value {
+        v if v < 1e5 => format!("{v:.0}"),
+        v if v < 1e7 => format!("{:.0} k", v / 1e3),
+        v => format!("{:.1} M", v / 1e6),
     }
 }
 
@@ -214,6 +224,9 @@ mod tests {
     fn units_follow_the_size() {
         assert_eq!(bytes(2048.0), "2 KiB");
         assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.5 MiB");
+        assert_eq!(count(99_999.0), "99999");
+        assert_eq!(count(1_133_280.0), "1133 k");
+        assert_eq!(count(25e6), "25.0 M");
         assert_eq!(seconds(0.0123), "12.3 ms");
         assert_eq!(seconds(1.2345), "1.234 s");
     }

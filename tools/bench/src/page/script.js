@@ -21,7 +21,7 @@ const put = (id, ...children) => document.getElementById(id).replaceChildren(...
 const MIB = 1024 * 1024;
 const mib = bytes => bytes / MIB < 10 ? (bytes / MIB).toFixed(2) : (bytes / MIB).toFixed(bytes / MIB < 100 ? 1 : 0);
 const seconds = s => s < 0.1 ? (s * 1e3).toFixed(1) + " ms" : s.toFixed(3) + " s";
-const show = { cpu: seconds, wall: seconds, rss: bytes => mib(bytes) + " MiB" };
+const show = { cpu: seconds, wall: seconds, rss: bytes => mib(bytes) + " MiB", faults: n => n.toLocaleString("en", { maximumFractionDigits: 0 }) };
 const two = value => value === null || value === undefined ? "–" : value.toFixed(2);
 
 // Ours always has the strong colour; ancestors are shades of one hue, since they are one family.
@@ -51,9 +51,11 @@ function steering() {
   const card = (value, aim, title, note) => el("div", { class: "card " + (value === null ? "" : value <= aim ? "met" : "missed") },
     title, el("b", {}, two(value)), el("span", {}, `aim ${aim.toFixed(2)}${note ? "; " + note : ""}`));
   put("steering",
-    card(s.cpu, s.aims[0], `CPU time against ${label(reference)}`, "geometric mean"),
-    card(s.rss, s.aims[1], `Peak RSS against ${label(reference)}`, "geometric mean"),
-    card(s.worst, s.aims[2], "Worst workload against its best peer", s.worst_where));
+    card(s.best_cpu, s.aims[0], "CPU time against the best peer of each row", "geometric mean"),
+    card(s.best_rss, s.aims[1], "Peak RSS against the best peer of each row", "geometric mean"),
+    card(s.cpu, s.aims[2], `CPU time against ${label(reference)}`, "geometric mean"),
+    card(s.rss, s.aims[3], `Peak RSS against ${label(reference)}`, "geometric mean"),
+    card(s.worst, s.aims[4], "Worst workload against its best peer", s.worst_where));
 }
 
 // A horizontal bar for each entry, on a logarithmic scale, because half and double are equally far from 1.
@@ -90,8 +92,9 @@ function standing() {
     name: s.allocator, value: s[key], hint: `${s.faster} faster, ${s.equal} not separable, ${s.slower} slower, ${s.failed} failed`,
   }));
   const rows = data.standings.map(s => el("tr", {}, el("td", {}, label(s.allocator)), el("td", {}, two(s.cpu)), el("td", {}, two(s.rss)),
+    el("td", {}, two(s.faults)), el("td", {}, two(s.best_cpu)), el("td", {}, two(s.best_rss)),
     el("td", {}, s.faster), el("td", {}, s.equal), el("td", {}, s.slower), el("td", { class: s.failed ? "fail" : "" }, s.failed)));
-  const head = ["", "CPU", "RSS", "faster", "equal", "slower", "failed"].map(text => el("th", {}, text));
+  const head = ["", "CPU", "RSS", "page faults", "CPU, best peer = 1", "RSS, best peer = 1", "faster", "equal", "slower", "failed"].map(text => el("th", {}, text));
   put("standing", el("div", { class: "bars" }, bars("CPU time", entry("cpu")), bars("Peak RSS", entry("rss"))),
     el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)),
     losses() || "");
@@ -108,7 +111,7 @@ function losses() {
 
 // ------------------------------------------------------------------------------------------------ the table
 
-const metrics = [["cpu", "CPU time"], ["rss", "Peak RSS"], ["wall", "Wall time"]];
+const metrics = [["cpu", "CPU time"], ["rss", "Peak RSS"], ["wall", "Wall time"], ["faults", "Page faults"]];
 const view = { metric: "cpu", column: null, up: false, open: new Set() };
 
 function shade(m) {
@@ -131,7 +134,7 @@ function cellOf(workload, allocator) {
   const m = cell[view.metric];
   if (!m) return el("td", {}, "–");
   const classes = [m.rank === 1 && cell.runs > 1 ? "first" : "", allocator.name === reference ? "reference" : ""].join(" ");
-  const text = allocator.name === reference || m.ratio === null ? show[view.metric](m.median) : two(m.ratio) + (m.low === null ? "?" : m.same ? "=" : "");
+  const text = allocator.name === reference || m.ratio === null ? show[view.metric](m.median) + (allocator.name === reference && workload.weak.includes(view.metric) ? "!" : "") : two(m.ratio) + (m.low === null ? "?" : m.same ? "=" : "");
   return el("td", { class: classes, style: shade(m), title: hint(cell, m) }, text);
 }
 
