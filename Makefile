@@ -24,7 +24,7 @@ export CARGO_TARGET_DIR := $(abspath $(BUILD))/cargo
 CARGO := cargo
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: all libraries libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
+.PHONY: all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
 
 all: libraries tool
 
@@ -36,6 +36,10 @@ $(BUILD)/build.ninja:
 # What is installed. Tests and workloads, several hundred files, are built by those who run them.
 libraries: $(BUILD)/build.ninja
 	cmake --build $(BUILD) -j $(JOBS) --target freehold freehold_static embed embed_static
+
+# What `make bench` needs of it; the peers are built by the command itself, when they are measured.
+workloads: libraries
+	cmake --build $(BUILD) -j $(JOBS) --target workloads
 
 # Configured again, because what was missing then, and left tests out, may be here now.
 libs: $(BUILD)/build.ninja
@@ -62,14 +66,14 @@ test:
 
 bench:
 	scripts/install-deps.sh build bench
-	$(MAKE) libs tool
+	$(MAKE) workloads tool
 	@# Exit code 1 says that some allocator failed some workload; the table names both, and it is no error of ours.
 	$(BUILD)/freehold bench $(BENCH_ARGS) || [ $$? -eq 1 ]
 
 # The table and the picture of docs/memory.md.
 bench-memory:
 	scripts/install-deps.sh build bench
-	$(MAKE) libs tool
+	$(MAKE) workloads tool
 	$(BUILD)/freehold bench $(MEMORY_WORKLOADS) --full --repeats 3 --no-real --out $(BUILD)/bench-memory || [ $$? -eq 1 ]
 	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
 	    --picture $(BUILD)/bench-memory/memory.svg --of spike,phases

@@ -9,7 +9,20 @@ use crate::peers::{self, Peer, PeerFile};
 use crate::record::{Allocator, Origin, Skipped};
 
 /// What a word of `--allocators` may be, besides the name of an allocator.
-pub const GROUPS: [&str; 5] = ["default", "peers", "packages", "ancestors", "all"];
+pub const GROUPS: [&str; 6] = ["default", "peers", "packages", "ancestors", "modes", "all"];
+
+/// What of ours the group "modes" measures: the default, and each option that changes how it works.
+const MODES: [&str; 9] = [
+    "freehold",
+    "freehold@purge=eager",
+    "freehold@purge=lazy",
+    "freehold@purge=background",
+    "freehold@thp=never",
+    "freehold@thp=always",
+    "freehold@limit=64g",
+    "freehold@observe=1",
+    "freehold@observe=1+sample=64k",
+];
 
 /// The ancestors in the order of their time, and what tables call them. One that is not in this list is shown last,
 /// under its own name.
@@ -77,6 +90,7 @@ impl<'a> Known<'a> {
             "default" => [base, peers(&|peer| peer.default)].concat(),
             "peers" => peers(&|_| true),
             "packages" => peers(&|peer| peer.package.is_some()),
+            "modes" => MODES.map(str::to_owned).to_vec(),
             // The untagged one is a negative control that hands out blocks twice: to be asked for by name only.
             "ancestors" => self
                 .ancestors()
@@ -104,13 +118,18 @@ impl<'a> Known<'a> {
             }
         }
         let (mut found, mut skipped) = (Vec::new(), Vec::new());
-        for name in names {
-            match self.one(&name) {
+        for name in &names {
+            match self.one(name) {
                 Ok(allocator) => found.push(allocator),
-                Err(error) => skipped.push(Skipped {
-                    name,
-                    reason: format!("{error:#}"),
-                }),
+                Err(error) => {
+                    skipped.push(Skipped {
+                        name: name.clone(),
+                        reason: format!("{error:#}"),
+                    });
+                    let other = self.peers.stand_in.get(name);
+                    let other = other.filter(|other| !names.contains(other));
+                    found.extend(other.and_then(|other| self.one(other).ok()));
+                }
             }
         }
         ensure!(
@@ -121,8 +140,38 @@ impl<'a> Known<'a> {
         Ok((found, skipped))
     }
 
-    /// One word: a name, a path to a shared object, or NAME=WHAT, which runs WHAT under another name.
+    /// What ratios are taken to when the command line does not say: the usual reference, else who stands in for it, else
+    /// the first peer, else the first of all.
+    pub fn reference(&self, measured: &[Allocator]) -> String {
+        let there = |name: &str| measured.iter().any(|a| a.name == name);
+        let usual = peers::REFERENCE.to_owned();
+        let stand_in = self.peers.stand_in.get(&usual).cloned();
+        let first = measured
+            .iter()
+            .find(|a| matches!(a.origin, Origin::Peer | Origin::System | Origin::Package))
+            .or(measured.first())
+            .map(|a| a.name.clone());
+        [Some(usual.clone()), stand_in]
+            .into_iter()
+            .flatten()
+            .find(|name| there(name))
+            .or(first)
+            .unwrap_or(usual)
+    }
+
+    /// One word: a name, a path to a shared object, WHAT@OPTIONS, which gives ours its options, or NAME=WHAT, which runs
+    /// WHAT under another name.
     fn one(&self, word: &str) -> anyhow::Result<Allocator> {
+        if let Some((what, options)) = split_options(word) {
+            let known = self.one(what)?;
+            return Ok(Allocator {
+                name: word.to_owned(),
+                label: format!("{}, {}", known.label, options.replace('+', ", ")),
+                origin: Origin::Given,
+                options: options.replace('+', ","),
+                ..known
+            });
+        }
         if let Some((name, what)) = word.split_once('=') {
             let known = self.one(what)?;
             return Ok(Allocator {
@@ -205,6 +254,13 @@ impl<'a> Known<'a> {
     }
 }
 
+/// The options stand behind the first @, with + between them, because a comma ends the word. A name that is given with =
+/// comes before.
+fn split_options(word: &str) -> Option<(&str, &str)> {
+    let (what, options) = word.split_once('@')?;
+    (!what.contains('=')).then_some((what, options))
+}
+
 fn library(
     name: &str,
     label: &str,
@@ -223,6 +279,7 @@ fn library(
         origin,
         library: path.to_string_lossy().into_owned(),
         built_with: built_with.to_owned(),
+        options: String::new(),
     })
 }
 
@@ -238,6 +295,7 @@ fn system() -> Allocator {
         origin: Origin::System,
         library: String::new(),
         built_with: "the system's".into(),
+        options: String::new(),
     }
 }
 
@@ -257,4 +315,69 @@ pub fn reasons(skipped: &[Skipped]) -> String {
         .map(|s| format!("{}: {}", s.name, s.reason))
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(root: &Path) -> Known<'_> {
+        let text = "[stand_in]\nmimalloc34='mimalloc3'\n\
+                    [[peer]]\nname='mimalloc34'\nlabel='M'\npath='missing.so'\n\
+                    [[peer]]\nname='mimalloc3'\nlabel='M 3.3'\ndefault=false\npath='libc.so'\n";
+        std::fs::create_dir_all(root.join("bench/peers")).unwrap();
+        std::fs::write(root.join("bench/peers/peers.toml"), text).unwrap();
+        Known::load(root).unwrap()
+    }
+
+    /// A shared object that exports what an allocator exports.
+    fn some_library(root: &Path) {
+        let mut cc = Command::new("cc");
+        let source = root.join("a.c");
+        let text = "void malloc(){} void free(){} void calloc(){} void realloc(){}";
+        std::fs::write(&source, text).unwrap();
+        cc.args(["-w", "-shared", "-fPIC", "-fno-builtin", "-o"]);
+        let done = cc.arg(root.join("libc.so")).arg(&source).status().unwrap();
+        assert!(done.success());
+    }
+
+    #[test]
+    fn who_is_missing_is_replaced_and_the_reference_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        some_library(folder.path());
+        let known = known(folder.path());
+        let (found, skipped) = known
+            .resolve(&["glibc".into(), "mimalloc34".into()])
+            .unwrap();
+        let names: Vec<_> = found.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names, ["glibc", "mimalloc3"]);
+        assert_eq!(skipped[0].name, "mimalloc34");
+        assert_eq!(known.reference(&found), "mimalloc3");
+        assert_eq!(known.reference(&found[..1]), "glibc");
+        // Not twice, where both were asked for.
+        let both = ["mimalloc34".to_owned(), "mimalloc3".to_owned()];
+        assert_eq!(known.resolve(&both).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn options_come_behind_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        some_library(folder.path());
+        let known = known(folder.path());
+        let path = folder.path().join("libc.so");
+        let word = format!("{}@observe=1+sample=64k", path.display());
+        let mode = known.one(&word).unwrap();
+        assert_eq!(
+            (mode.options.as_str(), mode.name),
+            ("observe=1,sample=64k", word)
+        );
+        let named = known
+            .one(&format!("seen={}@observe=1", path.display()))
+            .unwrap();
+        assert_eq!(
+            (named.name.as_str(), named.options.as_str()),
+            ("seen", "observe=1")
+        );
+        assert_eq!(split_options("slow=a.so"), None);
+    }
 }

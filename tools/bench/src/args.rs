@@ -10,13 +10,14 @@ use crate::allocators::Known;
 use crate::launcher::Launcher;
 use crate::record::{Origin, Record};
 use crate::selection::Selection;
-use crate::{compare, home, markdown, page, schedule, table, workloads};
+use crate::{compare, home, latency, markdown, page, schedule, table, workloads};
 
 /// Measures every workload under every allocator, side by side.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:\n  \
     freehold bench --quick                     all workloads, the short form, under every allocator\n  \
+    freehold bench latency                     how long single calls take, up to the longest\n  \
     freehold bench list                        what there is to choose from\n  \
     freehold bench compare old.json new.json   what a change did")]
 pub struct BenchArgs {
@@ -30,6 +31,8 @@ pub struct BenchArgs {
 enum Verb {
     /// Measure (what happens without any verb as well).
     Run(Box<RunArgs>),
+    /// Time each single call of malloc and free: p50, p99, p99.9, p99.99 and the longest. --full for more workloads.
+    Latency(Box<RunArgs>),
     /// Show the workloads and the allocators that there are.
     List(ListArgs),
     /// Build the peers, or those named, into build/peers.
@@ -50,8 +53,8 @@ pub struct RunArgs {
     /// Every variant, within ninety minutes.
     #[arg(long)]
     pub full: bool,
-    /// Names, paths to shared objects, NAME=WHAT for another name, or one of the groups default, peers, packages,
-    /// ancestors, all.
+    /// Names, paths to shared objects, NAME=WHAT for another name, freehold@OPTION=VALUE+... for a mode, or one of the
+    /// groups default, peers, packages, ancestors, modes, all.
     #[arg(long, short, value_delimiter = ',', default_value = "default")]
     pub allocators: Vec<String>,
     /// Only variants with these numbers of threads.
@@ -66,9 +69,9 @@ pub struct RunArgs {
     /// Seconds after which a single run is killed. Without it 30 (quick) or 120 (full).
     #[arg(long)]
     pub timeout: Option<f64>,
-    /// The allocator that ratios are taken to.
-    #[arg(long, default_value = "mimalloc3")]
-    pub reference: String,
+    /// The allocator that ratios are taken to; without it mimalloc 3, or the first that is not ours.
+    #[arg(long)]
+    pub reference: Option<String>,
     /// Without the real programs.
     #[arg(long)]
     pub no_real: bool,
@@ -150,8 +153,9 @@ struct CompareArgs {
 
 pub fn dispatch(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.verb {
-        None => run(&args.run),
-        Some(Verb::Run(args)) => run(&args),
+        None => run(&args.run, Measured::Suite),
+        Some(Verb::Run(args)) => run(&args, Measured::Suite),
+        Some(Verb::Latency(args)) => run(&args, Measured::Latency),
         Some(Verb::List(args)) => list(&args),
         Some(Verb::Peers(args)) => peers(&args),
         Some(Verb::Report(args)) => report(args),
@@ -174,13 +178,30 @@ fn find_root(given: Option<&Path>) -> anyhow::Result<PathBuf> {
         .context("not inside the repository (no bench/peers/peers.toml upwards from here)")
 }
 
-fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+/// What a run is of: whole workloads, or single calls.
+#[derive(Clone, Copy)]
+enum Measured {
+    Suite,
+    Latency,
+}
+
+fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
     let root = find_root(args.root.as_deref())?;
     let known = Known::load(&root)?;
-    let found = workloads::find(&root)?;
-    let selection = Selection::from_args(args, found)?;
-    eprintln!("bench: preparing the allocators (the first time takes some minutes)");
+    let found = match what {
+        Measured::Suite => workloads::find(&root)?,
+        Measured::Latency => latency::find(&root)?,
+    };
+    let mut selection = Selection::from_args(args, found)?;
+    if matches!(what, Measured::Latency) {
+        selection.mode = latency::MODE.into();
+    }
+    eprintln!("bench: preparing the allocators (what is not built yet takes minutes)");
     let (allocators, skipped) = known.resolve(&args.allocators)?;
+    selection.reference = match &args.reference {
+        Some(name) => name.clone(),
+        None => known.reference(&allocators),
+    };
     let launcher = Launcher::prepare(&root, selection.timeout)?;
 
     let out = if args.out.is_absolute() {
@@ -209,6 +230,11 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints the tables and writes the page beside the record.
 fn conclude(record: &Record, stem: &Path) -> anyhow::Result<()> {
+    if record.settings.mode == latency::MODE {
+        print!("{}", latency::render(record));
+        println!("\nrecord  {}", stem.with_extension("json").display());
+        return Ok(());
+    }
     print!("{}", table::render(record));
     let html = stem.with_extension("html");
     std::fs::write(&html, page::render(record)?)
@@ -287,7 +313,13 @@ fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
         record.settings.reference = reference;
     }
     if args.markdown {
-        print!("{}", markdown::render(&record));
+        let is_latency = record.settings.mode == latency::MODE;
+        let render = if is_latency {
+            latency::markdown
+        } else {
+            markdown::render
+        };
+        print!("{}", render(&record));
         return Ok(ExitCode::SUCCESS);
     }
     if args.memory {

@@ -153,6 +153,9 @@ impl Launcher {
             .stderr(Stdio::piped())
             // Not in the terminal's foreground group: Ctrl-C is ours to pass on, after the record is safe.
             .process_group(0);
+        if !allocator.options.is_empty() {
+            command.env("FREEHOLD", &allocator.options);
+        }
         let mut child = command.spawn().context("cannot start the launcher")?;
         // The command holds our copy of the other end of the pair; the answer ends only when it is gone.
         drop(command);
@@ -258,6 +261,13 @@ fn outcome_of(answer: &Answer, spoken: &Spoken) -> Outcome {
     let said = last_line(&spoken.stderr);
     match (answer.how.as_str(), answer.code) {
         ("exited", 0) if spoken.stderr.contains("cannot be preloaded") => Outcome::Failed(said),
+        // A mode that is misspelt would be the default one under another name.
+        ("exited", 0)
+            if spoken.stderr.contains("freehold: unknown option")
+                || spoken.stderr.contains("has bad value") =>
+        {
+            Outcome::Failed(said)
+        }
         ("exited", 0) => Outcome::Ok,
         ("timeout", _) => Outcome::Timeout,
         ("signalled", signal) => {

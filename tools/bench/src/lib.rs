@@ -16,6 +16,7 @@ mod args;
 mod compare;
 mod figures;
 mod home;
+mod latency;
 mod launcher;
 mod machine;
 mod markdown;

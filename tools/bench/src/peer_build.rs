@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
@@ -21,6 +22,11 @@ struct Source {
     version: String,
 }
 
+/// Building takes minutes, in which a line now and then says that something happens, and what.
+pub fn say(what: &str) {
+    eprintln!("bench: {what}");
+}
+
 pub fn from_crate(
     root: &Path,
     place: &Path,
@@ -28,6 +34,10 @@ pub fn from_crate(
     peer: &Peer,
 ) -> anyhow::Result<Built> {
     let crate_name = peer.crate_name.as_deref().context("no crate")?;
+    say(&format!(
+        "{}: cargo looks for the sources in crate {crate_name}",
+        peer.name
+    ));
     let source = locate(root, crate_name)?;
     let version = read_version(&source, peer)?;
     let library = place.join(format!("{}.so", peer.name));
@@ -157,7 +167,8 @@ fn compile_and_link(
         (file, &flags).hash(&mut hasher);
         objects.join(format!("{:016x}.o", hasher.finish()))
     };
-    in_parallel(&files, |file| {
+    say(&format!("{}: compiling {} files", peer.name, files.len()));
+    in_parallel(&peer.name, &files, |file| {
         let object = object_of(file);
         if object.exists() {
             return Ok(());
@@ -206,17 +217,39 @@ fn expand(folder: &Path, patterns: &[String], exclude: &[String]) -> anyhow::Res
     Ok(files)
 }
 
+/// How long compiling may go on without a word.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// True once in each such time, whoever asks.
+fn is_time(last_line: &Mutex<Instant>) -> bool {
+    let mut last = last_line
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let due = last.elapsed() >= QUIET;
+    if due {
+        *last = Instant::now();
+    }
+    due
+}
+
 /// Two compilers at a time, at the lowest priority: building peers is never what somebody waits for most.
 fn in_parallel(
+    name: &str,
     files: &[PathBuf],
     work: impl Fn(&Path) -> anyhow::Result<()> + Sync,
 ) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
+    let last_line = Mutex::new(Instant::now());
     let failure: Mutex<Option<anyhow::Error>> = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(file) = files.get(at) else { break };
+                    if is_time(&last_line) {
+                        say(&format!("{name}: file {} of {}", at + 1, files.len()));
+                    }
                     if let Err(error) = work(file) {
                         // The first failure ends the work of both: the counter jumps past the end.
                         next.store(files.len(), Ordering::Relaxed);
@@ -257,6 +290,7 @@ fn configure_and_make(
         .iter()
         .map(|a| a.replace("{version}", version))
         .collect();
+    say(&format!("{}: configure, then make", peer.name));
     execute(
         Command::new("sh")
             .arg("./configure")
@@ -283,6 +317,7 @@ fn copy_into(from: &Path, to: &Path) -> anyhow::Result<()> {
 pub fn from_wheel(place: &Path, wheel: &str, peer: &Peer) -> anyhow::Result<Built> {
     let work = place.join("objects").join(&peer.name);
     std::fs::create_dir_all(&work)?;
+    say(&format!("{}: pip downloads the wheel {wheel}", peer.name));
     let mut fetch = Command::new("python3");
     fetch
         .args([

@@ -3,6 +3,7 @@
 //! What a peer is made of is data, not code: adding one is one entry in that file. This module knows the kinds of
 //! entry and decides what is stale; `peer_build` does the compiling.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +17,9 @@ use crate::peer_build;
 pub struct PeerFile {
     #[serde(default)]
     pub common: CommonFlags,
+    /// By the name of a peer that may be missing here, the one that takes its place.
+    #[serde(default)]
+    pub stand_in: BTreeMap<String, String>,
     #[serde(default, rename = "peer")]
     pub peers: Vec<Peer>,
 }
@@ -75,6 +79,9 @@ fn yes() -> bool {
     true
 }
 
+/// The peer that ratios are taken to, unless the command line names another.
+pub const REFERENCE: &str = "mimalloc34";
+
 /// What is written beside a library, and all that a later run needs to know about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Built {
@@ -118,6 +125,10 @@ fn parse(text: &str) -> anyhow::Result<PeerFile> {
             > 1;
         ensure!(!twice, "peer {:?} is there twice", peer.name);
     }
+    let is_peer = |name: &String| file.peers.iter().any(|peer| peer.name == *name);
+    for name in file.stand_in.iter().flat_map(|(a, b)| [a, b]) {
+        ensure!(is_peer(name), "{name:?} of stand_in is no peer");
+    }
     Ok(file)
 }
 
@@ -133,6 +144,7 @@ pub fn provide(root: &Path, common: &CommonFlags, peer: &Peer) -> anyhow::Result
     {
         return Ok(built);
     }
+    peer_build::say(&format!("{}: not built yet", peer.name));
     let mut built = if peer.crate_name.is_some() {
         peer_build::from_crate(root, &place, common, peer)?
     } else if let Some(package) = &peer.package {
@@ -227,11 +239,8 @@ mod tests {
     fn the_file_of_the_repository_is_well_formed() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let file = load(&root).unwrap();
-        assert!(
-            file.peers
-                .iter()
-                .any(|p| p.name == "mimalloc3" && p.default)
-        );
+        assert!(file.peers.iter().any(|p| p.name == REFERENCE && p.default));
+        assert_eq!(file.stand_in[REFERENCE], "mimalloc3");
     }
 
     #[test]
@@ -242,6 +251,10 @@ mod tests {
         assert!(
             parse("[[peer]]\nname='a'\nlabel='A'\npath='x.so'\nfoo=1\n").is_err(),
             "unknown keys are mistakes"
+        );
+        assert!(
+            parse("[stand_in]\na='b'\n[[peer]]\nname='a'\nlabel='A'\npath='x.so'\n").is_err(),
+            "a stand-in is a peer as well"
         );
     }
 }

@@ -77,6 +77,9 @@ pub struct Allocator {
     /// What LD_PRELOAD is set to; empty for the system's own.
     pub library: String,
     pub built_with: String,
+    /// What FREEHOLD is set to for it; without any it stays as it is.
+    #[serde(default)]
+    pub options: String,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -263,6 +266,7 @@ pub fn example(allocators: &[(&str, &[f64])]) -> Record {
         },
         library: format!("/lib/{name}.so"),
         built_with: String::new(),
+        options: String::new(),
     };
     let run = |name: &str, round: usize, cpu: f64| Run {
         workload: "w".into(),

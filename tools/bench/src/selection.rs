@@ -9,7 +9,8 @@ use crate::workloads::Found;
 pub struct Selection {
     pub workloads: Vec<Workload>,
     pub skipped: Vec<Skipped>,
-    pub full: bool,
+    /// What the record says that it is of: quick, full or latency.
+    pub mode: String,
     pub repeats: usize,
     /// Seconds after which no further group begins; infinite for no limit.
     pub budget: f64,
@@ -40,11 +41,11 @@ impl Selection {
         Ok(Self {
             workloads,
             skipped: found.skipped,
-            full: args.full,
+            mode: if args.full { "full" } else { "quick" }.into(),
             repeats: args.repeats.unwrap_or(5).max(1),
             budget: if budget > 0.0 { budget } else { f64::INFINITY },
             timeout: args.timeout.unwrap_or(if args.full { 120.0 } else { 30.0 }),
-            reference: args.reference.clone(),
+            reference: args.reference.clone().unwrap_or_default(),
             patterns: args.patterns.clone(),
             warm: !args.no_warm,
             huge_pages: args.thp,
@@ -53,7 +54,7 @@ impl Selection {
 
     pub fn settings(&self, warmed_bytes: u64) -> Settings {
         Settings {
-            mode: if self.full { "full" } else { "quick" }.into(),
+            mode: self.mode.clone(),
             repeats: self.repeats,
             // JSON has no infinity.
             budget_seconds: if self.budget.is_finite() {
