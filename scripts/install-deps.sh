@@ -70,6 +70,11 @@ bench lua5.4               lua5.4
 bench gs                   ghostscript
 bench node                 nodejs
 bench clang                clang
+bench clang++              clang
+bench ruby                 ruby
+bench bc                   bc
+bench pkg:berkeley-abc     berkeley-abc
+bench pkg:python3-pip      python3-pip
 bench redis-cli            redis-tools
 bench perl                 perl
 bench pkg:libtcmalloc-minimal4 libtcmalloc-minimal4

@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::figures::Figures;
 use crate::record::{Allocator, Origin, Record, Workload, label_with_version};
 use crate::statistics::median;
+use crate::table;
 use crate::workloads::Found;
 
 /// What the record of such a run says of itself.
@@ -232,11 +233,7 @@ pub fn render(record: &Record) -> String {
     );
     let _ = write!(text, "{:<28}", "");
     for allocator in &record.allocators {
-        let _ = write!(
-            text,
-            " {:>10}",
-            allocator.name.chars().take(10).collect::<String>()
-        );
+        let _ = write!(text, " {:>10}", table::column_name(&allocator.name));
     }
     text.push('\n');
     for line in &lines {

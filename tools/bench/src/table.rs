@@ -75,7 +75,7 @@ fn metric_table(figures: &Figures, metric: Metric) -> String {
     );
     let _ = write!(text, "{:<NAME_WIDTH$}", "");
     for allocator in &record.allocators {
-        let _ = write!(text, " {:>10}", clip(&allocator.name, 10));
+        let _ = write!(text, " {:>10}", column_name(&allocator.name));
     }
     text.push('\n');
     for workload in figures.measured() {
@@ -172,6 +172,11 @@ pub fn bytes(value: f64) -> String {
     }
 }
 
+/// What fits above a column. Modes of one library differ in what stands behind the @.
+pub fn column_name(name: &str) -> String {
+    clip(name.split_once('@').map_or(name, |(_, mode)| mode), 10)
+}
+
 fn clip(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
@@ -224,6 +229,8 @@ mod tests {
     fn units_follow_the_size() {
         assert_eq!(bytes(2048.0), "2 KiB");
         assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.5 MiB");
+        assert_eq!(column_name("mimalloc-debian"), "mimalloc-d");
+        assert_eq!(column_name("freehold@thp=never"), "thp=never");
         assert_eq!(count(99_999.0), "99999");
         assert_eq!(count(1_133_280.0), "1133 k");
         assert_eq!(count(25e6), "25.0 M");
