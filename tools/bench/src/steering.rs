@@ -206,6 +206,8 @@ fn show(mean: Mean) -> String {
 pub fn render(steering: &Steering) -> String {
     let mut text = String::new();
     let against = &steering.reference;
+    let names = steering.standings.iter().map(|s| s.label.chars().count());
+    let width = names.max().unwrap_or(0).max(20);
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
@@ -213,13 +215,13 @@ pub fn render(steering: &Steering) -> String {
     );
     let _ = writeln!(
         text,
-        "  {:<20} {:>6} {:>6} {:>6}   {:>8} {:>8}   {:>6} {:>5} {:>6} {:>6}",
+        "  {:<width$} {:>6} {:>6} {:>6}   {:>8} {:>8}   {:>6} {:>5} {:>6} {:>6}",
         "", "CPU", "RSS", "faults", "best CPU", "best RSS", "faster", "equal", "slower", "failed"
     );
     for s in &steering.standings {
         let _ = writeln!(
             text,
-            "  {:<20} {:>6} {:>6} {:>6}   {:>8} {:>8}   {:>6} {:>5} {:>6} {:>6}",
+            "  {:<width$} {:>6} {:>6} {:>6}   {:>8} {:>8}   {:>6} {:>5} {:>6} {:>6}",
             s.label,
             show(s.cpu),
             show(s.rss),
@@ -232,7 +234,8 @@ pub fn render(steering: &Steering) -> String {
             s.failed
         );
     }
-    if let Some(ours) = &steering.ours {
+    // Without any peer, as where modes of ours are compared, there is nothing to steer by.
+    if let Some(ours) = steering.ours.as_ref().filter(|o| o.best_rss.rows > 0) {
         text.push_str(&the_figures(steering, ours));
         text.push_str(&losses(steering));
     }
