@@ -84,13 +84,19 @@ static inline bool exchange_for_empty(fh_thread *t, unsigned c, void *p) {
     return true;
 }
 
+/* Out of line, or what follows would save registers. */
+__attribute__((noinline)) static void release_to_full(void *p, const fh_bin *bin) {
+    size_t c = (size_t)(bin - fh_bins());
+    if (c >= FH_ROW) c -= FH_ROW;
+    if (FH_CHECKED || !exchange_for_empty(fh_own(), (unsigned)c, p)) release("free", p);
+}
+
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    unsigned c = (unsigned)(bin - fh_bins());
     if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
-        if (FH_CHECKED || !exchange_for_empty(fh_own(), c, p)) release("free", p);
+        release_to_full(p, bin);
         return;
     }
     *top = p;
