@@ -108,6 +108,12 @@
 #define FH_INSIDE_CHUNKS (FH_STRESS ? 1u : 4u)
 #define FH_INSIDE_EVERY (FH_STRESS ? 1u : 8u)
 
+/* Slots in a sample of what is free inside slabs; bytes to be flushed between two at least; halves of chunks that one safe
+ * point purges, so that no free takes long. */
+#define FH_INSIDE_SAMPLE (FH_STRESS ? 8u : 64u)
+#define FH_INSIDE_STEP (FH_STRESS ? 4 * FH_KIB : 64 * FH_KIB)
+#define FH_INSIDE_HALVES (FH_STRESS ? 1u : 4u)
+
 /* A heap that does not grow is searched for cold classes once it has this many bytes, and this many were taken from slabs;
  * the sum of what was taken is made whenever this power of two is passed, once a MiB. */
 #define FH_COLD_HEAP_BYTES (FH_STRESS ? 4 * FH_MIB : 32 * FH_MIB)

@@ -28,6 +28,7 @@
 
 #include "base/tuning.h"
 #include "base/types.h"
+#include "store/events.h"
 
 /* ── The rules: pure arithmetic ──────────────────────────────────────────────────────────────────────────────────── */
 
@@ -97,6 +98,7 @@ static inline void fh_count_flushed(fh_thread *t, int64_t bytes) {
     bytes = t->flushed;
     t->flushed = 0;
     fh_contraction_count(bytes);
+    fh_event_flushed(bytes);
 }
 
 #endif

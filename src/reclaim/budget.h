@@ -93,6 +93,20 @@ static inline bool fh_inside_pays(size_t free, size_t used) {
     return free >= used - used / 2;
 }
 
+/* Free pages inside slabs are a part of what is kept. They are purged when they exceed three quarters of the budget, together
+ * with the free slots: until the next sample more will be free. Less than an eighth of it is not worth a walk of the heap. */
+static inline bool fh_inside_is_excess(size_t inside, size_t dirty, size_t budget) {
+    return inside > budget / 8 && inside + dirty > fh_idle_target(budget);
+}
+
+/* The bytes to be flushed until the next sample: an eighth of what is alive, because a few blocks decide about each page.
+ * Not before all that is free could exceed the budget. */
+static inline size_t fh_inside_step(size_t live, size_t free, size_t budget) {
+    size_t room = free < budget / 2 ? budget / 2 - free : 0, step = live / 8;
+    if (step < FH_INSIDE_STEP) step = FH_INSIDE_STEP;
+    return step > room ? step : room;
+}
+
 /* Cold classes are looked for after every thirty-second of growth. */
 static inline bool fh_cold_is_due(size_t chunks, size_t last) {
     return chunks >= FH_SEARCH_FROM && chunks >= last + last / 32 + 1;

@@ -9,6 +9,7 @@
 #include "reclaim/credit.h"
 #include "reclaim/huge_pages.h"
 #include "reclaim/idle.h"
+#include "reclaim/inside.h"
 #include "reclaim/limits.h"
 #include "reclaim/refusal.h"
 #include "reclaim/trim.h"
@@ -46,6 +47,7 @@ static void act(uint64_t due) {
         fh_cold_grown();
     }
     if (due & FH_DUE_FLOW) fh_cold_flowed();
+    if (due & FH_DUE_INSIDE) fh_inside_check();
     if (due & FH_DUE_HUGE_PAGE) fh_huge_pages_touched();
     if (due & FH_DUE_PARKED) fh_cache_flush_parked();
     /* Last: what the others have freed counts. */

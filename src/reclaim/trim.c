@@ -17,13 +17,12 @@
 /* Half of a chunk, the 2 MiB of a huge page. Unless `split` says that it may cost that page, there must be enough to gain. */
 static size_t trim_half(size_t first, bool split) {
     FH_ASSERT(first % HALF == 0);
-    size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0, purged = 0;
+    size_t chunk = first / FH_CHUNK_SLOTS, free = split ? FH_HUGE_PAGE : 0;
     if (fh_thp_is_huge(chunk)) {
         for (size_t slot = first; slot < first + HALF && !split; slot++) free += fh_pages_free_bytes(slot);
         if (!free || !fh_thp_split(chunk, first / HALF % 2, free)) return 0;
     }
-    for (size_t slot = first; slot < first + HALF; slot++) purged += fh_pages_purge(slot);
-    return purged;
+    return fh_pages_purge_half(first);
 }
 
 static size_t trim_halves(bool split) {

@@ -8,6 +8,7 @@ fh_counters fh_counts;
 fh_class_events fh_class_event[FH_CLASSES];
 fh_orders fh_order = {
     .idle_slots = {FH_IDLE_FLOOR_SLOTS},
+    .inside_step = {FH_IDLE_FLOOR_SLOTS * FH_SLOT_SIZE},
     .thp_first_chunk = {FH_YOUNG_CHUNKS},
     .thp_timed = {1},
     .thp_split_bytes = {FH_SPLIT_BYTES},
@@ -56,6 +57,24 @@ void fh_event_released(size_t first, size_t slots, bool is_dirty, bool counted) 
 void fh_event_dropped(size_t slots) {
     uint64_t used = fh_sub_relaxed(&fh_counts.used_slots, slots);
     FH_ASSERT(used >= slots);
+}
+
+/* Slabs whose free pages were purged are filled again. Which blocks have lost their memory is not known: all that is refilled
+ * counts, up to what was purged. */
+static void count_inside_refault(size_t bytes) {
+    uint64_t purged = fh_load(&fh_counts.inside_purged);
+    bool missed = fh_is_refault(fh_system_seconds() - fh_load(&fh_counts.inside_second));
+    uint64_t again = missed && bytes < purged ? bytes : purged;
+    /* Of two threads at once one counts. */
+    if (fh_cas_relaxed(&fh_counts.inside_purged, &purged, purged - again) && missed) fh_event_refaulted(again);
+}
+
+void fh_event_flushed(int64_t bytes) {
+    int64_t now = (int64_t)(fh_add_relaxed(&fh_counts.flushed, (uint64_t)bytes) + (uint64_t)bytes);
+    if (bytes < 0 && FH_UNLIKELY(fh_load(&fh_counts.inside_purged))) count_inside_refault((size_t)-bytes);
+    /* A heap that grows: what is flushed counts from its peak on. What is added meanwhile is lost. */
+    if (now < 0) fh_store(&fh_counts.flushed, 0);
+    if (now > (int64_t)fh_load(&fh_order.inside_step)) fh_set_due(FH_DUE_INSIDE);
 }
 
 void fh_event_may_touch(size_t bytes) {

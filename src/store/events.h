@@ -33,6 +33,7 @@
 #define FH_DUE_CALLBACK (UINT64_C(1) << 9)   /* the program's callback is to be called */
 #define FH_DUE_METRICS (UINT64_C(1) << 10)   /* the metrics file is to be written */
 #define FH_DUE_FLOW (UINT64_C(1) << 11)      /* another MiB was taken from slabs */
+#define FH_DUE_INSIDE (UINT64_C(1) << 12)    /* so much was flushed that pages inside slabs may be free */
 
 /* What waits for the end of an allocation, because it may run the program's code or take the C library's locks. */
 #define FH_DUE_ALLOCATION_ONLY (FH_DUE_THREAD | FH_DUE_CALLBACK | FH_DUE_METRICS)
@@ -56,7 +57,10 @@ typedef struct {
     fh_word lowest_dirty;  /* the least that dirty_slots was since the background thread last asked */
     fh_word moves;         /* claims and releases of slots, while the background thread counts them */
     fh_word shard_taken[FH_SHARDS][FH_CACHE_LINE / 8]; /* bytes taken from slabs, the first word of each line */
-    fh_word wanted; /* bytes that were about to get memory, ever; counted while the control group has a limit */
+    fh_word flushed;       /* bytes flushed and not refilled since slabs were sampled last; two's complement */
+    fh_word inside_purged; /* bytes purged inside slabs, less what may be in use again */
+    fh_word inside_second; /* when that was last, in units of 2^30 ns */
+    fh_word wanted;        /* bytes that were about to get memory, ever; counted while the control group has a limit */
 } fh_counters;
 
 extern fh_counters fh_counts FH_HIDDEN;
@@ -99,6 +103,7 @@ typedef struct {
     fh_word pressure;        /* an fh_pressure */
     fh_word watch;           /* FH_WATCH_…: events that are worth counting */
     fh_word idle_slots;      /* with more dirty slots than this the policy checks */
+    fh_word inside_step;     /* slabs are sampled when so many bytes were flushed */
     fh_word credit;          /* bytes of refault credit (reclaim/credit.h) */
     fh_word group_read_at;   /* the control group is to be read when `wanted` is so large; two's complement */
     fh_word cold_rounds;     /* rounds over the cold classes: more holes may be open */
@@ -181,6 +186,9 @@ static inline void fh_event_taken(unsigned shard, size_t bytes) {
     uint64_t before = fh_add_relaxed(&fh_counts.shard_taken[shard][0], bytes);
     if (FH_UNLIKELY((before ^ (before + bytes)) >> FH_FLOW_STEP_SHIFT)) fh_set_due(FH_DUE_FLOW);
 }
+
+/* A thread has flushed so many bytes to depots and slabs, or refilled them (negative). */
+void fh_event_flushed(int64_t bytes);
 
 /* So many bytes are about to be used that may have no memory yet. */
 void fh_event_may_touch(size_t bytes);

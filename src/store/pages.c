@@ -10,6 +10,7 @@
 
 /* Pages of at least 4 KiB in the longest slab, of sixteen slots. */
 #define MOST_PAGES (16 * FH_SLOT_SIZE / (4 * FH_KIB))
+#define HALF_PAGES (FH_CHUNK_SIZE / 2 / (4 * FH_KIB)) /* of a chunk */
 
 /* A slab while this thread holds free blocks of it, so that it cannot become another one. */
 typedef struct {
@@ -44,8 +45,8 @@ static bool blocks_of_page(const holding *h, unsigned page, unsigned *first, uns
     return *last < h->bump;
 }
 
-/* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory. Returns the number
- * of such pages. */
+/* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have).
+ * Returns the number of such pages. */
 static unsigned choose(const holding *h, unsigned pages, const unsigned char *resident, uint64_t *wanted) {
     uint64_t free[FH_SLAB_WORDS];
     unsigned words = (h->bump + 63) / 64, chosen = 0, first, last;
@@ -54,7 +55,7 @@ static unsigned choose(const holding *h, unsigned pages, const unsigned char *re
         wanted[w] = 0;
     }
     for (unsigned page = 0; page < pages && blocks_of_page(h, page, &first, &last); page++) {
-        if (!(resident[page] & 1) || !all_set(free, first, last)) continue;
+        if ((resident && !(resident[page] & 1)) || !all_set(free, first, last)) continue;
         for (unsigned w = first / 64; w <= last / 64; w++) wanted[w] |= bits_between(w, first, last);
         chosen++;
     }
@@ -131,19 +132,27 @@ static unsigned purge_held(const holding *h, unsigned pages, const unsigned char
     return purged;
 }
 
-/* One slab: claims its free pages, purges them, puts the blocks back. Returns the pages purged. */
-static unsigned purge_slab(size_t slot, unsigned c, unsigned bump) {
-    size_t bytes = fh_class_table[c].slots * FH_SLOT_SIZE, page_size = fh_system_page_size();
-    holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
-    unsigned pages = (unsigned)(bytes / page_size);
-    FH_ASSERT(c != FH_CLASS_SPECIAL && c <= FH_SMALL_LAST && bump <= fh_class_table[c].blocks);
-    unsigned char resident[MOST_PAGES];
+/* The slab at a slot, if it is one of the program's blocks. */
+static bool is_slab(size_t slot, holding *h, unsigned *pages) {
+    uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
+    *h = (holding){.slot = slot, .slab = fh_slab_at(slot), .c = fh_state_class(state), .bump = fh_state_bump(state)};
+    if (h->c < 1 || h->c > FH_SMALL_LAST) return false;
+    FH_ASSERT(h->bump <= fh_class_table[h->c].blocks);
+    *pages = (unsigned)(fh_class_table[h->c].slots * FH_SLOT_SIZE / fh_system_page_size());
+    return *pages <= MOST_PAGES;
+}
+
+/* Pages inside of slabs that were purged so far. */
+static fh_word purged_pages;
+
+/* One slab: claims its free pages, purges them, puts the blocks back. Returns the bytes purged. */
+static size_t purge_slab(holding *h, unsigned pages, const unsigned char *resident) {
     uint64_t wanted[FH_SLAB_WORDS];
-    if (pages > MOST_PAGES || !fh_system_resident(fh_slot_address(slot), bytes, resident)) return 0;
-    if (!choose(&h, pages, resident, wanted) || !claim(&h, wanted)) return 0;
-    unsigned purged = purge_held(&h, pages, resident);
-    put_back(&h);
-    return purged;
+    if (!choose(h, pages, resident, wanted) || !claim(h, wanted)) return 0;
+    unsigned purged = purge_held(h, pages, resident);
+    put_back(h);
+    if (purged) fh_add_relaxed(&purged_pages, purged);
+    return purged * fh_system_page_size();
 }
 
 size_t fh_pages_free_bytes(size_t slot) {
@@ -157,18 +166,45 @@ size_t fh_pages_free_bytes(size_t slot) {
     return free >= fh_system_page_size() ? free : 0;
 }
 
-/* Pages inside of slabs that were purged so far. */
-static fh_word purged_pages;
+size_t fh_pages_free(size_t slot, bool with_memory) {
+    holding h;
+    unsigned pages;
+    uint64_t wanted[FH_SLAB_WORDS];
+    unsigned char resident[MOST_PAGES];
+    if (!is_slab(slot, &h, &pages)) return 0;
+    size_t bytes = fh_system_page_size(), free = choose(&h, pages, NULL, wanted);
+    if (free && with_memory) {
+        bool known = fh_system_resident(fh_slot_address(slot), pages * bytes, resident);
+        free = known ? choose(&h, pages, resident, wanted) : 0;
+    }
+    return free * bytes;
+}
 
 size_t fh_pages_purge(size_t slot) {
+    holding h;
+    unsigned pages;
+    unsigned char resident[MOST_PAGES];
     /* The bits are read before the kernel is asked anything. */
-    if (!fh_pages_free_bytes(slot)) return 0;
-    uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
-    unsigned c = fh_state_class(state);
-    if (c < 1 || c > FH_SMALL_LAST) return 0; /* it has become something else since */
-    unsigned pages = purge_slab(slot, c, fh_state_bump(state));
-    if (pages) fh_add_relaxed(&purged_pages, pages);
-    return pages * fh_system_page_size();
+    if (!fh_pages_free(slot, false) || !is_slab(slot, &h, &pages)) return 0;
+    if (!fh_system_resident(fh_slot_address(slot), pages * fh_system_page_size(), resident)) return 0;
+    return purge_slab(&h, pages, resident);
+}
+
+size_t fh_pages_purge_half(size_t first) {
+    holding h;
+    unsigned pages;
+    unsigned char resident[HALF_PAGES];
+    size_t bytes = FH_CHUNK_SIZE / 2, end = first + FH_CHUNK_SLOTS / 2, slot = first, purged = 0;
+    FH_ASSERT(first % (FH_CHUNK_SLOTS / 2) == 0);
+    while (slot < end && !fh_pages_free(slot, false)) slot++;
+    if (slot == end || bytes / fh_system_page_size() > HALF_PAGES) return 0;
+    if (!fh_system_resident(fh_slot_address(first), bytes, resident)) return 0;
+    for (; slot < end; slot++) {
+        /* A slab begins at a multiple of its length, and so ends in this half. */
+        size_t page = (slot - first) * FH_SLOT_SIZE / fh_system_page_size();
+        if (is_slab(slot, &h, &pages)) purged += purge_slab(&h, pages, resident + page);
+    }
+    return purged;
 }
 
 bool fh_pages_were_purged(void) {

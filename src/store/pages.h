@@ -13,8 +13,14 @@
 /* Purges the free pages inside of the slab at a slot, as far as it is one of the program's blocks. Returns the bytes. */
 size_t fh_pages_purge(size_t slot);
 
+/* The same for all slabs that begin in half of a chunk, of which this is the first slot. The kernel is asked once. */
+size_t fh_pages_purge_half(size_t first);
+
 /* The bytes of its free blocks; 0 when they would not fill a page. */
 size_t fh_pages_free_bytes(size_t slot);
+
+/* The bytes of its pages of which all blocks are free; or only of those that have memory, which asks the kernel. */
+size_t fh_pages_free(size_t slot, bool with_memory);
 
 /* For the statistics: was any page ever purged? And of the slab of class c at a slot (of a small class), with so many
  * blocks handed out once, the pages without memory that hold nothing but free blocks. `resident` has a byte for each page

@@ -82,6 +82,22 @@ static void inside_of_slabs(void) {
     CHECK(fh_inside_pays(50, 100) && fh_inside_pays(100, 100) && !fh_inside_pays(49, 100), "half is the line");
 }
 
+/* When slabs are sampled, and what of the sample is too much. */
+static void samples_inside(void) {
+    size_t budget = 8 * FH_MIB;
+    CHECK(!fh_inside_is_excess(6 * FH_MIB, 0, budget), "three quarters of the budget");
+    CHECK(fh_inside_is_excess(6 * FH_MIB + 1, 0, budget), "more than that");
+    CHECK(fh_inside_is_excess(2 * FH_MIB, 5 * FH_MIB, budget), "free slots count too");
+    CHECK(!fh_inside_is_excess(FH_MIB, FH_GIB, budget), "an eighth of the budget is not worth a walk");
+    CHECK(fh_inside_step(FH_GIB, FH_GIB, budget) == FH_GIB / 8, "an eighth of what is alive");
+    CHECK(fh_inside_step(FH_MIB, 0, budget) == budget / 2, "nothing is free: that much first");
+    CHECK(fh_inside_step(0, FH_GIB, budget) == FH_INSIDE_STEP, "the least");
+    /* A heap that is freed block by block is sampled some dozens of times. */
+    size_t looks = 0;
+    for (size_t live = FH_GIB; live > FH_MIB; looks++) live -= fh_inside_step(live, FH_GIB - live, budget);
+    CHECK(looks >= 30 && looks <= 60, "%zu samples while a GiB was freed", looks);
+}
+
 static void cold_classes(void) {
     size_t looks = 0, last = 0;
     for (size_t chunks = 8; chunks < 1 << 18; chunks++) {
@@ -235,6 +251,7 @@ int main(void) {
     refusals();
     cold_classes();
     inside_of_slabs();
+    samples_inside();
     budget_is_bounded();
     credit_covers_what_was_missed();
     credit_fades();
