@@ -147,7 +147,8 @@ typedef struct {
 
 typedef struct {
     fh_word state;
-    fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Borrowed: words 32 … 63 are joined */
+    fh_word free[FH_SLAB_WORDS]; /* bit b of word w: block 64 · w + b is free. Borrowed: words 32 … 63 are joined.
+                                  * Sampled: they say what the program has of each block (store/sampled.h) */
     /* Of the large block that begins in this slot: the pages that the program has of it, and in the upper half the page of
      * the slot that is its first. 0: none begins here. */
     fh_word pages;

@@ -8,6 +8,7 @@
 #include "store/holes.h"
 #include "store/large.h"
 #include "store/locate.h"
+#include "store/sampled.h"
 #include "system/report.h"
 #include "system/system.h"
 
@@ -29,6 +30,7 @@ static void release_special(const char *call, void *p) {
     bool surely = sample || (at.kind == FH_AT_LARGE && at.size > FH_SLOT_SIZE && at.size <= FH_RUN_CACHED_MAX);
     if (fh_load(&fh_observing)) fh_hook_freed(p, surely);
     if (sample) {
+        fh_sampled_end(at.c, p);
         fh_give_one(at.c, p);
     } else if (!fh_large_free(p)) {
         fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, at.size); /* another thread was first */

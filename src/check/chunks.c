@@ -6,6 +6,7 @@
 #include "store/hints.h"
 #include "store/holes.h"
 #include "store/large.h"
+#include "store/sampled.h"
 #include "store/window.h"
 
 #define TOP_LEVEL 3
@@ -125,10 +126,22 @@ static unsigned count_free(fh_check *check, size_t slot, unsigned c, unsigned bl
     return set;
 }
 
+/* [slab.short] Only of a block that is handed out. */
+static void check_short(fh_check *check, size_t slot, unsigned c, unsigned bump) {
+    fh_slab *slab = fh_slab_at(slot);
+    for (unsigned i = 0; i < fh_class_table[c].blocks; i++) {
+        fh_sampled_short s = fh_sampled_short_of(slab, c, i);
+        uint64_t less = fh_load(s.word) >> s.shift & s.mask;
+        bool out = i < bump && !(fh_load(&slab->free[i / 64]) >> i % 64 & 1);
+        if (less && !out) at_slot(check, FH_EQUATION_SLAB_SHORT, slot, c, less, 0);
+    }
+}
+
 /* [slab.bump] [slab.count] [slab.hint], and what is out of the magazines' classes. */
 static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state) {
     const fh_class_info *info = &fh_class_table[c];
-    unsigned bump = fh_state_bump(state), words = check->brief ? (info->blocks + 63u) / 64 : FH_SLAB_WORDS;
+    unsigned bump = fh_state_bump(state), all = fh_class_is_sample(c) ? FH_SHORT_WORDS : FH_SLAB_WORDS;
+    unsigned words = check->brief ? (info->blocks + 63u) / 64 : all;
     if (bump < 1 || bump > info->blocks) {
         at_slot(check, FH_EQUATION_SLAB_BUMP, slot, c, bump, info->blocks);
         return;
@@ -138,6 +151,7 @@ static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state)
         at_slot(check, FH_EQUATION_SLAB_COUNT, slot, c, fh_state_count(state), info->hint_at);
     }
     if (bump < info->blocks || set >= info->hint_at || set == bump) check_hint(check, slot, c);
+    if (fh_class_is_sample(c) && !check->brief) check_short(check, slot, c, bump);
     if (c >= FH_CLASS_MAGAZINE && c < FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES) check->magazines_out += bump - set;
     if (c <= FH_SMALL_LAST || fh_class_is_sample(c)) check->live_blocks += bump - set;
 }

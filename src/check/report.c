@@ -17,6 +17,7 @@ static const struct {
     {"slab.beyond", "no bit beyond bump is set"},
     {"slab.count", "the count of a slab is below what sets its hint"},
     {"slab.hint", "a slab with something to take has its hint"},
+    {"slab.short", "only of a sampled block that is handed out the program has less than all"},
     {"holes.joined", "a part is joined to the one before only in a guest"},
     {"holes.empty", "of the borrowed slabs one at most is all free"},
     {"chunk.dirty", "a slot with memory behind it was used"},

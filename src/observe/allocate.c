@@ -5,8 +5,10 @@
  * free of any other block pays nothing for it. */
 #include "base/hooks.h"
 #include "cache/alloc.h"
+#include "cache/magazine.h"
 #include "cache/observed.h"
 #include "observe/observe.h"
+#include "store/sampled.h"
 
 /* Observes the calling thread if it is about time, so that its first block counts. */
 __attribute__((noinline)) static bool become_observed(void) {
@@ -15,20 +17,41 @@ __attribute__((noinline)) static bool become_observed(void) {
     return fh_is_observed();
 }
 
+/* A block in a slab of samples, in place of the one that the program would have got. That is taken all the same, and released
+ * again: the sampled one is as large to the program. So chance decides about both alike, also whether they are in a hole
+ * (store/holes.h) and larger than their class. *lost: there is no memory for the sample, so this is the other one. */
+static void *alloc_in_slab(size_t align, size_t n, bool *lost) {
+    bool clean;
+    void *plain = fh_alloc_unobserved(align, n, &clean);
+    size_t usable = fh_usable("malloc", plain);
+    if (!plain) return NULL;
+    unsigned c = fh_class_sample(usable > align ? usable : align);
+    fh_thread *t = fh_thread_enter();
+    void *p = fh_take_one(c);
+    fh_thread_leave(t);
+    *lost = !p;
+    if (!p) return plain;
+    fh_sampled_begin(c, p, usable);
+    fh_release(plain);
+    return p;
+}
+
 /* Out of line: its own frame is where the walk over the stack begins, and most callers have none because they end in a jump
  * to this function. */
 __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, bool *clean) {
     uint64_t interval = fh_observe_draw();
     size_t room = n > align ? n : align;
+    bool lost = false;
     void *p;
     if (room <= FH_SMALL_MAX) {
         *clean = false;
-        p = fh_alloc_class(fh_class_sample(room), n);
+        p = alloc_in_slab(align, n, &lost);
     } else {
         p = fh_alloc_special(align, n, clean);
         if (p && fh_in_window(p)) fh_class_set(fh_slot_of(p), FH_CLASS_SPECIAL);
     }
-    if (p) fh_observe_sampled(p, n, interval, __builtin_frame_address(0));
+    if (p && lost) fh_observe_lost();
+    if (p && !lost) fh_observe_sampled(p, n, interval, __builtin_frame_address(0));
     return p;
 }
 

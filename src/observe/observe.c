@@ -121,6 +121,13 @@ static void count(uint64_t *counter) {
     fh_add_relaxed(fh_profile_word(counter), 1);
 }
 
+void fh_observe_lost(void) {
+    fh_profile_header *profile = begin_profile();
+    if (!profile) return;
+    count(&fh_profile_controls(profile)->taken);
+    count(&fh_profile_controls(profile)->lost_samples);
+}
+
 /* The site of the stack that begins at the frame; 0: no room. */
 static uint32_t site_of(fh_profile_header *profile, const void *frame) {
     fh_profile_control *control = fh_profile_controls(profile);

@@ -15,4 +15,7 @@ uint64_t fh_observe_draw(void);
  * called, or of one further in. */
 void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *frame);
 
+/* A sample was due, and there was no memory for it. */
+void fh_observe_lost(void);
+
 #endif

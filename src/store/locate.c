@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "store/holes.h"
 #include "store/large.h"
+#include "store/sampled.h"
 #include "store/slab_life.h"
 #include "store/window.h"
 #include "system/report.h"
@@ -10,7 +11,10 @@
 static fh_place locate_in_slab(unsigned c, const void *p) {
     FH_ASSERT(c < FH_CLASSES && fh_class_size(c) != 0);
     fh_place at = {.kind = FH_AT_SLAB, .c = c, .begin = fh_slab_block_of(c, p), .size = fh_class_size(c)};
-    if (!at.begin) at.kind = FH_AT_FOREIGN;
+    if (!at.begin)
+        at.kind = FH_AT_FOREIGN;
+    else if (fh_class_is_sample(c))
+        at.size = fh_sampled_usable(c, at.begin);
     at.free = at.begin && fh_slab_is_free(c, p);
     return at;
 }

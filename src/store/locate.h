@@ -21,7 +21,7 @@ typedef struct {
     fh_place_kind kind;
     unsigned c;  /* AT_SLAB: the class */
     void *begin; /* of the block that p points to or into; NULL: FOREIGN or NOTHING, or a hole that is free */
-    size_t size; /* bytes of the block */
+    size_t size; /* bytes of the block: what the program may use of it */
     bool free;   /* AT_SLAB, AT_HOLE: it is free in its slab. Blocks in magazines are not */
 } fh_place;
 

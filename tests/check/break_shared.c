@@ -8,14 +8,16 @@
 #include "store/run.h"
 #include "store/slab.h"
 #include "store/holes.h"
+#include "store/sampled.h"
 #include "store/window.h"
 
 #include <freehold/freehold.h>
 #include <pthread.h>
 
 #define BLOCKS 4000
-#define LODGING ((size_t)2048) /* a size whose slabs may be let */
-#define PARTLY ((size_t)2500)  /* and one whose slabs may not: a stress build would open one that is used in part */
+#define SAMPLED (FH_CLASS_SAMPLE + 1) /* of 128 bytes */
+#define LODGING ((size_t)2048)        /* a size whose slabs may be let */
+#define PARTLY ((size_t)2500) /* and one whose slabs may not: a stress build would open one that is used in part */
 
 static void *other_thread(void *none) {
     void *block[40];
@@ -48,6 +50,15 @@ void break_build(void) {
     /* A slab of which most was never handed out; malloc might have found a hole instead. */
     void *own;
     CHECK(fh_slab_take_own(fh_class_of(700), 1, &own) == 1, "no memory");
+    /* Two sampled blocks, of which one goes. */
+    void *sampled[2];
+    CHECK(fh_slab_take(SAMPLED, 2, sampled) == 2, "no memory");
+    fh_sampled_begin(SAMPLED, sampled[0], 96);
+    fh_sampled_begin(SAMPLED, sampled[1], 80);
+    CHECK(fh_sampled_usable(SAMPLED, sampled[0]) == 96 && fh_sampled_usable(SAMPLED, sampled[1]) == 80,
+          "two blocks mix");
+    fh_sampled_end(SAMPLED, sampled[1]);
+    fh_slab_give(SAMPLED, 1, &sampled[1]);
     /* This thread has a cache by now, or it would get the one that is left behind. */
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, other_thread, NULL) == 0, "no thread");
@@ -141,6 +152,9 @@ static bool has_free(size_t slot) {
     return free_blocks(slot) >= 8;
 }
 
+static void free_and_short(void) {
+    change_bit(fh_sampled_short_of(fh_slab_at(find_slab(SAMPLED, NULL)), SAMPLED, 1).word, 4);
+}
 static void state_bit(void) {
     change_bit(state_of(find_slab(BREAK_CLASS, NULL)), 45);
 }
@@ -289,6 +303,7 @@ const breakage break_shared[] = {
     {FH_EQUATION_SLAB_BEYOND, "a free block that was never handed out", bit_beyond},
     {FH_EQUATION_SLAB_COUNT, "a count that should have set the hint", count_too_high},
     {FH_EQUATION_SLAB_HINT, "a slab with free blocks and no hint", hint_not_set},
+    {FH_EQUATION_SLAB_SHORT, "a free block is short of something", free_and_short},
     {FH_EQUATION_HOLES_JOINED, "free units are joined", joined_free_unit},
     {FH_EQUATION_HOLES_EMPTY, "two borrowed slabs that are all free stay", borrowed_slab_kept},
     {FH_EQUATION_CHUNK_DIRTY, "a dirty slot that was never used", dirty_and_unused},

@@ -4,6 +4,7 @@
  * second of the stack, as all of them allocate through ask(). */
 #include <dlfcn.h>
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -267,6 +268,103 @@ static void steps(uint64_t count) {
     } while (read(0, line, sizeof line) > 0);
 }
 
+/* A block that realloc changes, as often as its site wants. */
+typedef struct {
+    char *p;
+    size_t n;
+    int cuts; /* how often it was made smaller */
+} buffer;
+
+static void resize_to(int k, buffer *b, size_t n) {
+    sites[k].live_blocks -= b->p != NULL;
+    sites[k].live_bytes -= b->n;
+    b->p = site[k](REALLOC, n, b->p);
+    b->n = n;
+    b->p[n - 1] = 1;
+}
+
+/* What each site of small blocks wants next; 0: it is done. */
+static size_t small_step(int k, buffer *b) {
+    switch (k) {
+    case 0: /* by the same piece each time, from class to class: 500, 1,000 … 8,000 */
+        return b->n < 8000 ? b->n + 500 : 0;
+    case 1: /* a vector: half as much again, and at last what is not used is cut off, a tenth or two thirds */
+        if (b->n == 0) return 24;
+        if (b->n < 6000 && !b->cuts) return b->n + b->n / 2;
+        return b->cuts++ ? 0 : random_bits() % 2 ? b->n / 10 * 9 : b->n / 3;
+    case 2: /* a string: a few bytes more, most often within the class */
+        return b->n < 300 ? b->n + 1 + random_bits() % 15 : 0;
+    default: /* uses all that it has got, and asks for more when that is full; then less and less */
+        if (b->n < 4000 && !b->cuts) return b->p ? malloc_usable_size(b->p) + 1 : 20;
+        return b->cuts++ < 4 ? malloc_usable_size(b->p) / 4 * 3 : 0;
+    }
+}
+
+/* Of large ones: above 64 KiB memory is given by pages, and grows in place where the pages behind it are free. */
+static size_t large_step(int k, buffer *b) {
+    switch (k) {
+    case 0:
+        return b->n < 400000 ? b->n + 20000 : 0;
+    case 1: /* shrinks by a twentieth */
+        return b->n == 0 ? 400000 : b->n > 100000 ? b->n / 20 * 19 : 0;
+    case 2:
+        return b->n == 0 ? 1000 : b->n < 2000000 ? 2 * b->n : 0;
+    default:
+        return b->n < 150000 ? (b->n ? malloc_usable_size(b->p) : 9000) + 1 + random_bits() % 20000 : 0;
+    }
+}
+
+/* `count` buffers of each site, in random order, until none wants anything more. All of them live at the end. */
+static void step_all(uint64_t count, size_t (*step)(int k, buffer *b)) {
+    uint64_t left = SITES * count;
+    buffer *all = calloc(left, sizeof *all);
+    uint64_t *order = malloc(left * sizeof *order);
+    if (!all || !order) exit(1);
+    for (uint64_t i = 0; i < left; i++) order[i] = i;
+    while (left > 0) {
+        uint64_t pick = random_bits() % left, i = order[pick];
+        int k = (int)(i % SITES);
+        size_t n = step(k, &all[i]);
+        if (n) {
+            resize_to(k, &all[i], n);
+        } else {
+            order[pick] = order[--left];
+        }
+    }
+}
+
+static void resized(uint64_t count) {
+    step_all(count, small_step);
+}
+
+static void resized_large(uint64_t count) {
+    step_all(count, large_step);
+}
+
+/* What the program is told of each size and alignment, and whether realloc moves a small block: the same, observed or not. */
+static void answers(uint64_t count) {
+    for (size_t n = 0; n < count; n += 1 + n / 97) {
+        void *p = malloc(n);
+        printf("malloc %zu: %zu", n, malloc_usable_size(p));
+        for (unsigned k = 1; k < 6; k++) {
+            uintptr_t was = (uintptr_t)p;
+            size_t m = (n + 1) * k / 3 + k;
+            p = realloc(p, m);
+            printf(", %zu: %zu%s", m, malloc_usable_size(p), m < 60000 && (uintptr_t)p == was ? " stays" : "");
+        }
+        free(p);
+        p = calloc(1, n);
+        printf(", calloc %zu", malloc_usable_size(p));
+        free(p);
+        for (size_t align = 16; align <= (1u << 21); align *= 4) {
+            if (posix_memalign(&p, align, n)) exit(1);
+            printf(", at %zu %zu", align, malloc_usable_size(p));
+            free(p);
+        }
+        puts("");
+    }
+}
+
 /* Asks for what cannot be had, in each way; all that comes after must be counted as before. */
 static void impossible(uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
@@ -298,10 +396,13 @@ int main(int arguments, char **argument) {
     static const struct {
         const char *name;
         void (*act)(uint64_t count);
-    } acts[] = {{"rotation", rotation},   {"sizes", sizes},          {"at_once", at_once},
-                {"entries", entries},     {"threads", threads},      {"first_blocks", first_blocks},
-                {"forever", run_forever}, {"children", children},    {"again", again},
-                {"steps", steps},         {"impossible", impossible}};
+    } acts[] = {{"rotation", rotation},     {"sizes", sizes},
+                {"at_once", at_once},       {"entries", entries},
+                {"threads", threads},       {"first_blocks", first_blocks},
+                {"forever", run_forever},   {"children", children},
+                {"again", again},           {"steps", steps},
+                {"impossible", impossible}, {"resized", resized},
+                {"answers", answers},       {"resized_large", resized_large}};
     uint64_t count = arguments > 2 ? strtoull(argument[2], NULL, 10) : 1000;
     if (arguments > 3) sample_later(argument[3]);
     for (size_t i = 0; arguments > 1 && i < sizeof acts / sizeof acts[0]; i++) {

@@ -96,8 +96,9 @@ class Page:
                     yield dict(zip(names, fields), extent=k, place=place)
 
     def figures(self):
-        names = ["sequence", "taken_ns", "cost_ns", "rows", "live_bytes", "live_blocks"]
-        return dict(zip(names, struct.unpack_from("<6Q", self.data, self.entry("figures", 0))))
+        names = ["sequence", "taken_ns", "cost_ns", "rows", "live_bytes", "live_blocks", "cached_bytes", "thread_cached_bytes",
+                 "free_bytes", "fresh_bytes", "purged_in_slabs_bytes", "dirty_bytes", "purged_bytes", "huge_bytes"]
+        return dict(zip(names, struct.unpack_from("<14Q", self.data, self.entry("figures", 0))))
 
     def moments(self):
         for number in range(min(self.used("timeline"), self.capacity("timeline"))):

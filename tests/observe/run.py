@@ -97,8 +97,8 @@ class Bench:
 
 def per_site(found, addresses):
     """For each address what its stacks have: sums over sites of allocated samples, bytes, blocks, variance; and live."""
-    sums = {address: dict(samples=0, bytes=0, blocks=0.0, variance=0.0, live_bytes=0.0, live_variance=0.0)
-            for address in addresses}
+    sums = {address: dict(samples=0, bytes=0, blocks=0.0, variance=0.0, live_samples=0, live_bytes=0.0, live_blocks=0.0,
+                          live_bytes_variance=0.0, live_blocks_variance=0.0) for address in addresses}
     owner = {}
     for site in found.sites():
         for address in found.stack(site["node"])[0]:
@@ -112,9 +112,12 @@ def per_site(found, addresses):
     for sample in found.samples():
         if sample["site"] in owner:
             s = sums[owner[sample["site"]]]
-            size, _, variance = profile_file.weight(sample["size"], sample["drawn"], sample["interval"])
+            size, blocks, variance = profile_file.weight(sample["size"], sample["drawn"], sample["interval"])
+            s["live_samples"] += 1
             s["live_bytes"] += size
-            s["live_variance"] += variance
+            s["live_blocks"] += blocks
+            s["live_bytes_variance"] += variance
+            s["live_blocks_variance"] += variance / sample["size"] ** 2
     return sums
 
 
@@ -148,7 +151,7 @@ def compare(name, found, truth):
         rest = max(all_variance - s["variance"], 0)
         share_sigma = math.sqrt((1 - share) ** 2 * s["variance"] + share**2 * rest) / all_found or 1
         off_share = (share - true_share) / share_sigma
-        live_sigma = math.sqrt(s["live_variance"] + 1)
+        live_sigma = math.sqrt(s["live_bytes_variance"] + 1)
         off_live = (s["live_bytes"] - live) / max(live_sigma, 1)
         print(f"  {name:12} {s['samples']:7} samples: bytes {s['bytes']:12} of {size:12} ({off:+.1f} sigma), "
               f"share {100 * share:5.2f} of {100 * true_share:5.2f} % ({off_share:+.1f}), "
@@ -182,6 +185,56 @@ def test_entries(bench):
     """The same for each way in: malloc, calloc, aligned_alloc, realloc; small, large and huge."""
     for interval in ("2k", "100000"):
         trial(bench, "entries", 20000, f"sample={interval}")
+
+
+def test_resized(bench):
+    """realloc within classes and across them, vectors, strings, a site that uses all that it has got; and large blocks. What
+    a block was when it was sampled must not decide what becomes of it."""
+    for name, count, intervals in (("resized", 3000, ("2k", "8k")), ("resized_large", 120, ("20k", "80k"))):
+        for interval in intervals:
+            compare_live(bench, name, count, f"sample={interval}")
+
+
+def compare_live(bench, name, count, options):
+    """Bytes and blocks that live, of each site, within 5 sigma of the truth."""
+    for last in (False, True):
+        found, truth = bench.run([name, count], options)
+        must(found.control["lost_samples"] == 0, f"{name}: {found.control['lost_samples']} samples lost")
+        try:
+            live_is_true(name, per_site(found, truth), truth)
+            return
+        except OffBySigmas as why:
+            if last:
+                raise
+            print(f"  once more: {why}")
+
+
+def live_is_true(name, sums, truth):
+    must(len(truth) == 4, f"{name}: {len(truth)} sites")
+    for address, (_, _, live_blocks, live) in truth.items():
+        s = sums[address]
+        off = [(s[f"live_{what}"] - true) / math.sqrt(s[f"live_{what}_variance"] or 1)
+               for what, true in (("bytes", live), ("blocks", live_blocks))]
+        print(f"  {name:13} {s['live_samples']:6} samples: live {s['live_bytes']:.0f} of {live} bytes ({off[0]:+.1f} sigma), "
+              f"{s['live_blocks']:.0f} of {live_blocks} blocks ({off[1]:+.1f})")
+        must(s["live_samples"] > 50, f"{name}: only {s['live_samples']} samples of a site, which prove nothing")
+        must_be_near(max(map(abs, off)) <= SIGMAS, f"{name}: {s['live_bytes']:.0f} live bytes of {live}, "
+                                                   f"{s['live_blocks']:.0f} blocks of {live_blocks}")
+
+
+def test_answers(bench):
+    """What the program is told of its blocks is the same with and without the observer, whatever is sampled."""
+    plain = subprocess.run([bench.acts, "answers", "3000000"], env=dict(bench.environment(), FREEHOLD=""),
+                           capture_output=True, text=True, timeout=PATIENCE)
+    must(plain.returncode == 0 and plain.stdout.count("\n") > 900, f"ended with {plain.returncode}: {plain.stderr}")
+    for interval in ("1", "4k"):
+        program = bench.start(["answers", 3000000], f"sample={interval}")
+        said, _ = program.communicate(timeout=PATIENCE)
+        must(program.returncode == 0, f"ended with {program.returncode}")
+        must(bench.page_of(program.pid).control["taken"] > 900, "nothing was sampled")
+        pairs = list(zip(plain.stdout.splitlines(), said.splitlines(), strict=True))
+        other = [(a, b) for a, b in pairs if a != b]
+        must(not other, f"sample={interval}: {len(other)} of {len(pairs)} lines differ, the first: {other[:1]}")
 
 
 def test_impossible(bench):

@@ -52,6 +52,61 @@ fn questions(profile: &str) -> Vec<Vec<&str>> {
     questions
 }
 
+/// All that a command prints about a profile file.
+fn all_said(question: &[&str]) -> String {
+    let output = Command::new(command()).args(question).output().unwrap();
+    let texts = [output.stdout, output.stderr];
+    texts
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat()
+}
+
+#[test]
+fn what_must_not_be_believed_is_said_by_every_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = made_up::Program::build(directory.path());
+    let mut lossy = program.table(4096);
+    lossy.change(|profile| {
+        profile.control.lost_samples = 97 * profile.control.taken;
+        profile.control.taken *= 98;
+    });
+    let mut biased = program.table(4096);
+    let big = biased.site(&program.stack(&["cache_insert", "main"]));
+    for number in 0..40 {
+        biased.allocate(big, 1 << 20, number);
+    }
+    biased.statistics(|statistics| statistics.live_bytes = 4 << 20);
+    let cases = [
+        (
+            "lossy",
+            lossy,
+            ["not entered for want of room", "are lost", "no room for"],
+        ),
+        (
+            "biased",
+            biased,
+            [
+                "standard deviations apart",
+                "counts disagree",
+                "counts disagree",
+            ],
+        ),
+    ];
+    for (name, mut profile, words) in cases {
+        profile.statistics(|statistics| statistics.resident_bytes = 8 << 20);
+        let file = directory.path().join(name);
+        fs::write(&file, profile.bytes()).unwrap();
+        let file = file.display().to_string();
+        for question in questions(&file) {
+            if question.contains(&file.as_str()) {
+                let said = all_said(&question);
+                let found = words.iter().any(|word| said.contains(word));
+                assert!(found, "{name}: {question:?} says nothing of it:\n{said}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_reader_who_has_seen_enough_is_no_error() {
     let directory = tempfile::tempdir().unwrap();

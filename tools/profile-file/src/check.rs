@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use crate::amount::{Amount, View};
+use crate::counted;
 use crate::layout::{self, SectionKind};
 use crate::profile::Profile;
 use crate::snapshot::{Module, Snapshot};
@@ -128,6 +129,7 @@ pub fn reconcile(snapshot: &mut Snapshot) {
     peak(snapshot, &mut warnings);
     shortcomings(snapshot, &mut warnings);
     statistics(snapshot, &mut warnings);
+    warnings.extend(counted::compare(snapshot));
     snapshot.warnings.append(&mut warnings);
 }
 
@@ -254,7 +256,10 @@ fn shortcomings(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
     };
     note(
         control.lost_samples,
-        "samples were not entered for want of room: all sums are short by them",
+        &format!(
+            "of {} samples were not entered for want of room: all sums are short by them, and their error bars wide",
+            control.taken
+        ),
     );
     note(
         control.lost_stacks,

@@ -26,6 +26,7 @@
 //! | [`profile`] | copies a profile file's parts, [`sections`](self) checking every offset and count |
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
 //! | `check` | puts right what refers to nowhere, compares what the profile file says twice |
+//! | `counted` | compares the samples with what the allocator has counted itself |
 //! | [`amount`] | sums of samples and what they may be off by |
 //! | [`symbols`] | names of addresses, offline |
 //! | [`blame`] | which function of a stack is to be named |
@@ -41,6 +42,7 @@ pub mod blame;
 mod bytes;
 mod check;
 pub mod control;
+mod counted;
 pub mod error;
 pub mod human;
 pub mod layout;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::amount::{Amount, SHORT_LIVED_BUCKETS, View};
 use crate::bytes::Bytes;
 use crate::check;
+use crate::counted;
 use crate::error::ReadError;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
 use crate::process::ProcessFacts;
@@ -176,6 +177,7 @@ impl Snapshot {
             .map(|sample| live_sample(sample, now, &snapshot.profile.scan))
             .collect();
         check::reconcile(&mut snapshot);
+        counted::widen(&mut snapshot);
         snapshot
     }
 
@@ -322,6 +324,11 @@ impl Snapshot {
         self.samples
             .iter()
             .filter(move |sample| sample.site == site)
+    }
+
+    /// A few words, for where there is no room for [`Snapshot::warnings`], if the sums must not be believed as they are.
+    pub fn alarm(&self) -> Option<String> {
+        counted::alarm(self)
     }
 
     /// Why there is nothing to show, if there is nothing.

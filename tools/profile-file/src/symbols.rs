@@ -183,15 +183,7 @@ impl Symbols {
         };
         let offset = address.wrapping_sub(self.modules[number].bias);
         if let Lookup::File(path) = self.file(number) {
-            let mut elf = Elf::new(path);
-            elf.debug_syms = true;
-            let found = self
-                .symbolizer
-                .symbolize_single(&Source::Elf(elf), Input::VirtOffset(offset))
-                .ok();
-            if let Some(frames) =
-                found.and_then(|found| named(&found, &self.modules[number], offset))
-            {
+            if let Some(frames) = self.look_up_in(path, number, offset) {
                 return frames;
             }
         }
@@ -205,6 +197,40 @@ impl Symbols {
             inlined: false,
             named: false,
         }]
+    }
+
+    /// The functions at an offset of a module, out of this file; none: it has no name there, or could not be read, which is
+    /// said.
+    fn look_up_in(&mut self, path: PathBuf, number: usize, offset: u64) -> Option<Vec<Frame>> {
+        // A file that is reached through its process goes with it: its own path may lead to it still.
+        let module = &self.modules[number];
+        let own = PathBuf::from(&module.path);
+        let is_it = |path: &Path| {
+            module.build_id.is_empty()
+                || matches!(read_elf_build_id(path), Ok(Some(id)) if *id == *module.build_id)
+        };
+        let own = (own != path && is_it(&own)).then_some(own);
+        let mut failed = None;
+        for path in std::iter::once(path).chain(own) {
+            let mut elf = Elf::new(path);
+            elf.debug_syms = true;
+            match self
+                .symbolizer
+                .symbolize_single(&Source::Elf(elf), Input::VirtOffset(offset))
+            {
+                Ok(found) => return named(&found, &self.modules[number], offset),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = failed {
+            let path = &self.modules[number].path;
+            self.warn(format!(
+                "{path} could not be read, so some names are missing: {error}"
+            ));
+        }
+        None
     }
 
     fn module_number(&self, address: u64) -> Option<usize> {

@@ -150,7 +150,7 @@ fn what_the_library_had_to_leave_out_is_said() {
     );
     let text: Vec<String> = snapshot.warnings.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(text.join("\n"), @r"
-    3 samples were not entered for want of room: all sums are short by them
+    3 of 23 samples were not entered for want of room: all sums are short by them, and their error bars wide
     the program was forked from an observed one: blocks of before the fork are not in the profile
     ");
 }
@@ -253,5 +253,23 @@ fn of_a_program_that_runs_only_what_matters_is_said() {
             && moving
                 .iter()
                 .all(|warning| warning.concern == Concern::Moving)
+    );
+}
+
+#[test]
+fn a_module_that_cannot_be_read_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let module = directory.path().join("broken.so");
+    std::fs::write(&module, b"\x7fELF and then nothing that could be one").unwrap();
+    let mut profile = ProfileBuilder::new(1);
+    profile.module(module.to_str().unwrap(), 0x40_0000, 0x50_0000);
+    let site = profile.site(&[0x40_1000]);
+    profile.allocate(site, 1000, MS);
+    let mut symbols = profile_file::Symbols::new(&profile.snapshot());
+    assert!(!symbols.frames(0x40_1000)[0].named);
+    let said = symbols.warnings().join("\n");
+    assert!(
+        said.contains("broken.so could not be read, so some names are missing: "),
+        "{said}"
     );
 }

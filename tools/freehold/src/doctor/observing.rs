@@ -50,9 +50,11 @@ fn of_snapshot(target: &Target, snapshot: &Snapshot) -> Finding {
             control.taken
         ),
     };
-    match control.lost_samples {
-        0 => Finding::ok("observe", text),
-        lost => Finding::note(
+    match (control.lost_samples, snapshot.alarm()) {
+        (0, None) => Finding::ok("observe", text),
+        (0, Some(alarm)) => Finding::note("observe", format!("{text}; {alarm}"))
+            .advise("see the notes of `freehold profile`"),
+        (lost, _) => Finding::note(
             "observe",
             format!("{text}; there was no room for {lost} samples"),
         )

@@ -70,6 +70,9 @@ impl Scan {
     }
 }
 
+/// Bytes a second that a scan looks through at least.
+const SLOWEST: u64 = 64 << 20;
+
 /// Asks the program for a scan and waits for the answer.
 pub fn ask(target: &Target, patience: Duration) -> Result<()> {
     let path = target.profile_path().context(
@@ -78,6 +81,13 @@ pub fn ask(target: &Target, patience: Duration) -> Result<()> {
     let control = Control::open(path)?;
     let wanted = control.ask_scan();
     let begin = Instant::now();
+    // A large heap takes longer: the more so where others want the processor too.
+    let heap = target
+        .read()?
+        .profile
+        .statistics
+        .map_or(0, |f| f.live_bytes.saturating_add(f.huge_bytes));
+    let search = patience + Duration::from_secs(heap / SLOWEST);
     loop {
         let (number, state) = control.scan_state();
         let taken_up = number >= wanted;
@@ -91,8 +101,9 @@ pub fn ask(target: &Target, patience: Duration) -> Result<()> {
                 std::io::Error::from_raw_os_error(error)
             );
         }
-        if begin.elapsed() >= patience {
-            give_up(taken_up, patience)?;
+        let allowed = if taken_up { search } else { patience };
+        if begin.elapsed() >= allowed {
+            give_up(taken_up, allowed)?;
         }
         thread::sleep(Duration::from_millis(20));
     }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use profile_file::{Snapshot, Target, View};
+use profile_file::{Concern, Snapshot, Target, View};
 
 use crate::output::print;
 use group::By;
@@ -132,6 +132,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         text::report(&snapshot, &stacks, &groups, view, args.most, args.stacks)
     };
     print(&answer)?;
+    if args.collapsed {
+        // The scripts that read this have no place for them.
+        for warning in &snapshot.warnings {
+            if warning.concern != Concern::Moving {
+                eprintln!("freehold: note: {warning}");
+            }
+        }
+    }
     if args.json || args.collapsed {
         return Ok(ExitCode::SUCCESS);
     }

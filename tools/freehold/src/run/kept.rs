@@ -220,9 +220,8 @@ fn look(directory: &Path) -> Kept {
 }
 
 /// Removes what has ended, all of it or what `wanted` names; returns what is gone.
-pub fn clean(base: &Path, wanted: &[String]) -> Result<Vec<Kept>> {
+pub fn clean(kept: Vec<Kept>, wanted: &[String]) -> Result<Vec<Kept>> {
     let mut gone = Vec::new();
-    let kept = list(base);
     for name in wanted {
         match kept.iter().find(|kept| kept.name() == *name) {
             None => {
@@ -388,10 +387,10 @@ mod tests {
             .unwrap();
         assert!(list(dir.path())[0].running);
         assert_eq!(prune_to(dir.path(), 0, 0), 0);
-        assert!(clean(dir.path(), &[]).unwrap().is_empty());
+        assert!(clean(list(dir.path()), &[]).unwrap().is_empty());
         let name = list(dir.path())[0].name();
         assert!(
-            clean(dir.path(), &[name])
+            clean(list(dir.path()), &[name])
                 .unwrap_err()
                 .to_string()
                 .contains("still runs")
@@ -405,10 +404,10 @@ mod tests {
         let first = run(dir.path(), "one", 1, 10);
         let second = run(dir.path(), "two", 2, 10);
         let name = first.file_name().unwrap().to_str().unwrap().to_owned();
-        assert!(clean(dir.path(), &["three".to_owned()]).is_err());
-        assert_eq!(clean(dir.path(), &[name]).unwrap().len(), 1);
+        assert!(clean(list(dir.path()), &["three".to_owned()]).is_err());
+        assert_eq!(clean(list(dir.path()), &[name]).unwrap().len(), 1);
         assert!(!first.exists() && second.exists());
-        assert_eq!(clean(dir.path(), &[]).unwrap().len(), 1);
+        assert_eq!(clean(list(dir.path()), &[]).unwrap().len(), 1);
         assert!(list(dir.path()).is_empty());
     }
 }

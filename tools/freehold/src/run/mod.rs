@@ -76,12 +76,16 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let base = target::kept_directory();
+    let bases = target::kept_directories();
     if args.list {
-        return list(&base, args.json);
+        return list(&bases, args.json);
     }
     if let Some(wanted) = &args.clean {
-        return clean(&base, wanted);
+        return clean(&bases, wanted);
+    }
+    let (base, said) = target::kept_directory();
+    if let (Some(said), None) = (said, &args.keep) {
+        eprintln!("freehold: {said}");
     }
     observe(args, &base)
 }
@@ -268,8 +272,13 @@ impl Janitor {
     }
 }
 
-fn list(base: &Path, json: bool) -> Result<ExitCode> {
-    let kept = kept::list(base);
+fn list(bases: &[PathBuf], json: bool) -> Result<ExitCode> {
+    let kept: Vec<_> = bases.iter().flat_map(|base| kept::list(base)).collect();
+    let names: Vec<String> = bases
+        .iter()
+        .map(|base| base.display().to_string())
+        .collect();
+    let names = names.join(" and ");
     if json {
         let rows: Vec<serde_json::Value> = kept
             .iter()
@@ -288,10 +297,7 @@ fn list(base: &Path, json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if kept.is_empty() {
-        print(&format!(
-            "No data of earlier runs is kept in {}.\n",
-            base.display()
-        ))?;
+        print(&format!("No data of earlier runs is kept in {names}.\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let now = process::unix_ns();
@@ -320,16 +326,14 @@ fn list(base: &Path, json: bool) -> Result<ExitCode> {
             amounts::bytes(kept.bytes)
         );
     }
-    text += &format!(
-        "In {}; `freehold run --clean` removes what has ended.\n",
-        base.display()
-    );
+    text += &format!("In {names}; `freehold run --clean` removes what has ended.\n");
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn clean(base: &Path, wanted: &[String]) -> Result<ExitCode> {
-    let gone = kept::clean(base, wanted)?;
+fn clean(bases: &[PathBuf], wanted: &[String]) -> Result<ExitCode> {
+    let kept = bases.iter().flat_map(|base| kept::list(base)).collect();
+    let gone = kept::clean(kept, wanted)?;
     let bytes = gone.iter().map(|kept| kept.bytes).sum();
     print(&format!(
         "{} removed, {} freed.\n",

@@ -53,6 +53,9 @@ pub struct Heap {
     pub peak_bytes: u64,
     pub live_bytes: u64,
     pub live_error_bytes: u64,
+    /// Why these must not be believed as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub biggest_site: Option<BiggestSite>,
     #[serde(rename = "page")]
@@ -212,6 +215,9 @@ impl Summary {
             }
             None => line += "; it allocated too little for a sample",
         }
+        if let Some(alarm) = &heap.alarm {
+            line += &format!("; {alarm}");
+        }
         line
     }
 }
@@ -261,6 +267,7 @@ impl Heap {
             peak_bytes: snapshot.profile.control.peak_bytes,
             live_bytes: live.bytes.round() as u64,
             live_error_bytes: live.error().round() as u64,
+            alarm: snapshot.alarm(),
             biggest_site,
             profile: profile.to_owned(),
         }

@@ -116,6 +116,9 @@ fn header(model: &Model, width: u16, theme: Theme) -> Vec<Line<'static>> {
             plain_count(snapshot.samples.len() as u64)
         )),
     ];
+    if let Some(alarm) = snapshot.alarm() {
+        first.push(Span::styled(format!("  {alarm}"), theme.bad()));
+    }
     if model.paused {
         first.push(Span::styled("  PAUSED", theme.warm()));
     }

@@ -1,0 +1,284 @@
+//! The samples and the allocator's own counts, side by side: two answers to one question, made in different ways.
+//!
+//! The allocator counts its live blocks, each at the size of its class. The samples make the same sum, with a standard
+//! deviation. Where the two are further apart than chance explains, one of them is wrong, and that is said.
+
+use crate::amount::Amount;
+use crate::human;
+use crate::layout::{ClassUse, Statistics};
+use crate::snapshot::Snapshot;
+use crate::warning::Warning;
+
+/// Standard deviations that chance may have.
+const SIGMAS: f64 = 4.0;
+/// What blocks of the first moments and of the counting itself may make.
+const ALWAYS: f64 = 1048576.0;
+/// Of the timeline: a program counts as steady by its points of so long before the statistics.
+const STEADY_NS: u64 = 3_000_000_000;
+/// Points that show that.
+const STEADY_POINTS: usize = 3;
+/// Above this sampled blocks are among the others, below in slabs of their own, of powers of two.
+const SLAB_MOST: u64 = 64 << 10;
+
+/// Sampled blocks, each at the size of its class.
+fn at_class_size(snapshot: &Snapshot, born_until: u64) -> (Amount, u64) {
+    let mut sizes: Vec<u64> = snapshot
+        .rows()
+        .iter()
+        .filter(|row| row.class_use() == Some(ClassUse::Program) && row.size > 0)
+        .map(|row| row.size)
+        .collect();
+    sizes.sort_unstable();
+    let mut sum = Amount::default();
+    let mut in_slabs = 0u64;
+    for sample in &snapshot.profile.samples {
+        if sample.born_ns > born_until {
+            continue;
+        }
+        let drawn = if sample.drawn == 0 {
+            sample.size
+        } else {
+            sample.drawn
+        };
+        let class = sizes.partition_point(|&size| size < drawn);
+        let usable = sizes.get(class).copied().unwrap_or(drawn).max(drawn);
+        sum += Amount::of_resized_sample(usable, drawn, sample.interval);
+        if drawn <= SLAB_MOST {
+            in_slabs = in_slabs.saturating_add(usable);
+        }
+    }
+    (sum, in_slabs)
+}
+
+/// What sampled blocks have more than the program asked for: their slabs are of powers of two.
+fn rounding_of_samples(snapshot: &Snapshot, in_slabs: u64) -> u64 {
+    snapshot
+        .rows()
+        .iter()
+        .filter(|row| row.class_use() == Some(ClassUse::Samples))
+        .fold(0u64, |sum, row| {
+            sum.saturating_add(row.live.saturating_mul(row.size))
+        })
+        .saturating_sub(in_slabs)
+}
+
+/// By how much the heap went up and down in the last moments before the statistics; none: that is not known, so a sum of
+/// another moment cannot be compared with them.
+fn swing(snapshot: &Snapshot, statistics: &Statistics) -> Option<f64> {
+    if snapshot.ended_by_itself() {
+        return Some(0.0);
+    }
+    if !snapshot.is_alive() || snapshot.statistics_age_ns()? > STEADY_NS {
+        return None;
+    }
+    let live: Vec<u64> = snapshot
+        .profile
+        .timeline
+        .iter()
+        .filter(|point| point.ns + STEADY_NS >= statistics.taken_ns)
+        .map(|point| point.live_bytes.saturating_add(point.huge_bytes))
+        .collect();
+    let (most, least) = (live.iter().max()?, live.iter().min()?);
+    (live.len() >= STEADY_POINTS).then_some((most - least) as f64)
+}
+
+fn estimate(amount: &Amount) -> String {
+    let (bytes, error) = (human::bytes(amount.bytes), human::bytes(amount.error()));
+    format!("{bytes} ± {error}")
+}
+
+/// Says it if samples and counts differ by more than chance explains.
+pub fn compare(snapshot: &Snapshot) -> Option<Warning> {
+    let statistics = snapshot.profile.statistics.as_deref()?;
+    let samples = snapshot.profile.samples.iter();
+    let interval = samples
+        .map(|sample| sample.interval)
+        .max()
+        .unwrap_or(0)
+        .max(snapshot.interval());
+    let counted = statistics.live_bytes.saturating_add(statistics.huge_bytes) as f64;
+    // Not sampled, or nothing counted yet.
+    if interval == 0 || counted == 0.0 {
+        return None;
+    }
+    // Of Σ s²(1 − P)/P no more than this: with few samples their own variance is not known well. Four samples more, as
+    // their number is not normal then.
+    let by_chance = |variance: f64| {
+        let most = (counted * interval as f64).max(variance).sqrt();
+        let few = if interval > 1 {
+            SIGMAS * interval as f64
+        } else {
+            0.0
+        };
+        SIGMAS * most + few + ALWAYS + counted / 64.0
+    };
+    // What was born before the statistics and lives, was there when they were taken.
+    let (before, _) = at_class_size(snapshot, statistics.taken_ns);
+    if before.bytes > counted + by_chance(before.variance) {
+        return Some(Warning::disagrees(format!(
+            "the samples make {} of live blocks, but the allocator counts {}: more than {SIGMAS} standard deviations \
+             apart. Believe the count: what the samples show is too much",
+            estimate(&before),
+            human::bytes(counted)
+        )));
+    }
+    // Lost samples, and blocks of before a fork, have a word of their own.
+    if snapshot.profile.control.lost_samples != 0 || snapshot.profile.header.inherited != 0 {
+        return None;
+    }
+    let swing = swing(snapshot, statistics)?;
+    let (all, in_slabs) = at_class_size(snapshot, u64::MAX);
+    let counted = counted - rounding_of_samples(snapshot, in_slabs) as f64;
+    // A block in a hole may be a quarter larger than its class, and an aligned one more.
+    let most = 1.25 * (all.bytes + by_chance(all.variance)) + swing;
+    (counted > most).then(|| {
+        Warning::disagrees(format!(
+            "the allocator counts {} of live blocks, but the samples make {}: more than {SIGMAS} standard deviations \
+             apart. What was allocated before sampling began, or while it was off, is not in the samples",
+            human::bytes(counted),
+            estimate(&all)
+        ))
+    })
+}
+
+/// Widens the error bars by the samples that there was no room for: each may have stood for as much as the mean of the
+/// others, at any site.
+pub fn widen(snapshot: &mut Snapshot) {
+    let control = &snapshot.profile.control;
+    let lost = control.lost_samples.min(control.taken);
+    let entered = control.taken - lost;
+    if lost == 0 || entered == 0 {
+        return;
+    }
+    let allocated: f64 = snapshot.sites.iter().map(|site| site.allocated.bytes).sum();
+    let each = allocated / entered as f64;
+    // Of those whose block was freed it is known, but in the child of a fork, which frees its parent's.
+    let gone = match snapshot.profile.header.inherited {
+        0 => control.unknown_frees.min(lost),
+        _ => 0,
+    };
+    let (all, live, freed) = (
+        each * lost as f64,
+        each * (lost - gone) as f64,
+        each * gone as f64,
+    );
+    let sum = |of: fn(&crate::Site) -> Amount| -> f64 {
+        snapshot.sites.iter().map(|site| of(site).bytes).sum()
+    };
+    let sums = (
+        sum(|site| site.allocated),
+        sum(|site| site.live),
+        sum(|site| site.freed),
+        sum(|site| site.peak),
+    );
+    for site in &mut snapshot.sites {
+        spread(&mut site.allocated, all, sums.0);
+        spread(&mut site.live, live, sums.1);
+        spread(&mut site.freed, freed, sums.2);
+        spread(&mut site.peak, all, sums.3);
+    }
+}
+
+/// A site's part of the variance that `missing` bytes make of all sites together.
+fn spread(amount: &mut Amount, missing: f64, whole: f64) {
+    if whole > 0.0 {
+        amount.variance += missing * missing * amount.bytes / whole;
+    }
+}
+
+/// A few words for where there is no room for a sentence; none: all is well.
+pub fn alarm(snapshot: &Snapshot) -> Option<String> {
+    let control = &snapshot.profile.control;
+    if control.lost_samples != 0 {
+        let share = 100.0 * control.lost_samples as f64 / control.taken.max(1) as f64;
+        return Some(format!("{} % of the samples are lost", share.ceil()));
+    }
+    compare(snapshot).map(|_| "samples and counts disagree".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout;
+    use crate::testing::ProfileBuilder;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Blocks of 1 KiB, of which the samples make `sampled` bytes; the allocator counts `counted`.
+    fn heap(sampled: u64, counted: u64) -> ProfileBuilder {
+        let mut profile = ProfileBuilder::new(512 << 10);
+        let site = profile.site(&[0x1000]);
+        let each = Amount::of_sample(1024, 512 << 10).bytes;
+        for _ in 0..(sampled as f64 / each).round() as u64 {
+            profile.allocate(site, 1024, 1);
+        }
+        profile.statistics(|statistics| {
+            statistics.live_bytes = counted;
+            statistics.rows = 2;
+            statistics.row[1].size = 1024;
+            statistics.row[1].slabs = 1;
+        });
+        profile.change(|profile| profile.header.state = layout::STATE_ENDED);
+        profile
+    }
+
+    fn said(profile: &ProfileBuilder) -> Vec<String> {
+        let snapshot = profile.snapshot();
+        snapshot.warnings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_chance_explains_is_not_said() {
+        for (sampled, counted) in [(90, 91), (110, 91), (70, 91), (0, 2), (5, 1), (2000, 1900)] {
+            let said = said(&heap(sampled * MIB, counted * MIB));
+            assert!(said.is_empty(), "{sampled} of {counted}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn samples_that_show_too_much_are_said() {
+        let said = said(&heap(720 * MIB, 91 * MIB)).join("\n");
+        let begin = "the samples make 720.2 MiB ± 19.0 MiB";
+        let end = " of live blocks, but the allocator counts 91.0 MiB: more than 4 standard deviations \
+                   apart. Believe the count: what the samples show is too much";
+        assert!(said.starts_with(begin) && said.ends_with(end), "{said}");
+        assert_eq!(
+            alarm(&heap(720 * MIB, 91 * MIB).snapshot()).as_deref(),
+            Some("samples and counts disagree")
+        );
+    }
+
+    #[test]
+    fn samples_that_show_too_little_are_said() {
+        assert_eq!(
+            said(&heap(20 * MIB, 400 * MIB)).join("\n"),
+            "the allocator counts 400.0 MiB of live blocks, but the samples make 20.0 MiB ± 3.2 MiB: more than 4 standard \
+             deviations apart. What was allocated before sampling began, or while it was off, is not in the samples"
+        );
+        // Not of a program that was killed: its statistics may be of another moment than its samples.
+        let mut killed = heap(20 * MIB, 400 * MIB);
+        killed.change(|profile| profile.header.state = layout::STATE_LIVE);
+        assert!(said(&killed).is_empty());
+    }
+
+    #[test]
+    fn lost_samples_widen_the_error_bars() {
+        let whole = heap(3 * MIB, 3 * MIB).snapshot();
+        let mut short = heap(3 * MIB, 150 * MIB);
+        short.change(|profile| {
+            profile.control.lost_samples = profile.control.taken * 49;
+            profile.control.taken *= 50;
+        });
+        let short = short.snapshot();
+        let error = short.total(crate::View::Live).error();
+        assert_eq!(
+            whole.total(crate::View::Live).bytes,
+            short.total(crate::View::Live).bytes
+        );
+        assert!((error / (147 * MIB) as f64 - 1.0).abs() < 0.05, "{error}");
+        assert_eq!(
+            alarm(&short).as_deref(),
+            Some("98 % of the samples are lost")
+        );
+    }
+}
