@@ -192,6 +192,7 @@ static void last_calls(void) {
 
 /* ── The system's limit, met by all at once ──────────────────────────────────────────────────────────────────────── */
 
+/* A sanitizer needs address space of its own, and forked children in which no thread is cancelled. */
 #if !defined(T_SANITIZED)
 
 enum { FILLERS = 8, WAYS = 6, LIMIT_MIB = 200 };
@@ -345,9 +346,7 @@ static void cancelled_in_statistics(void *none) {
 #endif
 
 int main(void) {
-#if defined(T_SANITIZED)
-    skip_part("a sanitizer needs address space, and no thread may be cancelled in a forked child");
-#else
+#if !defined(T_SANITIZED)
     meet_the_limit(); /* before there are stacks of ended threads */
     CHECK(run_in_child(cancelled_in_statistics, NULL) == 0, "a thread was cancelled in malloc_stats");
 #endif
