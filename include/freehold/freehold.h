@@ -16,8 +16,9 @@
  *                and moves many blocks at once.
  *   Misuse       a pointer that did not come from here, points into a block, or was freed before, is reported on stderr
  *                in one line that names the call and the pointer, and ends the process (option on_error). Foreign
- *                pointers are found at once; the others at the latest when the thread's cache is flushed (at its end,
- *                in fh_thread_flush and in fh_malloc_trim), and at once in builds with FREEHOLD_CHECKED.
+ *                pointers are found at once; the others at the latest when the cache that the block is in is
+ *                flushed (in fh_thread_flush and fh_malloc_trim; an ended thread's cache may wait for the next thread),
+ *                and at once in builds with FREEHOLD_CHECKED.
  *
  * Blocks of the fh_ functions belong to fh_free. In the drop-in library fh_free is free. */
 #ifndef FREEHOLD_FREEHOLD_H

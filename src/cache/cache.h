@@ -80,6 +80,10 @@ static inline void fh_release(void *p) {
     fh_push(bin, p);
 }
 
+/* 1 when a block was to shrink and there was no memory for a smaller one, so that it stayed. Checked builds then allow a
+ * sized free of any block to name a smaller size. */
+extern fh_word fh_shrink_refused FH_HIDDEN;
+
 /* The caller says the size that it asked for: the class is computed, no metadata is read. */
 void fh_release_sized_checked(void *p, size_t n);
 

@@ -15,6 +15,8 @@
 /* What grows beyond this is likely to grow again, and is worth a place with room to grow. */
 #define GROWS_FROM FH_MIB
 
+fh_word fh_shrink_refused;
+
 /* Gives the large block at p the size n where it is, or at a place with room to grow. NULL: it is as it was. */
 static void *try_resize(void *p, size_t old, size_t n) {
     FH_ASSERT(n > FH_SMALL_MAX);
@@ -73,7 +75,11 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     void *q = never ? NULL : resize_large(p, old, n);
     if (q) return q;
     q = fh_alloc(n);
-    if (!q) return n <= old ? p : NULL; /* shrinking never fails */
+    if (!q && n <= old) {
+        if (FH_CHECKED) fh_store(&fh_shrink_refused, 1);
+        return p; /* shrinking never fails */
+    }
+    if (!q) return NULL;
     memcpy(q, p, n < old ? n : old);
     fh_release(p);
     return q;

@@ -15,7 +15,7 @@
 void fh_check_heap(fh_check *check);
 
 /* The same of everything, with `found` told of each violation. Returns their number, and in *live, unless it is NULL, how many
- * blocks of up to 2 MiB the program holds. Does not allocate blocks. */
+ * blocks the program holds. Does not allocate blocks. */
 size_t fh_check_all(void (*found)(const fh_violation *v), size_t *live);
 
 /* The process ends. Checked builds check the heap if that can be done, say what is wrong and abort. */

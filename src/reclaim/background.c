@@ -122,6 +122,8 @@ static void run(void) {
 
 void fh_background_start(void) {
     uint64_t wanted = FH_BACKGROUND_WANTED;
+    /* The due bit may be from before the option changed. */
+    if (FH_SETTING(purge) != FH_PURGE_BACKGROUND) return;
     if (!fh_load(&allowed) || !fh_cas_acq_rel(&fh_background, &wanted, FH_BACKGROUND_AWAKE)) return;
     /* No thread to be had: the budget continues by itself, and this is not tried again. */
     if (!fh_system_thread_start(run)) fh_store(&fh_background, FH_BACKGROUND_FAILED);

@@ -123,13 +123,14 @@ static unsigned capacity_of(unsigned k) {
     return (unsigned)(((size_t)64 << k) - offsetof(fh_magazine, block)) / sizeof(void *);
 }
 
-static size_t blocks_in(unsigned c, fh_word *here) {
+/* For statistics. The count belongs to another thread and is read as it is, which is harmless: it is bounded here. */
+__attribute__((no_sanitize("thread"))) static size_t blocks_in(unsigned c, fh_word *here) {
     size_t blocks = 0;
     for (unsigned i = 0; i < fh_depot_slots(c); i++) {
         uint64_t seen = fh_load_acquire(&here[i]);
         if (!is_full(seen)) continue;
         /* The magazine may leave while it is read, and its memory, which stays readable, may be something else by then. */
-        uint32_t count = unpack(seen)->count;
+        uint32_t count = *(const volatile uint32_t *)&unpack(seen)->count;
         if (count <= capacity_of(FH_MAGAZINE_SIZES - 1)) blocks += count;
     }
     return blocks;

@@ -52,6 +52,10 @@ case $kind in
 static | musl-static) how=(-static) ;;
 static-pie) how=(-static-pie -fPIE) ;;
 esac
+# The shapes in which glibc's own tests have another malloc: without a thread, and with one.
+"$compiler" "${flags[@]}" "${how[@]}" "$root/tests/conformance/interposed.c" "$archive" -o "$work/interposed-$kind"
+timeout 60 "$work/interposed-$kind" | grep 'Freehold .* inside'
+
 # The test names fh_thread_flush weakly, which alone takes nothing out of an archive.
 "$compiler" "${flags[@]}" "${how[@]}" -Wl,-u,fh_thread_flush "$root/tests/purge/background.c" "$archive" \
     -o "$work/background-$kind"
