@@ -67,7 +67,9 @@ static void begin_or_not(size_t now) {
     size_t most = (size_t)fh_load(&peak);
     if (FH_LIKELY(!fh_contraction_begins(now, most, 0, UINT64_MAX))) return;
     uint64_t since_growth = fh_system_seconds() - fh_load(&peak_second);
-    if (!fh_contraction_begins(now, most, (size_t)fh_load(&fh_order.credit), since_growth)) return;
+    /* With purge=eager memory is to go at once, whatever is wanted again. */
+    size_t credit = FH_SETTING(purge) == FH_PURGE_EAGER ? 0 : (size_t)fh_load(&fh_order.credit);
+    if (!fh_contraction_begins(now, most, credit, since_growth)) return;
     fh_store(&deepest, now);
     fh_store(&fh_contraction, fh_contraction_blocks(fh_used_bytes()));
 }
