@@ -22,11 +22,14 @@ MEMORY_WORKLOADS := spike-64B-512m sparse-128m sparse-1g drift-small phases-512m
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(abspath $(BUILD))/cargo
 CARGO := cargo
+# The last file of the tree that `make` lays out for `make install`.
+STAGED := $(BUILD)/install/share/freehold/installed
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
 .PHONY: all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
 
 all: libraries tool
+	@scripts/install.sh stage $(BUILD)
 
 # Written last by a configure step that went well, so nothing half done is taken for it.
 $(BUILD)/build.ninja:
@@ -49,7 +52,7 @@ libs: $(BUILD)/build.ninja
 tool:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: run 'make deps' first" >&2; exit 1; }
 	$(CARGO) build --release -j $(JOBS) $(MANIFEST) -p freehold
-	install -D -m 755 $(CARGO_TARGET_DIR)/release/freehold $(BUILD)/freehold
+	install -C -D -m 755 $(CARGO_TARGET_DIR)/release/freehold $(BUILD)/freehold
 
 deps:
 	scripts/install-deps.sh build demo test bench
@@ -96,25 +99,18 @@ format:
 	git ls-files -z -- '*.c' '*.h' '*.cc' '*.hpp' | xargs -0r clang-format -i
 	$(CARGO) fmt --all --manifest-path tools/Cargo.toml
 
-# Where manual pages and completion scripts go. What was put where is in one list, CMake's and ours, for `make uninstall`.
-install uninstall: SHARE = $(DESTDIR)$(PREFIX)/share
-install: all
-	cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
-	$(BUILD)/freehold manual --into $(SHARE)/man/man1
-	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	$(BUILD)/freehold completions bash >$(SHARE)/bash-completion/completions/freehold
-	$(BUILD)/freehold completions zsh >$(SHARE)/zsh/site-functions/_freehold
-	$(BUILD)/freehold completions fish >$(SHARE)/fish/vendor_completions.d/freehold.fish
-	@{ echo; find $(SHARE) -name 'freehold*.1' -o -name _freehold -o -name freehold.fish \
-	    -o -path '*/completions/freehold' | sed 's|^$(DESTDIR)||'; } >>$(BUILD)/install_manifest.txt
+# What `make` has built is copied, without a compiler, CMake or cargo, and nothing in BUILD is written: `sudo make install`
+# leaves no file of root's there. Only where nothing was built is it built first, and never by root in somebody else's folder.
+$(STAGED):
+	@[ "$$(id -u)" != 0 ] || [ "$$(stat -c %u .)" = 0 ] || \
+	    { echo "nothing is built in $(BUILD): run 'make' first, as yourself, then 'sudo make install'" >&2; exit 1; }
+	$(MAKE) all
 
-# With the DESTDIR of the installation. Folders go only if they are the project's own.
-uninstall: LIST = $(BUILD)/install_manifest.txt
+install: $(STAGED)
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh place $(BUILD)
+
 uninstall:
-	@test -e $(LIST) || { echo "$(BUILD) does not know of an installation: 'make install' writes $(LIST)" >&2; exit 1; }
-	@sed '/^$$/d; s|^|$(DESTDIR)|' $(LIST) | xargs -d '\n' rm -fv
-	@sed -n 's|/[^/]*$$||; \|/[Ff]reehold$$| s|^|$(DESTDIR)|p' $(LIST) | sort -u | xargs -d '\n' rmdir --ignore-fail-on-non-empty
-	@rm -f $(LIST)
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh remove
 
 clean:
 	rm -rf $(BUILD)
