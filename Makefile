@@ -4,16 +4,26 @@
 #   make libs      everything that CMake builds: the libraries, the tests, the workloads;   make tool   the command
 #   make demo      a real program under the system allocator and under Freehold, side by side
 #   make test      lint, then every test
+#   make check     the release build's tests alone; nothing is installed for them
 #   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
 #   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
 #   make soak      the long forms of the stress tests, and larger programs
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
-#   make deps      install what is missing, and nothing else
-SHELL := /bin/bash
+#   make deps      install what is missing, and nothing else;   make help   this list
+
+# Said at once and in words: without these, each line below fails in a way of its own.
+ifneq ($(shell uname -s),Linux)
+$(error Freehold runs on Linux; on $(shell uname -s) it can be built and tried in a Linux container or virtual machine)
+endif
+ifeq ($(shell command -v bash),)
+$(error bash is missing, which the scripts are written for; on Alpine 'apk add bash' installs it)
+endif
+SHELL := $(shell command -v bash)
 BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+DEPS := BUILD='$(BUILD)' scripts/install-deps.sh
 BENCH_ARGS ?= --quick
 MEMORY_WORKLOADS := spike-64B-512m sparse-128m sparse-1g drift-small phases-512m-100ms idle-1 idle-256 idle-1000 \
     hello-memory retire-small cold-start replace-16-255 '!cold-start-' '!replace-16-255-'
@@ -26,14 +36,14 @@ CARGO := cargo
 STAGED := $(BUILD)/install/share/freehold/installed
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
+.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
 
 all: libraries tool
 	@scripts/install.sh stage $(BUILD)
 
 # Written last by a configure step that went well, so nothing half done is taken for it.
 $(BUILD)/build.ninja:
-	@command -v cmake >/dev/null || { echo "cmake is missing: run 'make deps' first" >&2; exit 1; }
+	@$(DEPS) --check build
 	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
 # What is installed. Tests and workloads, several hundred files, are built by those who run them.
@@ -54,28 +64,35 @@ tool:
 	$(CARGO) build --release -j $(JOBS) $(MANIFEST) -p freehold
 	install -C -D -m 755 $(CARGO_TARGET_DIR)/release/freehold $(BUILD)/freehold
 
+help:
+	@sed -n 's/^#   //p' Makefile
+
+check: libs tool
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -LE 'release|soak' -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -L release -LE soak
+
 deps:
-	scripts/install-deps.sh build demo test bench
+	$(DEPS) build demo test bench
 
 demo:
-	scripts/install-deps.sh build demo
+	$(DEPS) build demo
 	$(MAKE) all
 	$(BUILD)/freehold demo $(DEMO_ARGS)
 
 test:
-	scripts/install-deps.sh build test
+	$(DEPS) build test
 	$(MAKE) libs tool
 	scripts/test.sh $(BUILD)
 
 bench:
-	scripts/install-deps.sh build bench
+	$(DEPS) build bench
 	$(MAKE) workloads tool
 	@# Exit code 1 says that some allocator failed some workload; the table names both, and it is no error of ours.
 	$(BUILD)/freehold bench $(BENCH_ARGS) || [ $$? -eq 1 ]
 
 # The table and the picture of docs/memory.md.
 bench-memory:
-	scripts/install-deps.sh build bench
+	$(DEPS) build bench
 	$(MAKE) workloads tool
 	$(BUILD)/freehold bench $(MEMORY_WORKLOADS) --full --repeats 3 --no-real --out $(BUILD)/bench-memory || [ $$? -eq 1 ]
 	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
@@ -83,12 +100,12 @@ bench-memory:
 
 # Runs the commands of docs/figures.toml. Those of the benchmark suite run only when they are named: ONLY=suite-cpu.
 figures:
-	scripts/install-deps.sh build test bench
+	$(DEPS) build test bench
 	$(MAKE) libs tool
 	scripts/figures.py $(ONLY)
 
 soak:
-	scripts/install-deps.sh build test soak
+	$(DEPS) build test soak
 	$(MAKE) libs tool
 	scripts/soak.sh $(BUILD)
 
