@@ -31,7 +31,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "freehold", version, about, propagate_version = true)]
 #[command(after_help = "Begin with:\n  \
-    freehold doctor -- CMD    would it run under Freehold?\n  \
+    freehold doctor           is this machine ready?\n  \
+    freehold doctor CMD       would it run under Freehold?\n  \
     freehold run CMD          run it observed; then profile, leaks, explain, report\n  \
     freehold explain PID      where is the memory of this process?\n\n\
     `freehold COMMAND --help` shows an example of each.")]
