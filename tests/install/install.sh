@@ -15,7 +15,7 @@ work=$(realpath "$work")
 fail() { echo "CHECK FAILED: $*"; exit 1; }
 
 for tool in bash sh make install mkdir rmdir dirname ln readlink realpath sed grep id cat stat rm mv xargs sort tr nproc \
-    printf find chmod; do
+    printf find chmod uname; do
     ln -s "$(command -v "$tool")" "$work/bin/$tool"
 done
 # as_root COMMAND...  with the tools of a bare machine only.
