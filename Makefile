@@ -4,16 +4,26 @@
 #   make libs      everything that CMake builds: the libraries, the tests, the workloads;   make tool   the command
 #   make demo      a real program under the system allocator and under Freehold, side by side
 #   make test      lint, then every test
+#   make check     the release build's tests alone; nothing is installed for them
 #   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
 #   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
 #   make soak      the long forms of the stress tests, and larger programs
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
-#   make deps      install what is missing, and nothing else
-SHELL := /bin/bash
+#   make deps      install what is missing, and nothing else;   make help   this list
+
+# Said at once and in words: without these, each line below fails in a way of its own.
+ifneq ($(shell uname -s),Linux)
+$(error Freehold runs on Linux; on $(shell uname -s) it can be built and tried in a Linux container or virtual machine)
+endif
+ifeq ($(shell command -v bash),)
+$(error bash is missing, which the scripts are written for; on Alpine 'apk add bash' installs it)
+endif
+SHELL := $(shell command -v bash)
 BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+DEPS := BUILD='$(BUILD)' scripts/install-deps.sh
 BENCH_ARGS ?= --quick
 MEMORY_WORKLOADS := spike-64B-512m sparse-128m sparse-1g drift-small phases-512m-100ms idle-1 idle-256 idle-1000 \
     hello-memory retire-small cold-start replace-16-255 '!cold-start-' '!replace-16-255-'
@@ -22,15 +32,18 @@ MEMORY_WORKLOADS := spike-64B-512m sparse-128m sparse-1g drift-small phases-512m
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(abspath $(BUILD))/cargo
 CARGO := cargo
+# The last file of the tree that `make` lays out for `make install`.
+STAGED := $(BUILD)/install/share/freehold/installed
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
+.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
 
 all: libraries tool
+	@scripts/install.sh stage $(BUILD)
 
 # Written last by a configure step that went well, so nothing half done is taken for it.
 $(BUILD)/build.ninja:
-	@command -v cmake >/dev/null || { echo "cmake is missing: run 'make deps' first" >&2; exit 1; }
+	@$(DEPS) --check build
 	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
 # What is installed. Tests and workloads, several hundred files, are built by those who run them.
@@ -49,30 +62,37 @@ libs: $(BUILD)/build.ninja
 tool:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: run 'make deps' first" >&2; exit 1; }
 	$(CARGO) build --release -j $(JOBS) $(MANIFEST) -p freehold
-	install -D -m 755 $(CARGO_TARGET_DIR)/release/freehold $(BUILD)/freehold
+	install -C -D -m 755 $(CARGO_TARGET_DIR)/release/freehold $(BUILD)/freehold
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+check: libs tool
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -LE 'release|soak' -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -L release -LE soak
 
 deps:
-	scripts/install-deps.sh build demo test bench
+	$(DEPS) build demo test bench
 
 demo:
-	scripts/install-deps.sh build demo
+	$(DEPS) build demo
 	$(MAKE) all
 	$(BUILD)/freehold demo $(DEMO_ARGS)
 
 test:
-	scripts/install-deps.sh build test
+	$(DEPS) build test
 	$(MAKE) libs tool
 	scripts/test.sh $(BUILD)
 
 bench:
-	scripts/install-deps.sh build bench
+	$(DEPS) build bench
 	$(MAKE) workloads tool
 	@# Exit code 1 says that some allocator failed some workload; the table names both, and it is no error of ours.
 	$(BUILD)/freehold bench $(BENCH_ARGS) || [ $$? -eq 1 ]
 
 # The table and the picture of docs/memory.md.
 bench-memory:
-	scripts/install-deps.sh build bench
+	$(DEPS) build bench
 	$(MAKE) workloads tool
 	$(BUILD)/freehold bench $(MEMORY_WORKLOADS) --full --repeats 3 --no-real --out $(BUILD)/bench-memory || [ $$? -eq 1 ]
 	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
@@ -80,12 +100,12 @@ bench-memory:
 
 # Runs the commands of docs/figures.toml. Those of the benchmark suite run only when they are named: ONLY=suite-cpu.
 figures:
-	scripts/install-deps.sh build test bench
+	$(DEPS) build test bench
 	$(MAKE) libs tool
 	scripts/figures.py $(ONLY)
 
 soak:
-	scripts/install-deps.sh build test soak
+	$(DEPS) build test soak
 	$(MAKE) libs tool
 	scripts/soak.sh $(BUILD)
 
@@ -96,25 +116,18 @@ format:
 	git ls-files -z -- '*.c' '*.h' '*.cc' '*.hpp' | xargs -0r clang-format -i
 	$(CARGO) fmt --all --manifest-path tools/Cargo.toml
 
-# Where manual pages and completion scripts go. What was put where is in one list, CMake's and ours, for `make uninstall`.
-install uninstall: SHARE = $(DESTDIR)$(PREFIX)/share
-install: all
-	cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
-	$(BUILD)/freehold manual --into $(SHARE)/man/man1
-	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
-	$(BUILD)/freehold completions bash >$(SHARE)/bash-completion/completions/freehold
-	$(BUILD)/freehold completions zsh >$(SHARE)/zsh/site-functions/_freehold
-	$(BUILD)/freehold completions fish >$(SHARE)/fish/vendor_completions.d/freehold.fish
-	@{ echo; find $(SHARE) -name 'freehold*.1' -o -name _freehold -o -name freehold.fish \
-	    -o -path '*/completions/freehold' | sed 's|^$(DESTDIR)||'; } >>$(BUILD)/install_manifest.txt
+# What `make` has built is copied, without a compiler, CMake or cargo, and nothing in BUILD is written: `sudo make install`
+# leaves no file of root's there. Only where nothing was built is it built first, and never by root in somebody else's folder.
+$(STAGED):
+	@[ "$$(id -u)" != 0 ] || [ "$$(stat -c %u .)" = 0 ] || \
+	    { echo "nothing is built in $(BUILD): run 'make' first, as yourself, then 'sudo make install'" >&2; exit 1; }
+	$(MAKE) all
 
-# With the DESTDIR of the installation. Folders go only if they are the project's own.
-uninstall: LIST = $(BUILD)/install_manifest.txt
+install: $(STAGED)
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh place $(BUILD)
+
 uninstall:
-	@test -e $(LIST) || { echo "$(BUILD) does not know of an installation: 'make install' writes $(LIST)" >&2; exit 1; }
-	@sed '/^$$/d; s|^|$(DESTDIR)|' $(LIST) | xargs -d '\n' rm -fv
-	@sed -n 's|/[^/]*$$||; \|/[Ff]reehold$$| s|^|$(DESTDIR)|p' $(LIST) | sort -u | xargs -d '\n' rmdir --ignore-fail-on-non-empty
-	@rm -f $(LIST)
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh remove
 
 clean:
 	rm -rf $(BUILD)

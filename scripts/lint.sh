@@ -57,7 +57,7 @@ binaries() {
 packages() {
     local bad=0 package
     while read -r package _; do
-        grep -qE "^(build|test|soak) .* $package\$" scripts/install-deps.sh || { echo "install-deps.sh lacks $package"; bad=1; }
+        grep -qE "^(build|test|soak)\\?? .* $package\$" scripts/install-deps.sh || { echo "install-deps.sh lacks $package"; bad=1; }
     done < <(grep -v '^#' tests/packages.txt)
     return "$bad"
 }

@@ -115,10 +115,10 @@ FH_API void fh_thread_flush(void);
 
 /* Sets an option, as FREEHOLD=key=value,… in the environment does at start. 0, or -1 with errno EINVAL and a message on
  * stderr that names the valid keys or values. Takes effect at once, for all threads, but not backwards.
- *     verbose    0 1                    at start: print the version, what is active, and every option
+ *     verbose    0 1                    at start: print the version, what is active, and each option that is not the default
  *     stats      0 1                    at exit: print the table of fh_stats_print on stderr
  *     on_error   abort report           what follows the message about a misuse: the end, or ignoring the call
- *     purge      budget eager lazy      when free memory goes back to the system; background: by a thread too
+ *     purge      budget eager lazy background   when free memory goes back to the system; background: by a thread too
  *     thp        auto never always      whether huge pages are asked for
  *     limit      0, or 64m, 2g, …       bytes that the heap may have at most; see fh_limit_set
  *     on_oom     auto silent report     when the program gets NULL for want of memory: one line on stderr that says which
@@ -133,7 +133,8 @@ FH_API void fh_thread_flush(void);
  *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads
  *     sample     512k, 4m, …            mean bytes between two samples; 0: none, the heap's figures only
  *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm
- * The environment is not read by programs that run with more rights than their caller. */
+ * FREEHOLD=help prints this list at start. The environment is not read by programs that run with more rights than their
+ * caller. */
 FH_API int fh_option_set(const char *key, const char *value);
 
 /* ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -29,29 +29,50 @@
  * a path if its field is one. */
 typedef struct {
     const char *key;
+    const char *about;               /* one line of the help */
     const char *values[MOST_VALUES]; /* in the order of the enumeration in settings.h; the first is the default */
     size_t offset, size;             /* of the field in fh_settings */
     size_t least;                    /* of a size: the smallest but 0 that makes sense */
-    const char *help;                /* of a size or a text: what it may be */
+    const char *form;                /* of a size or a text: what it may be */
 } option;
 
 #define FIELD(name) .offset = offsetof(fh_settings_values, name), .size = sizeof(((fh_settings_values *)0)->name)
 
 static const option options[] = {
-    {"verbose", {"0", "1"}, FIELD(verbose)},
-    {"stats", {"0", "1"}, FIELD(stats)},
-    {"on_error", {"abort", "report"}, FIELD(on_error)},
-    {"purge", {FH_PURGE_NAMES}, FIELD(purge)},
-    {"thp", {FH_THP_NAMES}, FIELD(thp)},
+    {"verbose", "at start: the version, and each option that is not the default", {"0", "1"}, FIELD(verbose)},
+    {"stats", "at exit: a table of what the heap holds", {"0", "1"}, FIELD(stats)},
+    {"on_error", "what follows the message about a wrong pointer", {"abort", "report"}, FIELD(on_error)},
+    {"purge", "when free memory returns to the OS; background: by a thread too", {FH_PURGE_NAMES}, FIELD(purge)},
+    {"thp", "whether huge pages are requested", {FH_THP_NAMES}, FIELD(thp)},
     /* Below 1 MiB not even the allocator's own first slabs fit. */
-    {"limit", {NULL}, FIELD(limit), FH_MIB, "0, or bytes from 1m on, as in 64m or 2g"},
-    {"on_oom", {"auto", "silent", "report"}, FIELD(on_oom)},
-    {"files", {"auto", "start", "live"}, FIELD(files)},
-    {"deepbind", {"drop", "keep"}, FIELD(deepbind)},
-    {"metrics", {NULL}, FIELD(metrics), 0, "the path of a file, of at most 255 bytes; once it is set it stays"},
-    {"observe", {"0", "1"}, FIELD(observe)},
-    {"sample", {NULL}, FIELD(sample), 1, "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
-    {"page", {NULL}, FIELD(page), 0, "the path of a folder, of at most 255 bytes; once it is set it stays"},
+    {"limit",
+     "the most that the heap may have",
+     {NULL},
+     FIELD(limit),
+     FH_MIB,
+     "0, or bytes from 1m on, as in 64m or 2g"},
+    {"on_oom", "whether a line names the limit that was met", {"auto", "silent", "report"}, FIELD(on_oom)},
+    {"files", "until when the kernel's files are read; auto: until a sandbox", {"auto", "start", "live"}, FIELD(files)},
+    {"deepbind", "what becomes of dlopen's flag RTLD_DEEPBIND", {"drop", "keep"}, FIELD(deepbind)},
+    {"metrics",
+     "where OpenMetrics text goes, once a second and at exit",
+     {NULL},
+     FIELD(metrics),
+     0,
+     "the path of a file, of at most 255 bytes; once it is set it stays"},
+    {"observe", "sample allocations into a profile file, which the command reads", {"0", "1"}, FIELD(observe)},
+    {"sample",
+     "how often a sample is taken",
+     {NULL},
+     FIELD(sample),
+     1,
+     "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
+    {"page",
+     "where the profile file is, and stays",
+     {NULL},
+     FIELD(page),
+     0,
+     "the path of a folder, of at most 255 bytes; once it is set it stays"},
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 
@@ -109,6 +130,33 @@ static void say_unknown_option(const char *key, size_t length) {
     print_line(&t);
 }
 
+static void list_values(fh_text *t, const option *o) {
+    for (unsigned i = 0; i < MOST_VALUES && o->values[i]; i++) {
+        if (i > 0) fh_text_string(t, ", ");
+        fh_text_string(t, o->values[i]);
+    }
+    if (o->form) fh_text_string(t, o->form);
+}
+
+/* FREEHOLD=help: two lines an option. */
+static void say_help(void) {
+    char buffer[512];
+    fh_text t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: version " FH_VERSION
+                       ", options as FREEHOLD=key=value,key=value; the first value is the default");
+    print_line(&t);
+    for (size_t i = 0; i < OPTIONS; i++) {
+        t = fh_text_in(buffer, sizeof buffer);
+        fh_text_string(&t, "  ");
+        fh_text_string(&t, options[i].key);
+        fh_text_pad(&t, 0, 12);
+        fh_text_string(&t, options[i].about);
+        fh_text_string(&t, "\n            ");
+        list_values(&t, &options[i]);
+        print_line(&t);
+    }
+}
+
 static void say_bad_value(const option *o, const char *value, size_t length) {
     char buffer[512];
     fh_text t = fh_text_in(buffer, sizeof buffer);
@@ -117,36 +165,41 @@ static void say_bad_value(const option *o, const char *value, size_t length) {
     fh_text_string(&t, "\" has bad value ");
     quote(&t, value, length);
     fh_text_string(&t, "; valid values: ");
-    for (unsigned i = 0; i < MOST_VALUES && o->values[i]; i++) {
-        if (i > 0) fh_text_string(&t, ", ");
-        fh_text_string(&t, o->values[i]);
-    }
-    if (o->help) fh_text_string(&t, o->help);
+    list_values(&t, o);
     print_line(&t);
 }
 
-/* Which of the options the environment has set, for the banner. */
-static unsigned from_environment;
+/* What each option held before the environment was read. A path holds nothing then. */
+static uint64_t defaults[OPTIONS];
 
-static void say_option(const option *o, size_t index) {
+static void remember_defaults(void) {
+    for (size_t i = 0; i < OPTIONS; i++) {
+        if (!is_path(&options[i])) defaults[i] = fh_load(word_of(&options[i]));
+    }
+}
+
+/* Nothing of an option that the environment has left as it was. */
+static void say_option(const option *o, uint64_t usual) {
     char buffer[128 + FH_SETTING_PATH];
     fh_text t = fh_text_in(buffer, sizeof buffer);
+    const char *path = is_path(o) ? fh_setting_path_get(path_of(o)) : NULL;
+    if (is_path(o) ? !path : fh_load(word_of(o)) == usual) return;
     fh_text_string(&t, "freehold: option ");
     fh_text_string(&t, o->key);
     fh_text_char(&t, '=');
-    if (is_size(o)) {
+    if (path) {
+        fh_text_string(&t, path);
+    } else if (is_size(o)) {
         fh_text_size(&t, fh_load(word_of(o)));
-    } else if (is_path(o)) {
-        const char *path = fh_setting_path_get(path_of(o));
-        fh_text_string(&t, path ? path : "none");
     } else {
         fh_text_string(&t, o->values[fh_load(word_of(o))]);
     }
-    fh_text_string(&t, from_environment >> index & 1 ? " (from FREEHOLD)" : " (default)");
+    fh_text_string(&t, " (from FREEHOLD)");
     print_line(&t);
 }
 
-/* verbose=1: that Freehold is in this process, which one, what it found out about the system, and every option. */
+/* verbose=1: that Freehold is in this process, which one, what it found out about the system, and what is not
+ * the default. */
 static void say_banner(void) {
     char buffer[256];
     fh_text t = fh_text_in(buffer, sizeof buffer);
@@ -165,7 +218,7 @@ static void say_banner(void) {
     if (fh_system_counts_every_page()) fh_text_string(&t, ", strict overcommit");
     print_line(&t);
 
-    for (size_t i = 0; i < OPTIONS; i++) say_option(&options[i], i);
+    for (size_t i = 0; i < OPTIONS; i++) say_option(&options[i], defaults[i]);
 }
 
 /* ── Reading ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -229,10 +282,11 @@ static void read_all(const char *text) {
     while (*text) {
         size_t length = strcspn(text, ",");
         size_t key_length = strcspn(text, ",=");
-        if (length > 0) {
+        if (equals(text, length, "help")) {
+            say_help();
+        } else if (length > 0) {
             const char *value = text + key_length + (key_length < length);
-            const option *o = apply(text, key_length, value, length - (size_t)(value - text));
-            if (o) from_environment |= 1u << (o - options);
+            (void)apply(text, key_length, value, length - (size_t)(value - text));
         }
         text += length;
         if (*text) text++;
@@ -251,6 +305,7 @@ void fh_hook_start(void) {
     uint64_t nobody = 0;
     /* relaxed: what is guarded is that one thread only does it, not what it writes. */
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
+    remember_defaults();
     if (text) read_all(text);
     if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();

@@ -71,11 +71,24 @@ def options_are_named(program):
     expect_lines(program, "innocent", "foo=1,on_error=nonsense,thp=never", [
         unknown, r'freehold: option "on_error" has bad value "nonsense"; valid values: abort, report'])
     expect_lines(program, "unknown_option_call", "", [unknown, bad])
-    # The banner: version, what is active, and each option with where its value comes from.
+    # The banner: version, what is active, and each option that is not the default; nothing of the others, even where they
+    # are named.
     banner = [r"freehold: version \d+\.\d+\.\d+ is active \(.+\)", r"freehold: option on_error=report \(from FREEHOLD\)",
-              r"freehold: option verbose=1 \(from FREEHOLD\)", r"freehold: option purge=\w+ \(default\)",
-              r"freehold: option thp=\w+ \(default\)", r"freehold: option stats=0 \(default\)"]
-    expect_lines(program, "innocent", "verbose=1,on_error=report", banner)
+              r"freehold: option verbose=1 \(from FREEHOLD\)", r"freehold: option metrics=/dev/null \(from FREEHOLD\)",
+              r"freehold: option limit=[0-9.]+ ?[GM]i?B? \(from FREEHOLD\)"]
+    options = "verbose=1,on_error=report,thp=auto,metrics=/dev/null,limit=2g"
+    expect_lines(program, "innocent", options, banner)
+    done = run(program, "innocent", options)
+    shown = [line for line in done.stderr.splitlines() if "option" in line]
+    if len(shown) != 4:
+        fail("innocent", f"FREEHOLD={options}: four options are not the default, and it says {shown}")
+    # The list: every option that the message about an unknown one names, with the values that a bad one names.
+    expect_lines(program, "innocent", "help,verbose=maybe", [
+        bad, r"freehold: version \S+, options as FREEHOLD=.*", r"  verbose +at start: .*", r"  page +where .*"])
+    listed = re.findall(r"^  (\w+) ", run(program, "innocent", "help").stderr, re.M)
+    named = run(program, "innocent", "foo=1").stderr.split("valid options: ")[1].strip().split(", ")
+    if listed != named:
+        fail("innocent", f"FREEHOLD=help lists {listed}, and the valid options are {named}")
     # A long, odd environment is reported, not believed.
     expect_lines(program, "innocent", "x" * 5000, [r'freehold: unknown option "x{20,}.*'])
     expect_silence(program, "innocent")

@@ -12,6 +12,7 @@ mod explain;
 mod families;
 mod leaks;
 mod library;
+mod manual;
 mod metrics;
 mod output;
 mod profile;
@@ -30,7 +31,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "freehold", version, about, propagate_version = true)]
 #[command(after_help = "Begin with:\n  \
-    freehold doctor -- CMD    would it run under Freehold?\n  \
+    freehold doctor           is this machine ready?\n  \
+    freehold doctor CMD       would it run under Freehold?\n  \
     freehold run CMD          run it observed; then profile, leaks, explain, report\n  \
     freehold explain PID      where is the memory of this process?\n\n\
     `freehold COMMAND --help` shows an example of each.")]
@@ -53,7 +55,7 @@ enum Command {
     Demo(demo::Args),
     Bench(freehold_bench::BenchArgs),
     Completions(shell::CompletionArgs),
-    Manual(shell::ManualArgs),
+    Manual(manual::Args),
 }
 
 /// Programs and their arguments may have any bytes in them; only what a question is about has to be text.
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => freehold_bench::run(args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),
-        Command::Manual(args) => shell::manual(&args, Cli::command()),
+        Command::Manual(args) => manual::run(&args, Cli::command()),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("freehold: {error:#}");

@@ -383,8 +383,55 @@ fn a_question_that_cannot_be_answered_is_neither_yes_nor_no() {
         said.starts_with("freehold: there is no process 4194999"),
         "{said}"
     );
-    let (code, _) = bench.doctor(&[]);
-    assert_eq!(code, 2, "without a subject there is only the usage");
+    let (code, said) = bench.doctor(&["no-such-program-or-process"]);
+    assert_eq!(code, 2, "{said}");
+}
+
+#[test]
+fn a_command_needs_no_dashes() {
+    let bench = Bench::new();
+    let program = bench.program("ordinary", &[]);
+    let program = program.to_str().unwrap();
+    for words in [&[program][..], &[program, "--json", "-x"]] {
+        let (code, said) = bench.doctor(words);
+        assert_eq!(code, 0, "{said}");
+        assert!(
+            said.contains("Yes: DIR/ordinary would run under Freehold.\n"),
+            "{said}"
+        );
+    }
+    let (code, said) = bench.doctor(&["--try", program, "-x"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("ok        started, and it said"), "{said}");
+}
+
+#[test]
+fn a_script_is_taken_for_a_command() {
+    let bench = Bench::new();
+    let script = bench.path("app.sh");
+    fs::write(&script, "echo\n").unwrap();
+    let (code, said) = bench.doctor(&[script.to_str().unwrap(), "-n"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("libfreehold.so sh DIR/app.sh -n\n"), "{said}");
+}
+
+#[test]
+fn alone_it_looks_at_the_machine() {
+    let bench = Bench::new();
+    let (code, said) = bench.doctor(&[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("  library   DIR/libfreehold.so\n"), "{said}");
+    assert!(said.contains("overcommit"), "{said}");
+    assert!(said.contains("control group"), "{said}");
+    assert!(
+        said.contains("Yes: programs can run under Freehold here.\n"),
+        "{said}"
+    );
+    fs::remove_file(bench.path("libfreehold.so")).unwrap();
+    let (code, said) = bench.doctor(&["--json"]);
+    assert_eq!(code, 1, "{said}");
+    let value: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(value["subject"], "machine");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What a shell and `man` are given: each is read by the program it is made for, where the machine has it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use profile_file::testing::skip_part;
@@ -47,24 +48,83 @@ fn the_help_of_every_command_shows_an_example() {
     }
 }
 
+/// The pages of a section, by their file names.
+fn pages(directory: &Path, section: &str) -> BTreeMap<String, String> {
+    fs::read_dir(directory.join(section))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, fs::read_to_string(entry.path()).unwrap())
+        })
+        .collect()
+}
+
 #[test]
-fn there_is_a_manual_page_for_every_command() {
+fn there_is_a_manual_page_for_every_command_and_function() {
     let directory = tempfile::tempdir().unwrap();
     freehold(&["manual", "--into", directory.path().to_str().unwrap()]);
-    let pages: BTreeSet<String> = fs::read_dir(directory.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    assert!(pages.contains("freehold.1"));
+    let one = pages(directory.path(), "man1");
+    let first = &one["freehold.1"];
+    for section in [
+        "ENVIRONMENT",
+        "FILES",
+        "EXIT STATUS",
+        "EXAMPLES",
+        "SEE ALSO",
+    ] {
+        assert!(
+            first.contains(&format!(".SH {section}\n")),
+            "{section}: {first}"
+        );
+    }
     for command in commands() {
         let page = format!("freehold-{command}.1");
-        assert!(pages.contains(&page), "{page} is not in {pages:?}");
-        let text = fs::read_to_string(directory.path().join(&page)).unwrap();
+        let text = one.get(&page).unwrap_or_else(|| panic!("no {page}"));
         assert!(
-            text.contains(".SH NAME") && text.contains(".SH OPTIONS"),
+            text.contains(&format!(".TH freehold-{command} 1"))
+                && text.contains(".SH NAME")
+                && text.contains(".SH OPTIONS")
+                && text.contains(".SH EXAMPLES\n.PP\n.nf\n"),
             "{text}"
         );
     }
+    let seven = pages(directory.path(), "man7");
+    assert!(seven["freehold.7"].contains("\\fBdeepbind\\fR=drop|keep\n"));
+    let three = pages(directory.path(), "man3");
+    assert!(three["fh_malloc.3"].contains("void *fh_realloc(void *p, size_t size);\n"));
+    assert_eq!(three["fh_realloc.3"], ".so man3/fh_malloc.3\n");
+}
+
+#[test]
+fn the_formatter_has_nothing_to_say_against_the_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    freehold(&["manual", "--into", directory.path().to_str().unwrap()]);
+    for page in [
+        "man1/freehold.1",
+        "man1/freehold-doctor.1",
+        "man3/fh_malloc.3",
+        "man3/fh_version.3",
+        "man7/freehold.7",
+    ] {
+        let Ok(output) = Command::new("groff")
+            .args(["-man", "-Tutf8", "-ww"])
+            .arg(directory.path().join(page))
+            .stdin(Stdio::null())
+            .output()
+        else {
+            return skip_part("no groff");
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{page}: {said}");
+    }
+}
+
+#[test]
+fn one_page_is_printed_by_its_name() {
+    assert!(freehold(&["manual"]).contains(".TH freehold 1"));
+    assert!(freehold(&["manual", "freehold.7"]).contains(".SH OPTIONS"));
+    assert!(freehold(&["manual", "fh_limit_set"]).contains("fh_limit_set(size_t soft"));
 }
 
 #[test]

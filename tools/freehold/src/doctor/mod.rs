@@ -1,16 +1,19 @@
 //! `freehold doctor`: would this program run under Freehold, and if not, what is in the way?
 //!
-//! For a command the answer is made of what its file says (kind, rights, what it is linked with) and of what
+//! Without a word, the question is about this machine. For a command the answer is made of what its file says (kind, rights, what it is linked with) and of what
 //! the system's loader says when it is asked to bind the program without running it. With `--try` the
 //! program is really started. For a process the answer is read from `/proc`.
 
 mod allocators;
 mod deepbind;
 mod elf;
+mod interpreters;
 mod loader;
+mod machine;
 mod observing;
 mod process;
 mod program;
+mod question;
 mod report;
 mod rights;
 mod trial;
@@ -20,37 +23,28 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use profile_file::{FindError, Target};
+use anyhow::{Context, Result, bail};
 
 use crate::output::print;
 use elf::Linkage;
 use program::Resolved;
+use question::Question;
 use report::{Finding, Report};
 
-/// Says whether a command would run under Freehold, or whether a process does.
+/// Says whether a program would run under Freehold, or a process does, or what this machine is like
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    freehold doctor -- python3 app.py     would it run under Freehold?\n  \
-    freehold doctor --try -- ./server     start it for a moment and see\n  \
+    freehold doctor                       is this machine ready?\n  \
+    freehold doctor python3 app.py        would it run under Freehold?\n  \
+    freehold doctor app.py                the same\n  \
+    freehold doctor --try ./server -v     start it for a moment and see\n  \
     freehold doctor 4711                  does this process run under it?\n  \
-    freehold doctor redis-server          and this one?\n\n\
+    freehold doctor redis-server          and this one? or would it, if none runs\n  \
+    freehold doctor -- redis-server       would it, also while one runs\n\n\
     Exit code: 0 yes, 1 no, 2 the question could not be answered.")]
 pub struct Args {
-    /// The process to look at, by number or name; or what one left: a profile file or a saved snapshot.
-    #[arg(
-        value_name = "PID|NAME|FILE",
-        conflicts_with = "command",
-        required_unless_present = "command"
-    )]
-    subject: Option<String>,
-
-    /// The command to look at, after `--`.
-    #[arg(value_name = "CMD", last = true)]
-    command: Vec<OsString>,
-
     /// Start the command for a moment and look for Freehold's own greeting.
-    #[arg(long = "try", requires = "command")]
+    #[arg(long = "try", requires = "words")]
     really: bool,
 
     /// Print the answer as JSON.
@@ -60,14 +54,27 @@ pub struct Args {
     /// The drop-in library, when it is not beside this command.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
+
+    /// A process by number or name; what one left, as a profile file; or a program or script with its arguments. None: this
+    /// machine. `--` before them says that they are a command.
+    #[arg(
+        value_name = "PID|PROGRAM|FILE",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    words: Vec<OsString>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let report = match &args.subject {
-        Some(word) => examine_subject(word)?,
-        None => examine_command(args)?,
+    let (words, json) = words_of(args);
+    let report = match question::read(words, command_is_marked(words))? {
+        Question::Command(command) => examine_command(args, &command)?,
+        _ if args.really => bail!("--try is for a command: freehold doctor --try -- CMD"),
+        Question::Machine => examine_machine(args),
+        Question::Process(pid) => examine_process(pid)?,
+        Question::Left(target) => observing::of_what_is_left(&target)?,
     };
-    if args.json {
+    if json {
         print(&(report.to_json()? + "\n"))?;
     } else {
         print(&report.to_text())?;
@@ -75,20 +82,49 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.verdict())))
 }
 
-/// A process that runs, or what one left behind.
-fn examine_subject(word: &str) -> Result<Report> {
-    let pid = match Target::find(word) {
-        Ok(Target::Live { pid, .. })
-        | Err(FindError::NotObserved { pid, .. } | FindError::NotOurs { pid, .. }) => pid,
-        Ok(left) => return observing::of_what_is_left(&left),
-        Err(error) => return Err(error.into()),
-    };
-    let pid = u32::try_from(pid)?;
+/// The words, and whether JSON is wanted: behind the one word that is no command, `--json` is ours too.
+fn words_of(args: &Args) -> (&[OsString], bool) {
+    match args.words.as_slice() {
+        [first, last] if last == "--json" && !command_is_marked(&args.words) => {
+            (std::slice::from_ref(first), true)
+        }
+        words => (words, args.json),
+    }
+}
+
+/// True where `--` stands before the words, which are the last ones of the command line.
+fn command_is_marked(words: &[OsString]) -> bool {
+    let all: Vec<OsString> = env::args_os().collect();
+    let before = all.len().saturating_sub(words.len() + 1);
+    !words.is_empty() && all.get(before).is_some_and(|word| word == "--")
+}
+
+/// Whether anything can run under Freehold here, and what of the machine's settings matters to it.
+fn examine_machine(args: &Args) -> Report {
+    let mut report = Report::for_machine();
+    find_library(&mut report, args);
+    look_at_preload(&mut report, env::var_os("LD_PRELOAD").as_deref());
+    machine::examine(&mut report, Path::new("/"));
+    machine::examine_process(&mut report);
+    report
+}
+
+fn examine_process(pid: u32) -> Result<Report> {
     let mut report = process::examine(pid)?;
     if report.verdict() {
         report.add(observing::of_process(pid));
     }
     Ok(report)
+}
+
+fn find_library(report: &mut Report, args: &Args) {
+    match crate::library::locate(args.library.as_deref()) {
+        Ok(path) => report.library = Some(path),
+        Err(error) => {
+            report
+                .add(Finding::blocks("library", error.to_string()).advise("build it with `make`"));
+        }
+    }
 }
 
 /// In words, the first allocator other than Freehold that is in a running process; none if there is none, or if one may
@@ -118,22 +154,11 @@ pub fn obstacle(command: &[OsString], library: &Path) -> Option<String> {
 }
 
 /// Everything that can be said about a command before it runs, and with `--try` what it did.
-fn examine_command(args: &Args) -> Result<Report> {
-    let name = args
-        .command
-        .first()
-        .context("there is no command to look at")?;
-    let mut report = Report::for_command(&args.command);
-
-    let library = match crate::library::locate(args.library.as_deref()) {
-        Ok(path) => Some(path),
-        Err(error) => {
-            report
-                .add(Finding::blocks("library", error.to_string()).advise("build it with `make`"));
-            None
-        }
-    };
-    report.library = library.clone();
+fn examine_command(args: &Args, command: &[OsString]) -> Result<Report> {
+    let name = command.first().context("there is no command to look at")?;
+    let mut report = Report::for_command(command);
+    find_library(&mut report, args);
+    let library = report.library.clone();
     look_at_preload(&mut report, env::var_os("LD_PRELOAD").as_deref());
     if let Some(finding) = observing::of_place() {
         report.add(finding);
@@ -150,7 +175,7 @@ fn examine_command(args: &Args) -> Result<Report> {
 
     if args.really && report.verdict() {
         let library = library.context("a verdict of yes has a library")?;
-        for finding in trial::run(&args.command, &library)? {
+        for finding in trial::run(command, &library)? {
             report.add(finding);
         }
     }
@@ -186,6 +211,15 @@ fn look_at_program(report: &mut Report, resolved: &Resolved, library: Option<&Pa
     let matches = look_at_library(report, &facts, library)?;
     look_at_linkage(report, &facts);
     for finding in allocators::in_program(&facts, &data) {
+        report.add(finding);
+    }
+    for finding in [
+        interpreters::in_program(&resolved.program, &facts),
+        interpreters::own_words(&resolved.program, &facts),
+    ]
+    .into_iter()
+    .flatten()
+    {
         report.add(finding);
     }
     if let Some(finding) = deepbind::in_program(&facts, env::var_os("FREEHOLD").as_deref()) {

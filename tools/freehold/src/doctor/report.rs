@@ -62,6 +62,7 @@ impl Finding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
+    Machine,
     Command(Vec<String>),
     Process(u32),
     /// What a process left behind.
@@ -109,6 +110,10 @@ impl Report {
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
         ))
+    }
+
+    pub fn for_machine() -> Self {
+        Self::new(Subject::Machine)
     }
 
     pub fn for_process(pid: u32) -> Self {
@@ -182,6 +187,10 @@ impl Report {
 
     fn closing(&self) -> String {
         match (&self.subject, self.verdict()) {
+            (Subject::Machine, true) => {
+                "Yes: programs can run under Freehold here.\n  freehold doctor PROGRAM\n".to_owned()
+            }
+            (Subject::Machine, false) => "No: nothing can run under Freehold here.\n".to_owned(),
             (Subject::Process(pid), true) => format!("Yes: process {pid} runs under Freehold.\n"),
             (Subject::Process(pid), false) => {
                 format!("No: process {pid} does not run under Freehold.\n")

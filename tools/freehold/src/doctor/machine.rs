@@ -1,0 +1,225 @@
+//! The machine: what of its settings matters to any program under Freehold, and what one would change.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::report::{Finding, Report};
+use super::{allocators, observing};
+use crate::amounts;
+
+/// The kernel's own setting, which the library counts on.
+const USUAL_MAPPINGS: u64 = 65_530;
+
+/// Adds what the settings below `root`, which is `/` except in a test, mean.
+pub fn examine(report: &mut Report, root: &Path) {
+    let read = |path: &str| {
+        fs::read_to_string(root.join(path))
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
+    if let Some(text) = read("etc/ld.so.preload") {
+        for word in text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .flat_map(str::split_whitespace)
+        {
+            report.add(preloaded(word));
+        }
+    }
+    if let Some(text) = read("sys/kernel/mm/transparent_hugepage/enabled") {
+        report.add(huge_pages(&text));
+    }
+    if let Some(text) = read("proc/sys/vm/overcommit_memory") {
+        report.add(overcommit(&text));
+    }
+    if let Some(number) = read("proc/sys/vm/max_map_count").and_then(|text| text.parse().ok()) {
+        report.add(mappings(number));
+    }
+    let group = read("proc/self/cgroup").and_then(|text| {
+        let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        read(&format!("sys/fs/cgroup/{path}/memory.max"))
+    });
+    report.add(control_group(group.as_deref()));
+    if let Some(text) = read("proc/sys/kernel/yama/ptrace_scope") {
+        report.add(ptrace_scope(&text));
+    }
+}
+
+/// What is asked of the kernel and not read from a file.
+pub fn examine_process(report: &mut Report) {
+    report.add(observing::of_place().unwrap_or_else(|| {
+        Finding::ok(
+            "observe",
+            "there is room for the profile files of observed programs",
+        )
+    }));
+    if let Some(bytes) = getrlimit(Resource::As).current {
+        let text = format!(
+            "address space is limited to {} (ulimit -v)",
+            amounts::bytes(bytes)
+        );
+        report.add(
+            Finding::note("limits", text)
+                .advise("a limit on memory itself is the option limit, or a control group"),
+        );
+    }
+}
+
+fn preloaded(word: &str) -> Finding {
+    let name = Path::new(word)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    if name.starts_with("libfreehold.so") {
+        return Finding::ok(
+            "preload",
+            format!("/etc/ld.so.preload names {word}: every program here runs under Freehold"),
+        );
+    }
+    let what = allocators::by_file_name(&name).unwrap_or("another library");
+    Finding::note(
+        "preload",
+        format!("/etc/ld.so.preload names {what} ({word}), which every program gets"),
+    )
+}
+
+fn huge_pages(text: &str) -> Finding {
+    let chosen = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or("unknown", |(word, _)| word);
+    match chosen {
+        "always" => Finding::note(
+            "thp",
+            "the kernel gives huge pages unasked: a little-used heap may take more memory",
+        )
+        .advise("FREEHOLD=thp=never for one program, or madvise in /sys/kernel/mm/transparent_hugepage/enabled"),
+        "never" => Finding::note("thp", "huge pages are off: the option thp has no effect"),
+        other => Finding::ok("thp", format!("huge pages where they are asked for ({other})")),
+    }
+}
+
+fn overcommit(text: &str) -> Finding {
+    match text {
+        "2" => Finding::note(
+            "overcommit",
+            "strict overcommit: memory counts when it is reserved, and malloc may return NULL early",
+        )
+        .advise("sysctl vm.overcommit_memory=0, if programs end for want of memory that is free"),
+        mode => Finding::ok("overcommit", format!("overcommit is usual (mode {mode})")),
+    }
+}
+
+fn mappings(number: u64) -> Finding {
+    if number < USUAL_MAPPINGS {
+        return Finding::note(
+            "mappings",
+            format!("a process may have only {number} mappings"),
+        )
+        .advise(format!("sysctl vm.max_map_count={USUAL_MAPPINGS}"));
+    }
+    Finding::ok("mappings", format!("a process may have {number} mappings"))
+}
+
+fn control_group(limit: Option<&str>) -> Finding {
+    match limit.map(str::parse::<u64>) {
+        Some(Ok(bytes)) => Finding::ok(
+            "group",
+            format!(
+                "the control group limits memory to {}, which Freehold takes into account",
+                amounts::bytes(bytes)
+            ),
+        ),
+        _ => Finding::ok("group", "no control group limits the memory of this shell"),
+    }
+}
+
+fn ptrace_scope(text: &str) -> Finding {
+    match text {
+        "0" => Finding::ok("ptrace", "your own processes may be looked at"),
+        scope => Finding::note(
+            "ptrace",
+            format!("ptrace scope {scope}: debuggers may not attach to a process that they have not started"),
+        )
+        .advise("observed programs show themselves in their profile file, which needs no ptrace"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::report::Level;
+
+    /// A machine that has these files and no others.
+    fn machine(files: &[(&str, &str)]) -> Report {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let file = root.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        let mut report = Report::for_machine();
+        examine(&mut report, root.path());
+        report
+    }
+
+    #[test]
+    fn a_usual_machine_has_nothing_to_change() {
+        let report = machine(&[
+            (
+                "sys/kernel/mm/transparent_hugepage/enabled",
+                "always [madvise] never\n",
+            ),
+            ("proc/sys/vm/overcommit_memory", "0\n"),
+            ("proc/sys/vm/max_map_count", "65530\n"),
+            ("proc/sys/kernel/yama/ptrace_scope", "0\n"),
+            ("proc/self/cgroup", "0::/user.slice\n"),
+            ("sys/fs/cgroup/user.slice/memory.max", "max\n"),
+        ]);
+        assert_eq!(report.findings.len(), 5);
+        let odd = report.findings.iter().find(|it| it.level != Level::Ok);
+        assert_eq!(odd, None);
+    }
+
+    #[test]
+    fn each_odd_setting_is_named() {
+        let text = machine(&[
+            ("etc/ld.so.preload", "# all\n/usr/lib/libjemalloc.so.2\n"),
+            (
+                "sys/kernel/mm/transparent_hugepage/enabled",
+                "[always] madvise never",
+            ),
+            ("proc/sys/vm/overcommit_memory", "2"),
+            ("proc/sys/vm/max_map_count", "1000"),
+            ("proc/sys/kernel/yama/ptrace_scope", "1"),
+            ("proc/self/cgroup", "0::/pod\n"),
+            ("sys/fs/cgroup/pod/memory.max", "1073741824"),
+        ])
+        .to_text();
+        for part in [
+            "names jemalloc (/usr/lib/libjemalloc.so.2)",
+            "huge pages unasked",
+            "strict overcommit",
+            "only 1000 mappings",
+            "ptrace scope 1",
+            "limits memory to 1",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn freehold_for_every_program_is_said() {
+        let found = preloaded("/usr/local/lib/libfreehold.so.0");
+        assert_eq!(found.level, Level::Ok);
+        assert!(
+            found
+                .text
+                .contains("every program here runs under Freehold"),
+            "{found:?}"
+        );
+    }
+}

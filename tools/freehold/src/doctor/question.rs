@@ -1,0 +1,127 @@
+//! What the words behind `freehold doctor` ask about: nothing but this machine, a process, a profile file, or a command with
+//! its arguments. `--` says that they are a command; without it they are looked at.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use profile_file::{FindError, Target};
+
+use super::program;
+
+pub enum Question {
+    Machine,
+    Process(u32),
+    Left(Target),
+    Command(Vec<OsString>),
+}
+
+/// Which program runs a script that is not executable itself.
+const INTERPRETERS: &[(&str, &[&str])] = &[
+    ("py", &["python3"]),
+    ("rb", &["ruby"]),
+    ("js", &["node"]),
+    ("mjs", &["node"]),
+    ("pl", &["perl"]),
+    ("php", &["php"]),
+    ("lua", &["lua"]),
+    ("sh", &["sh"]),
+    ("jar", &["java", "-jar"]),
+];
+
+/// `command` is true where `--` stands before the words.
+pub fn read(words: &[OsString], command: bool) -> Result<Question> {
+    let Some(first) = words.first() else {
+        return Ok(Question::Machine);
+    };
+    if command || words.len() > 1 {
+        return Ok(Question::Command(as_command(words)));
+    }
+    // What is no text is the name of no process.
+    let Some(name) = first.to_str() else {
+        return Ok(Question::Command(as_command(words)));
+    };
+    let error = match Target::find(name) {
+        Ok(Target::Live { pid, .. })
+        | Err(FindError::NotObserved { pid, .. } | FindError::NotOurs { pid, .. }) => {
+            return Ok(Question::Process(u32::try_from(pid)?));
+        }
+        Ok(left) => return Ok(Question::Left(left)),
+        Err(error) => error,
+    };
+    let number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let no_profile = matches!(
+        error,
+        FindError::NoName { .. } | FindError::File { .. } | FindError::Profile { .. }
+    );
+    if no_profile && !number {
+        let words = as_command(words);
+        if program::resolve(&words[0]).is_ok() {
+            return Ok(Question::Command(words));
+        }
+    }
+    bail!(error)
+}
+
+/// The words as one would start them: a script in this directory needs no `./`, and one that is not executable gets the
+/// interpreter that its name tells.
+fn as_command(words: &[OsString]) -> Vec<OsString> {
+    let first = Path::new(&words[0]);
+    if !first.is_file() || !is_path(&words[0]) && program::resolve(&words[0]).is_ok() {
+        return words.to_vec();
+    }
+    let mut command = Vec::new();
+    if is_executable(first) {
+        command.push(match is_path(&words[0]) {
+            true => words[0].clone(),
+            false => Path::new(".").join(first).into_os_string(),
+        });
+        command.extend_from_slice(&words[1..]);
+        return command;
+    }
+    let ending = first.extension().and_then(OsStr::to_str).unwrap_or("");
+    if let Some((_, interpreter)) = INTERPRETERS.iter().find(|(known, _)| *known == ending) {
+        command.extend(interpreter.iter().map(OsString::from));
+    }
+    command.extend_from_slice(words);
+    command
+}
+
+fn is_path(word: &OsStr) -> bool {
+    word.as_encoded_bytes().contains(&b'/')
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|data| data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(words: &[&str]) -> Vec<OsString> {
+        as_command(&words.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_script_gets_the_interpreter_that_its_name_tells() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("app.py");
+        std::fs::write(&script, "print(1)\n").unwrap();
+        let script = script.to_str().unwrap();
+        assert_eq!(
+            command(&[script, "--port", "80"]),
+            ["python3", script, "--port", "80"]
+        );
+        std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(command(&[script]), [script]);
+    }
+
+    #[test]
+    fn a_command_stays_as_it_is() {
+        assert_eq!(command(&["sort", "-n"]), ["sort", "-n"]);
+        assert_eq!(command(&["/no/such.py"]), ["/no/such.py"]);
+    }
+}

@@ -1,0 +1,222 @@
+//! Section 3: a page for each part of the public header, under the name of its first function. The other functions of that
+//! part have pages that lead to it.
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Page, roff};
+
+/// A comment of the header and the declarations below it.
+struct Entry {
+    comment: String,
+    /// Anything that is no function, as a type, in the words of the header.
+    types: String,
+    functions: Vec<String>,
+}
+
+impl Entry {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.functions.iter().filter_map(|it| name_of(it))
+    }
+}
+
+pub fn pages(header: &str) -> Result<Vec<Page>> {
+    let rules = comment_at(header).context("the header begins with a comment")?;
+    let mut pages = Vec::new();
+    for part in header.split("/* ── ").skip(1) {
+        let (heading, body) = part.split_once(" ─").context("a heading ends in a line")?;
+        let (_, body) = body
+            .split_once("*/")
+            .context("a heading ends as a comment")?;
+        pages.extend(part_pages(heading, &entries(body)?, &rules));
+    }
+    ensure!(pages.len() > 6, "the header has parts with functions");
+    Ok(pages)
+}
+
+fn part_pages(heading: &str, entries: &[Entry], rules: &str) -> Vec<Page> {
+    let names: Vec<&str> = entries.iter().flat_map(Entry::names).collect();
+    let Some(&first) = names.first() else {
+        return Vec::new();
+    };
+    let mut text = roff::title(first, '3') + &roff::section("NAME");
+    text += &format!(
+        "{} \\- {}\n",
+        roff::plain(&names.join(", ")),
+        roff::plain(&lower(heading))
+    );
+    text += &roff::section("SYNOPSIS");
+    let functions: Vec<&str> = entries
+        .iter()
+        .flat_map(|entry| &entry.functions)
+        .map(String::as_str)
+        .collect();
+    text += &roff::verbatim(&format!(
+        "#include <freehold/freehold.h>\n\n{}",
+        functions.join("\n")
+    ));
+    text += ".PP\nCompile and link with \\fBpkg\\-config \\-\\-cflags \\-\\-libs freehold\\fR (or \\fBfreehold\\-embed\\fR).\n";
+    text += &roff::section("DESCRIPTION");
+    for entry in entries.iter().filter(|entry| !entry.functions.is_empty()) {
+        let names: Vec<&str> = entry.names().collect();
+        text += &format!(".SS {}\n", roff::plain(&names.join(", ")));
+        text += &paragraphs(&entry.comment);
+        if !entry.types.is_empty() {
+            text += &roff::verbatim(&entry.types);
+        }
+    }
+    text += &roff::section("NOTES");
+    text += &paragraphs(rules);
+    text += &roff::see_also(&["freehold.1", "freehold.7", "malloc.3"]);
+    let lead = names[1..].iter().map(|name| Page {
+        name: (*name).to_owned(),
+        section: '3',
+        text: format!(".so man3/{first}.3\n"),
+    });
+    let mut pages = vec![Page {
+        name: first.to_owned(),
+        section: '3',
+        text,
+    }];
+    pages.extend(lead);
+    pages
+}
+
+/// The heading as the short description of a page, which is no sentence.
+fn lower(heading: &str) -> String {
+    let mut chars = heading.chars();
+    chars.next().map_or(String::new(), |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
+}
+
+/// The comment that a text begins with, without its frame.
+fn comment_at(text: &str) -> Option<String> {
+    let (comment, _) = text.strip_prefix("/*")?.split_once("*/")?;
+    let lines: Vec<&str> = comment
+        .lines()
+        .enumerate()
+        .map(|(i, line)| {
+            let line = line.trim_end();
+            match i {
+                0 => line.trim_start(),
+                _ => line.strip_prefix(" *").map_or(line, |line| {
+                    // One blank belongs to the frame; further ones are the text's.
+                    line.strip_prefix(' ').unwrap_or(line)
+                }),
+            }
+        })
+        .collect();
+    Some(lines.join("\n").trim_end().to_owned())
+}
+
+/// Comments with what they are about, which goes on to the next comment at the beginning of a line.
+fn entries(body: &str) -> Result<Vec<Entry>> {
+    let mut found = Vec::new();
+    for (at, _) in body.match_indices("\n/* ") {
+        let comment = comment_at(&body[at + 1..]).context("a comment ends")?;
+        let after = at + body[at..].find("*/").context("a comment ends")? + 2;
+        let code = &body[after..];
+        let code = &code[..code.find("\n/* ").unwrap_or(code.len())];
+        let code = code.split("\n#").next().unwrap_or_default();
+        found.push(entry(comment, code));
+    }
+    Ok(found)
+}
+
+fn entry(comment: String, code: &str) -> Entry {
+    let mut functions = Vec::new();
+    let mut types = String::new();
+    let mut declaration: Option<String> = None;
+    for line in code.lines() {
+        match &mut declaration {
+            Some(begun) => *begun = format!("{begun} {}", line.trim()),
+            None if line.starts_with("FH_API ") => declaration = Some(line.to_owned()),
+            None => types += &format!("{line}\n"),
+        }
+        if declaration.as_ref().is_some_and(|it| it.ends_with(';')) {
+            functions.extend(declaration.take().map(|it| without_attributes(&it)));
+        }
+    }
+    Entry {
+        comment,
+        types: types.trim().to_owned(),
+        functions,
+    }
+}
+
+/// A declaration as a caller reads it: up to the end of its parameters.
+fn without_attributes(declaration: &str) -> String {
+    let text = declaration.trim_start_matches("FH_API ");
+    let mut depth = 0;
+    for (i, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 1 => return format!("{};", &text[..=i]),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.to_owned()
+}
+
+fn name_of(function: &str) -> Option<&str> {
+    let (before, _) = function.split_once('(')?;
+    before.rsplit([' ', '*']).next()
+}
+
+/// Prose is filled; what is indented keeps its lines.
+fn paragraphs(comment: &str) -> String {
+    let mut text = String::new();
+    let mut lines = comment.lines().peekable();
+    while let Some(first) = lines.next() {
+        if first.trim().is_empty() {
+            continue;
+        }
+        let indented = first.starts_with("  ");
+        let mut block = vec![first];
+        while let Some(next) =
+            lines.next_if(|it| !it.trim().is_empty() && it.starts_with("  ") == indented)
+        {
+            block.push(next);
+        }
+        text += &match indented {
+            true => roff::verbatim(&block.join("\n")),
+            false => format!(".PP\n{}\n", roff::plain(&block.join("\n"))),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HEADER;
+    use super::*;
+
+    #[test]
+    fn every_function_of_the_header_has_a_page() {
+        let pages = pages(HEADER).unwrap();
+        let declared = HEADER.matches("\nFH_API ").count();
+        assert!(declared > 20, "{declared}");
+        assert_eq!(pages.len(), declared);
+        for page in &pages {
+            assert!(page.name.starts_with("fh_"), "{}", page.name);
+            if let Some(to) = page.text.strip_prefix(".so man3/") {
+                let to = to.trim_end().trim_end_matches(".3");
+                let whole = pages
+                    .iter()
+                    .find(|it| it.name == to)
+                    .expect("a page to go to");
+                assert!(whole.text.contains(&format!("{}(", page.name)));
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_for_the_compiler() {
+        let line = "FH_API int fh_limit_set(size_t soft, void (*callback)(size_t a)) FH_API_MALLOC FH_API_SIZE(1);";
+        assert_eq!(
+            without_attributes(line),
+            "int fh_limit_set(size_t soft, void (*callback)(size_t a));"
+        );
+    }
+}

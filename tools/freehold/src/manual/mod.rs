@@ -1,0 +1,85 @@
+//! The manual pages. Each is made from what it describes, so that it cannot say anything else: section 1 from the
+//! definition of the arguments, section 3 from the public header, section 7 from that header's list of options.
+
+mod command;
+mod header;
+mod options;
+mod roff;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Command;
+
+use crate::output;
+
+/// The public header, as it was when this command was built.
+const HEADER: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../include/freehold/freehold.h"
+));
+
+/// One file: `freehold-run.1` and its text.
+struct Page {
+    name: String,
+    section: char,
+    text: String,
+}
+
+impl Page {
+    fn file(&self) -> String {
+        format!("{}.{}", self.name, self.section)
+    }
+}
+
+/// Prints a manual page, or writes all of them into a directory.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold manual | man -l -                    read about the command\n  \
+    freehold manual freehold.7 | man -l -         about the allocator's options\n  \
+    freehold manual fh_malloc | man -l -          about a function\n  \
+    freehold manual --into /usr/local/share/man   all of them, as `make install` has them")]
+pub struct Args {
+    /// The page: freehold, freehold-run, freehold.7, fh_malloc and so on.
+    #[arg(value_name = "PAGE", default_value = "freehold")]
+    page: String,
+
+    /// Write every page into man1, man3 and man7 below this directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "page")]
+    into: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, command: Command) -> Result<ExitCode> {
+    let mut pages = command::pages(command)?;
+    pages.push(options::page(HEADER)?);
+    pages.extend(header::pages(HEADER)?);
+    match &args.into {
+        Some(directory) => write_all(directory, &pages)?,
+        None => {
+            let wanted = |page: &&Page| page.name == args.page || page.file() == args.page;
+            let Some(page) = pages.iter().find(wanted) else {
+                let names: Vec<String> = pages.iter().map(Page::file).collect();
+                bail!(
+                    "there is no page {}; there are {}",
+                    args.page,
+                    names.join(", ")
+                );
+            };
+            output::write(page.text.as_bytes())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_all(directory: &Path, pages: &[Page]) -> Result<()> {
+    for page in pages {
+        let folder = directory.join(format!("man{}", page.section));
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the directory {}", folder.display()))?;
+        let file = folder.join(page.file());
+        std::fs::write(&file, &page.text)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
