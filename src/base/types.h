@@ -349,8 +349,8 @@ typedef struct fh_thread {
     uint32_t system_number;
     uint32_t polls; /* slow paths, observed or about to be */
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
-    uint64_t walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
-    uint32_t exchanges;     /* how often the two magazines of a bin changed places, or might have */
+    fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
+    uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */
 } fh_thread;
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.

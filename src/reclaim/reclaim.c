@@ -65,9 +65,20 @@ static void act_after_allocation(uint64_t due) {
     if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
 }
 
-/* What a thread remembers of its own walk for all of that, while another one did that one. */
+/* What a thread remembers of its own walk for all of that, while another one did that one; and whether it is as much. Where
+ * memory is so short that a thread has no cache, it shares this with some others of that kind. */
+static fh_word *memory_of_walk(void) {
+    static fh_word without_cache[16];
+    fh_thread *t = fh_own();
+    if (t != &fh_thread_none && t != &fh_thread_over) return &t->walked_beside;
+    return &without_cache[((uintptr_t)&fh_here >> 12) * UINT64_C(0x9E3779B97F4A7C15) >> 60];
+}
 static uint64_t walked(uint64_t beside, uint64_t all) {
     return beside << 2 | all;
+}
+static bool has_walked(uint64_t beside, uint64_t all) {
+    uint64_t mine = fh_load(memory_of_walk());
+    return mine >> 2 == beside && (mine & 3) >= all;
 }
 
 /* True if all of that was released, and nothing has come back since. While one thread is at it, others that are refused walk too,
@@ -75,7 +86,7 @@ static uint64_t walked(uint64_t beside, uint64_t all) {
  * thread does not run. */
 static bool is_trimmed(uint64_t all) {
     uint64_t trimmed = fh_load(&fh_order.trimmed);
-    return trimmed & FH_TRIMMING ? fh_own()->walked_beside == walked(trimmed, all) : trimmed >= all;
+    return trimmed & FH_TRIMMING ? has_walked(trimmed, all) : trimmed >= all;
 }
 
 /* Of two walks by different threads, or at different times, no two have the same number for long. */
@@ -99,8 +110,7 @@ static void release_all(void) {
     uint64_t before = fh_load(&fh_order.trimmed), trimming = new_walk(all);
     bool first = !(before & FH_TRIMMING) && fh_cas_acq_rel(&fh_order.trimmed, &before, trimming);
     if (first) fh_fence_after_rmw();
-    fh_thread *t = fh_own();
-    if (!first && t != &fh_thread_none && t != &fh_thread_over) t->walked_beside = walked(before, all);
+    if (!first) fh_store(memory_of_walk(), walked(before, all));
     fh_trim_caches();
     if (chunks) fh_run_drop_free_chunks();
     fh_idle_purge_to(0);
