@@ -38,11 +38,6 @@ static inline bool fh_hint_is_set(unsigned hint, size_t slot) {
 /* The lowest child at that level with the hint set, or FH_NONE. */
 size_t fh_hint_find(unsigned hint, unsigned level);
 
-/* False: fh_hint_find would find none. For a loop over many hints: five instructions where that takes forty. */
-static inline bool fh_hint_any(unsigned hint) {
-    return fh_load(&fh_window.top.hint[hint]) != 0;
-}
-
 /* The lowest slot with the hint of a class that is none of the n in apart[] (slots; FH_NONE is ignored). If these are the
  * only ones, FH_NONE; if the search would be long, one of them. */
 size_t fh_hint_find_apart(unsigned hint, const size_t *apart, unsigned n);

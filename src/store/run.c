@@ -101,7 +101,6 @@ static size_t claim_in_one(unsigned n, unsigned align) {
     /* A chunk with n + align − 1 free slots in a row fits for sure; one with fewer may. It is tried once, so that an aligned
      * run of exactly n slots is not passed over. */
     for (unsigned bucket = fh_chunk_bucket_of(n); bucket < FH_LENGTHS; bucket++) {
-        if (!fh_hint_any(FH_HINT_LENGTH + bucket)) continue;
         unsigned length = fh_chunk_length_of(bucket);
         bool sure = length >= n + align - 1 || length == FH_CHUNK_SLOTS;
         for (;;) {
