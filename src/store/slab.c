@@ -240,7 +240,7 @@ static inline unsigned enter_slab(sorter *s, unsigned c, const void *p, uint64_t
 }
 
 /* Checks the pointers and sorts them. The caller holds them, as far as they are blocks. The current slab and word are kept in
- * registers: 16 instructions a block of the same word. */
+ * registers: some 30 instructions a block of the same word. */
 static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
     const fh_class_info *info = &fh_class_table[c];
     size_t size = info->size, bytes = info->slots * FH_SLOT_SIZE;
