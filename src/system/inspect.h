@@ -135,12 +135,14 @@ void *fh_system_map_wiped_on_fork(size_t size);
 
 /* ── A file that is replaced as a whole ──────────────────────────────────────────────────────────────────────────── */
 
-/* Readers find the old content or the new one, never a part. */
+/* Readers find the old content or the new one, never a part. What is there and is not a file itself is never replaced: a
+ * device, and what a symbolic link leads to, are appended to; a pipe, a socket and a directory are left alone. */
 
 #define FH_FILE_LONGEST 300 /* of a path, with its terminating zero */
 
 typedef struct {
     int descriptor; /* to write to, with fh_system_write */
+    bool is_beside; /* written beside, and then renamed */
     char path[FH_FILE_LONGEST];
     char beside[FH_FILE_LONGEST]; /* its name until it is complete: the path, the process's number, ".new" */
 } fh_file;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,9 +28,32 @@ static long remove_file(const char *path) {
     return syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
+/* A rename onto a device would take the device away from the whole machine, if the process may do that: onto /dev/null,
+ * all that others write there from then on fills a file. */
+static bool may_be_replaced(const char *path) {
+    struct stat there;
+    return fstatat(AT_FDCWD, path, &there, AT_SYMLINK_NOFOLLOW) != 0 || S_ISREG(there.st_mode);
+}
+
+/* What stands at `path` and is no file of its own: a device, or what a link leads to. Not a pipe: its reader may go at any
+ * moment, and the signal of that would end the program. -1: not to be written. */
+static int open_in_place(const char *path) {
+    struct stat there;
+    if (fstatat(AT_FDCWD, path, &there, 0) != 0 || !(S_ISREG(there.st_mode) || S_ISCHR(there.st_mode))) return -1;
+    return fh_open_file(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY, 0);
+}
+
+static int open_beside(fh_file *f) {
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode = 0644;
+    int fd = fh_open_file(f->beside, flags, mode);
+    /* Left by a process of the same number that was killed while it wrote. */
+    if (fd < 0 && errno == EEXIST && remove_file(f->beside) == 0) fd = fh_open_file(f->beside, flags, mode);
+    return fd;
+}
+
 bool fh_file_begin(fh_file *f, const char *path) {
     fh_text whole = fh_text_in(f->path, sizeof f->path), beside = fh_text_in(f->beside, sizeof f->beside);
-    if (!expand(&whole, path)) return false;
+    if (fh_system_is_restricted() || !expand(&whole, path)) return false;
     fh_text_string(&beside, f->path);
     fh_text_char(&beside, '.');
     fh_text_number(&beside, fh_system_pid());
@@ -37,20 +61,15 @@ bool fh_file_begin(fh_file *f, const char *path) {
     fh_text_char(&beside, 0);
     if (beside.at == beside.end) return false;
     int saved = errno;
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode = 0644;
-    int fd = fh_open_file(f->beside, flags, mode);
-    /* Left by a process of the same number that was killed while it wrote. */
-    if (fd < 0 && errno == EEXIST && remove_file(f->beside) == 0) {
-        fd = fh_open_file(f->beside, flags, mode);
-    }
+    f->is_beside = may_be_replaced(f->path);
+    f->descriptor = f->is_beside ? open_beside(f) : open_in_place(f->path);
     errno = saved;
-    f->descriptor = fd;
-    return fd >= 0;
+    return f->descriptor >= 0;
 }
 
 void fh_file_end(fh_file *f) {
     int saved = errno;
     syscall(SYS_close, f->descriptor);
-    if (syscall(SYS_renameat, AT_FDCWD, f->beside, AT_FDCWD, f->path) != 0) remove_file(f->beside);
+    if (f->is_beside && syscall(SYS_renameat, AT_FDCWD, f->beside, AT_FDCWD, f->path) != 0) remove_file(f->beside);
     errno = saved;
 }

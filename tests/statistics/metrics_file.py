@@ -2,11 +2,12 @@
 """FREEHOLD=metrics=FILE: metrics_file.py PROGRAM FOLDER
 
 While the program runs, the file is read as fast as possible: each time it is whole. It is written again while the program
-allocates and once more at the end, by parent and child each into their own; and where it cannot be written, nothing happens."""
+allocates and once more at the end, by parent and child each into their own; and where it cannot be written, nothing happens. What is there and is no file stays what it is."""
 
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -62,6 +63,28 @@ for bad in (f"{FOLDER}/no/such/folder/m", f"{FOLDER}", "/proc/m"):
     program = start(f"metrics={bad}")
     said = program.communicate()[1]
     check(program.returncode == 0 and said == "", f"metrics={bad}: status {program.returncode}, {said}")
+
+# A device, a link and a pipe: as root, a rename onto /dev/null would take it from the whole machine. Where the test may not make
+# devices, the machine's own stays for another reason, and the link and the pipe are what is tested.
+device, target, link, pipe = (FOLDER / name for name in ("device", "target", "link", "pipe"))
+try:
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+except PermissionError:
+    print("SKIPPED: a device of the test's own: may not be made here")
+target.write_text("first\n")
+link.symlink_to(target)
+os.mkfifo(pipe)
+for place in (device, link, pipe):
+    if not os.path.lexists(place):
+        continue
+    before = os.lstat(place)
+    program = start(f"metrics={place}")
+    said = program.communicate()[1]
+    check(program.returncode == 0 and said == "", f"metrics={place}: status {program.returncode}, {said}")
+    check(os.path.samestat(before, os.lstat(place)), f"metrics={place} replaced what is no file")
+text = target.read_text()
+check(text.startswith("first\n") and text.endswith("# EOF\n"), f"behind a link: {text[:200]}")
+check(not list(FOLDER.glob("*.new")), f"left behind: {list(FOLDER.iterdir())}")
 program = start("metrics=")
 said = program.communicate()[1]
 check("option \"metrics\" has bad value" in said, f"an empty path: {said}")
