@@ -3,6 +3,7 @@
 #include "observe/modules.h"
 #include "observe/nodes.h"
 #include "observe/profile_file.h"
+#include "observe/residency.h"
 #include "observe/sites.h"
 #include "observe/statistics.h"
 #include "observe/unwind/modules.h"
@@ -37,7 +38,7 @@ static uint64_t bytes_in_use(void) {
 static bool changed_much(void) {
     uint64_t used = bytes_in_use(), last = fh_load(&last_used);
     uint64_t change = used > last ? used - last : last - used;
-    return change > LEAST_CHANGE && change > last / 8;
+    return change > LEAST_CHANGE && change > last / 64;
 }
 
 static bool is_due(bool soon) {
@@ -101,6 +102,7 @@ static void take(fh_profile_header *profile, bool all) {
     uint64_t sequence = fh_load(fh_profile_word(&f->sequence));
     fh_swap_acq_rel(fh_profile_word(&f->sequence), sequence | 1);
     fh_statistics_collect(f);
+    fh_residency_measure(f);
     f->observer_bytes = observer_bytes();
     fh_store_release(fh_profile_word(&f->sequence), (sequence | 1) + 1);
     add_point(profile, f);
