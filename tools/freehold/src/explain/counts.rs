@@ -1,17 +1,18 @@
-//! What the library has counted of its heap, as the split and the trend want it.
+//! What the library has counted of its heap, as the split wants it.
 
 use profile_file::Snapshot;
 use profile_file::layout::{self, ClassUse};
 
-use super::heap::{Class, Counted};
-use super::trend;
+use super::heap::{Class, Counted, Measured};
 
 /// All that the counted parts would be, were all of it resident.
 pub fn everything(counted: &Counted) -> u64 {
     counted.live
         + counted.cached
         + counted.free.saturating_sub(counted.free_given_back)
-        + counted.dirty
+        + counted
+            .measured
+            .map_or(counted.dirty, |it| it.free_slots + it.fresh)
         + counted.own
 }
 
@@ -32,6 +33,10 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         free_given_back: statistics.purged_in_slabs_bytes,
         fresh: statistics.fresh_bytes,
         dirty: statistics.dirty_bytes,
+        measured: (statistics.measured == 1).then_some(Measured {
+            free_slots: statistics.resident_free_bytes,
+            fresh: statistics.resident_fresh_bytes,
+        }),
         own: used(ClassUse::Own)
             .map(|row| row.made.saturating_mul(row.size))
             .sum(),
@@ -47,17 +52,4 @@ fn class(row: &layout::Row) -> Class {
         live: row.live,
         free: row.free,
     }
-}
-
-pub fn points(snapshot: &Snapshot) -> Vec<trend::Point> {
-    snapshot
-        .profile
-        .timeline
-        .iter()
-        .map(|point| trend::Point {
-            ns: point.ns,
-            live: point.live_bytes + point.huge_bytes,
-            resident: point.resident_bytes,
-        })
-        .collect()
 }
