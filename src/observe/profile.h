@@ -199,7 +199,10 @@ typedef struct {
     /* By the kernel, at that time, and only in the profile file: pages that are in memory of free slots, and of room in slots
      * in use that no block has ever had. They count if `measured` is 1. */
     uint64_t measured, resident_free_bytes, resident_fresh_bytes;
-    uint64_t reserved[13];
+    /* And of slots of sampled blocks, live ones and free ones, the pages without memory: such a slot is up to twice as
+     * large as its block. They are part of live_bytes and free_bytes. */
+    uint64_t absent_live_bytes, absent_free_bytes;
+    uint64_t reserved[11];
     fh_profile_row row[FH_PROFILE_CLASSES];
 } fh_profile_statistics;
 

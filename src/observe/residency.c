@@ -37,8 +37,19 @@ static uint64_t resident_gaps(const chunk_pages *c, size_t slot) {
     return bytes;
 }
 
+/* Slots of sampled blocks that are larger than a page: those of their pages that have no memory. */
+static void add_absent(fh_profile_statistics *f, const chunk_pages *c, size_t slot, unsigned kind, unsigned made) {
+    size_t size = fh_class_size(kind), begin = (slot - c->first) * FH_SLOT_SIZE;
+    if (size < c->page) return;
+    for (unsigned i = 0; i < made; i++) {
+        uint64_t absent = size - resident(c, begin + i * size, begin + (i + 1) * size);
+        bool free = fh_load(&fh_slab_at(slot)->free[i / 64]) >> i % 64 & 1;
+        *(free ? &f->absent_free_bytes : &f->absent_live_bytes) += absent;
+    }
+}
+
 /* Of the slot, or of the slots of what begins there, the room that no block has had. *slots: how many these are. */
-static uint64_t resident_fresh(const chunk_pages *c, size_t slot, size_t *slots) {
+static uint64_t resident_fresh(fh_profile_statistics *f, const chunk_pages *c, size_t slot, size_t *slots) {
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
     unsigned kind = fh_state_class(state);
     size_t begin = (slot - c->first) * FH_SLOT_SIZE, used = 0, touched;
@@ -50,7 +61,9 @@ static uint64_t resident_fresh(const chunk_pages *c, size_t slot, size_t *slots)
     } else if (kind < FH_CLASSES) {
         unsigned made = fh_state_bump(state), room = fh_class_table[kind].blocks;
         *slots = fh_class_table[kind].slots;
-        used = (made < room ? made : room) * fh_class_size(kind);
+        if (made > room) made = room;
+        used = made * fh_class_size(kind);
+        if (kind >= FH_CLASS_SAMPLE && kind <= FH_SAMPLE_LAST) add_absent(f, c, slot, kind, made);
     } else {
         return 0;
     }
@@ -70,7 +83,7 @@ static bool measure_chunk(fh_profile_statistics *f, const fh_chunk *chunk, size_
         if (free >> i & 1) {
             f->resident_free_bytes += resident(&c, i * FH_SLOT_SIZE, (i + 1) * FH_SLOT_SIZE);
         } else {
-            f->resident_fresh_bytes += resident_fresh(&c, c.first + i, &slots);
+            f->resident_fresh_bytes += resident_fresh(f, &c, c.first + i, &slots);
         }
     }
     return true;
@@ -79,6 +92,7 @@ static bool measure_chunk(fh_profile_statistics *f, const fh_chunk *chunk, size_
 void fh_residency_measure(fh_profile_statistics *f) {
     bool told = true;
     f->resident_free_bytes = f->resident_fresh_bytes = 0;
+    f->absent_live_bytes = f->absent_free_bytes = 0;
     for (size_t number = 0; number < fh_window_chunks(); number++) {
         const fh_region *region = fh_region_at(number / FH_REGION_CHUNKS);
         if (!region || fh_window_misses(number)) continue;

@@ -6,7 +6,7 @@
 
 #include "observe/profile.h"
 
-/* Fills in resident_free_bytes and resident_fresh_bytes; `measured` says whether the kernel answered. Thread-safety: any
+/* Fills in the words of the kernel's answers; `measured` says whether there are any. Thread-safety: any
  * thread. Progress: lock-free, except what the kernel does. Cost: one question a chunk. */
 void fh_residency_measure(fh_profile_statistics *f);
 
