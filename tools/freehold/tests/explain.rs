@@ -286,7 +286,7 @@ const SIZES: &str = r#"
 #include <string.h>
 
 int main(void) {
-    static const size_t sizes[] = {16, 100, 1000, 5000, 66000, 140000, 700000, 5000000, 16 << 20};
+    static const size_t sizes[] = {16, 100, 1000, 5000, 20000, 33000, 60000, 66000, 140000, 700000, 5000000, 16 << 20};
     for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         size_t n = sizes[s], count = ((size_t)32 << 20) / n;
         char **block = malloc(count * sizeof *block);
@@ -317,7 +317,7 @@ fn sizes(mode: &str) {
     let mut run = Observed::start_with(&["--sample", "64k"], &program, |command| {
         command.env("FREEHOLD", format!("thp={mode}"));
     });
-    for _ in 0..18 {
+    for _ in 0..24 {
         let size = run.line();
         let pid = run.pid();
         let mut last = String::new();
@@ -362,7 +362,7 @@ fn programs_of_others() {
         redis(directory.path()),
         perl(),
         git(directory.path()),
-        gcc(),
+        gcc(directory.path()),
         node(),
     ]
     .into_iter()
@@ -486,7 +486,7 @@ fn git(directory: &Path) -> Option<()> {
 }
 
 /// The compiler proper, which waits in the middle of its input.
-fn gcc() -> Option<()> {
+fn gcc(directory: &Path) -> Option<()> {
     if !has("gcc") {
         return None;
     }
@@ -499,7 +499,16 @@ fn gcc() -> Option<()> {
         skip_part("gcc does not say where its cc1 is");
         return None;
     }
-    let mut run = Observed::start(&[], &[cc1.to_str().unwrap(), "-quiet", "-o", "/dev/null"]);
+    let output = directory.join("out.s");
+    let mut run = Observed::start(
+        &[],
+        &[
+            cc1.to_str().unwrap(),
+            "-quiet",
+            "-o",
+            output.to_str().unwrap(),
+        ],
+    );
     let source: String = (0..3000)
         .map(|i| format!("int f{i}(int x) {{ return x * {i} + 1; }}\n"))
         .collect();

@@ -5,11 +5,22 @@ use std::collections::BTreeMap;
 
 use profile_file::layout::SLOT_BYTES;
 
+/// The smallest slot of a sampled block.
+const LEAST_SLOT: u64 = 64;
+
 /// What is in memory of that which no block accounts for, by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     pub free_slots: u64,
     pub fresh: u64,
+}
+
+/// Live blocks that are sampled, at the size of their slots: powers of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Slots {
+    pub live: u64,
+    /// What of it is not in memory, by the kernel.
+    pub absent: u64,
 }
 
 /// What the allocator counted, in bytes, of memory that it has from the OS.
@@ -19,6 +30,8 @@ pub struct Counted {
     pub live: u64,
     /// How far that may be off: nothing where it was counted.
     pub live_error: u64,
+    /// Part of `live`.
+    pub slots: Slots,
     pub cached: u64,
     /// Free blocks in slabs in use, and how much of them has been returned to the OS.
     pub free: u64,
@@ -34,18 +47,30 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// The size of a sample's own slot, if it has one: others of its kind are in blocks of their class.
+    pub fn slot_of(&self, sample: &Sample) -> Option<u64> {
+        let slot = sample.size.max(LEAST_SLOT).next_power_of_two();
+        (self.slots.live > 0 && slot <= SLOT_BYTES).then_some(slot)
+    }
+
     /// Brings statistics that were counted some time ago up to date with the samples, which are of this moment: what
     /// the program frees or takes in between is free space or not any more. Within four standard deviations the
     /// samples may differ by chance, and then nothing is changed. Returns what the live bytes changed by.
     pub fn catch_up(&mut self, samples: &[Sample], interval: u64) -> i64 {
         let mut now = 0.0;
         let mut variance = 0.0;
+        let mut slots = 0;
         let mut blocks: BTreeMap<u64, f64> = BTreeMap::new();
         for sample in samples {
             let size = class_size(sample.size, &self.classes);
             *blocks.entry(size).or_default() += sample.blocks;
             let class = size as f64;
-            now += sample.blocks * class;
+            let slot = self.slot_of(sample);
+            now += match slot {
+                Some(slot) => (sample.blocks - 1.0) * class + slot as f64,
+                None => sample.blocks * class,
+            };
+            slots += slot.unwrap_or(0);
             // A sample stands for 1/P blocks, so (1 − P)/P² is blocks · (blocks − 1).
             variance += class * class * sample.blocks * (sample.blocks - 1.0).max(0.0);
         }
@@ -66,6 +91,10 @@ impl Counted {
             class.live = live.min(class.room);
         }
         self.live = now.round() as u64;
+        self.slots = Slots {
+            live: slots,
+            absent: self.slots.absent.min(slots),
+        };
         self.live_error = variance.sqrt().round() as u64;
         if change < 0.0 {
             self.free += (-change).round() as u64;

@@ -5,7 +5,7 @@
 //! also says how much there is in all. What that is beyond the parts, or short of them, is a part by its own name. Nothing
 //! is made to fit.
 
-use super::heap::{Class, Counted, Sample, class_size};
+use super::heap::{Counted, Sample, class_size};
 
 /// How a number is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +49,14 @@ fn rounding(size: u64, class: u64) -> u64 {
     }
 }
 
+/// Bytes of a sampled block that were never touched.
+fn missing(sample: &Sample) -> u64 {
+    sample
+        .resident
+        .filter(|_| sample.size >= PAGE)
+        .map_or(0, |resident| sample.size.saturating_sub(resident))
+}
+
 /// Sums over the samples, as shares of the live bytes at class size, with the error of each.
 struct Shares {
     requested: f64,
@@ -58,24 +66,25 @@ struct Shares {
 }
 
 /// What is shared out is known (the allocator counts it), so that only the ratio has to be estimated: that is much more
-/// certain than the sum, as the error of the amount cancels.
-fn shares(samples: &[Sample], classes: &[Class]) -> Option<Shares> {
+/// certain than the sum, as the error of the amount cancels. Samples with slots of their own stand for the others here.
+fn shares(samples: &[Sample], counted: &Counted) -> Option<Shares> {
     let mut total = 0.0;
     let (mut requested, mut slack, mut untouched) = (0.0, 0.0, 0.0);
     let mut terms = Vec::with_capacity(samples.len());
     for sample in samples {
-        let class = class_size(sample.size, classes);
-        let missing = sample
-            .resident
-            .filter(|_| sample.size >= PAGE)
-            .map_or(0, |resident| sample.size.saturating_sub(resident));
-        total += sample.blocks * class as f64;
-        requested += sample.blocks * (sample.size - missing) as f64;
-        slack += sample.blocks * rounding(sample.size, class) as f64;
-        untouched += sample.blocks * missing as f64;
+        let class = class_size(sample.size, &counted.classes);
+        let missing = missing(sample);
+        let blocks = match counted.slot_of(sample) {
+            Some(_) => (sample.blocks - 1.0).max(0.0),
+            None => sample.blocks,
+        };
+        total += blocks * class as f64;
+        requested += blocks * (sample.size - missing) as f64;
+        slack += blocks * rounding(sample.size, class) as f64;
+        untouched += blocks * missing as f64;
         terms.push((
-            sample.blocks * (sample.size - missing) as f64,
-            sample.blocks * class as f64,
+            blocks * (sample.size - missing) as f64,
+            blocks * class as f64,
         ));
     }
     if total <= 0.0 {
@@ -152,7 +161,14 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
 
 /// What the program asked for, and the rounding. Returns what it never touched.
 fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u64 {
-    let (live, live_error) = (counted.live as f64, counted.live_error as f64);
+    // Samples in slots of their own are known one by one.
+    let own = || samples.iter().filter(|s| counted.slot_of(s).is_some());
+    let there = counted.slots.live.saturating_sub(counted.slots.absent);
+    let asked = own().map(|s| s.size - missing(s)).sum::<u64>().min(there) as f64;
+    let untouched: u64 = own().map(missing).sum();
+    let slack = there as f64 - asked;
+    let live = counted.live.saturating_sub(counted.slots.live) as f64;
+    let live_error = counted.live_error as f64;
     let mut part = |key, label, bytes: f64, error: f64| {
         parts.push(Part {
             key,
@@ -161,21 +177,32 @@ fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u
             certainty: Certainty::About(error.round() as u64),
         });
     };
-    let Some(shares) = shares(samples, &counted.classes) else {
-        part("live", "live blocks, with rounding", live, live / 9.0);
-        return 0;
+    let shares = match shares(samples, counted) {
+        Some(shares) => shares,
+        // Each block was sampled.
+        None if counted.slots.live > 0 => Shares {
+            requested: 1.0,
+            rounding: 0.0,
+            untouched: 0.0,
+            error: 0.1,
+        },
+        None => {
+            part("live", "live blocks, with rounding", live, live / 9.0);
+            return 0;
+        }
     };
     let error = live * shares.error;
     let label = "live: what the program asked for";
-    part("live", label, live * shares.requested, error + live_error);
+    let requested = live * shares.requested + asked;
+    part("live", label, requested, error + live_error);
     let label = "rounding up to size classes";
-    part("rounding", label, live * shares.rounding, error);
-    (live * shares.untouched).round() as u64
+    part("rounding", label, live * shares.rounding + slack, error);
+    (live * shares.untouched).round() as u64 + untouched
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::heap::Measured;
+    use super::super::heap::{Class, Measured, Slots};
     use super::*;
 
     fn classes() -> Vec<Class> {
@@ -272,6 +299,24 @@ mod tests {
         assert_eq!(split.untouched, 200 * 65_536);
         assert_eq!(bytes(&split, "live"), 200 * 65_536);
         assert_eq!(split.unexplained, 0);
+    }
+
+    #[test]
+    fn samples_in_slots_of_their_own_are_known_one_by_one() {
+        // Ten blocks of 3000, of which two are sampled, in slots of 4 KiB. Of these 1 KiB is not in memory.
+        let counted = Counted {
+            live: 8 * 4096 + 2 * 4096,
+            slots: Slots {
+                live: 2 * 4096,
+                absent: 1024,
+            },
+            classes: classes(),
+            ..Counted::default()
+        };
+        let split = split(9 * 4096, &counted, &[sample(3000, 5.0), sample(3000, 5.0)]);
+        assert_eq!(bytes(&split, "live"), 10 * 3000);
+        assert_eq!(bytes(&split, "rounding"), 10 * 1096 - 1024);
+        assert_eq!(split.unexplained, 1024 - 4096);
     }
 
     #[test]
