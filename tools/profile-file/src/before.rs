@@ -195,6 +195,8 @@ impl Snapshot {
             statistics.dirty_bytes = point.dirty_bytes;
             statistics.purged_in_slabs_bytes = 0;
             statistics.fresh_bytes = 0;
+            // What the kernel was asked is of the end.
+            statistics.measured = 0;
         }
         self.profile.timeline.retain(|point| point.ns <= moment);
     }
