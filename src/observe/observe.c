@@ -174,12 +174,13 @@ void fh_hook_freed(const void *p, bool surely) {
     if (!profile) return;
     fh_profile_control *control = fh_profile_controls(profile);
     fh_profile_sample sample;
-    if (!fh_samples_remove((uintptr_t)p, &sample)) {
+    uint64_t now = fh_system_nanoseconds();
+    if (!fh_samples_remove((uintptr_t)p, now, &sample)) {
         if (surely) count(&control->unknown_frees);
         return;
     }
     fh_weight w = weight_of(&sample);
-    fh_site_freed(control, sample.site, &w, fh_system_nanoseconds(), sample.born_ns);
+    fh_site_freed(control, sample.site, &w, now, sample.born_ns);
 }
 
 void fh_hook_resized(const void *p, size_t n) {

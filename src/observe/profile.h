@@ -196,7 +196,13 @@ typedef struct {
     uint64_t refills, flushes, from_depot, to_depot; /* slow paths */
     uint64_t purge_calls, purged_total_bytes, system_maps, system_unmaps; /* system calls so far */
     uint64_t purge_mode, thp_mode; /* fh_purge_mode and fh_thp_mode of base/settings.h */
-    uint64_t reserved[16];
+    /* By the kernel, at that time, and only in the profile file: pages that are in memory of free slots, and of room in slots
+     * in use that no block has ever had. They count if `measured` is 1. */
+    uint64_t measured, resident_free_bytes, resident_fresh_bytes;
+    /* And of slots of sampled blocks, live ones and free ones, the pages without memory: such a slot is up to twice as
+     * large as its block. They are part of live_bytes and free_bytes. */
+    uint64_t absent_live_bytes, absent_free_bytes;
+    uint64_t reserved[11];
     fh_profile_row row[FH_PROFILE_CLASSES];
 } fh_profile_statistics;
 
@@ -270,7 +276,9 @@ typedef struct {
     uint64_t drawn;
     /* (atomic) The verdict of a scan (fh_profile_scan): 2 · number of the scan + 1 if the block could be reached from the program's
      * variables. It counts only if the number is that of the last scan and born_ns is before the scan's begun_ns: the scan
-     * may be late, and write it to a slot that has another sample by then. */
+     * may be late, and write it to a slot that has another sample by then.
+     * In a place without a sample: when its last sample was freed, on the clock of born_ns. The other words are that sample's
+     * until the place is used again. So a reader knows what a program held before it freed everything at its end. */
     uint64_t reached;
 } fh_profile_sample;
 

@@ -3,6 +3,7 @@
 #include "observe/modules.h"
 #include "observe/nodes.h"
 #include "observe/profile_file.h"
+#include "observe/residency.h"
 #include "observe/sites.h"
 #include "observe/statistics.h"
 #include "observe/unwind/modules.h"
@@ -30,6 +31,10 @@ static fh_word last_end, last_cost, last_used, last_point, last_modules;
  * only needed for modules that nothing allocates in, and for those that are gone. */
 #define MODULES_NS (500 * MS)
 
+/* In a heap of more chunks, 8 GiB, the kernel is asked what is resident only when a command asks for statistics, and at
+ * the end: it takes too long for a thread of the program that just comes by. */
+#define MEASURED_CHUNKS 4096u
+
 static uint64_t bytes_in_use(void) {
     return fh_used_bytes();
 }
@@ -37,7 +42,7 @@ static uint64_t bytes_in_use(void) {
 static bool changed_much(void) {
     uint64_t used = bytes_in_use(), last = fh_load(&last_used);
     uint64_t change = used > last ? used - last : last - used;
-    return change > LEAST_CHANGE && change > last / 8;
+    return change > LEAST_CHANGE && change > last / 64;
 }
 
 static bool is_due(bool soon) {
@@ -88,19 +93,21 @@ static uint64_t observer_bytes(void) {
     return fh_nodes_bytes() + fh_sites_bytes() + fh_stack_memory();
 }
 
-/* `all`: they were asked for, or are the last ones. */
+/* `all`: they are the last ones. Those that were asked for are as complete. */
 static void take(fh_profile_header *profile, bool all) {
     fh_profile_statistics *f = fh_profile_entry(FH_PROFILE_STATISTICS, 0);
     fh_profile_control *control = fh_profile_controls(profile);
     uint64_t asked = fh_load(fh_profile_word(&control->refresh));
     uint64_t begun = fh_system_nanoseconds(), used = bytes_in_use();
+    all = all || asked != fh_load(fh_profile_word(&control->refreshed));
     set_window(profile);
-    refresh_modules(profile, all || asked != fh_load(fh_profile_word(&control->refreshed)), begun);
+    refresh_modules(profile, all, begun);
     /* An exchange, because what follows must not be written before it; the release at the end is for what came
      * before. */
     uint64_t sequence = fh_load(fh_profile_word(&f->sequence));
     fh_swap_acq_rel(fh_profile_word(&f->sequence), sequence | 1);
     fh_statistics_collect(f);
+    if (all || f->chunks <= MEASURED_CHUNKS) fh_residency_measure(f);
     f->observer_bytes = observer_bytes();
     fh_store_release(fh_profile_word(&f->sequence), (sequence | 1) + 1);
     add_point(profile, f);

@@ -1,9 +1,9 @@
 /* When statistics are taken for the profile file, and the timeline of them: by a thread that is in a slow path.
  *
- * Taking them costs 0.1 ms and about 1 ms more for each GiB of heap. So the next ones are due after 1,000 times what
- * the last ones cost, at least 100 ms; earlier, after 500 times that, when the memory in use has changed by an
- * eighth; at once when control.refresh asks for them. The list of modules is read along with the first ones, with
- * the last, with those that were asked for, and else every half second.
+ * Taking them costs 0.1 ms and about 1.5 ms more for each GiB of heap, a third of it the kernel's answers. So the next
+ * ones are due after 1,000 times what the last ones cost, at least 100 ms; earlier, after 500 times that, when the
+ * memory in use has changed by a 64th; at once when control.refresh asks for them. The list of modules is read along
+ * with the first ones, with the last, with those that were asked for, and else every half second.
  *
  * The timeline is a ring of points. They are at least a 256th of the time since the beginning apart. So its 1,024
  * places always hold the last 98 % of the program's life, whether that was a second or a month. */

@@ -29,6 +29,7 @@ static bool enter_in(fh_profile_sample *extent, uint64_t entries, const fh_profi
         slot->thread = sample->thread;
         slot->mark = sample->mark;
         slot->drawn = sample->drawn;
+        fh_store(fh_profile_word(&slot->reached), 0);
         fh_store_release(address, sample->address);
         return true;
     }
@@ -71,7 +72,7 @@ unsigned fh_samples_extents(fh_profile_sample *extent[FH_PROFILE_EXTENTS], uint6
     return k;
 }
 
-bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
+bool fh_samples_remove(uint64_t address, uint64_t now, fh_profile_sample *sample) {
     fh_profile_sample *slot = fh_samples_find(address);
     uint64_t seen = address;
     if (!slot || !fh_cas_acquire(fh_profile_word(&slot->address), &seen, FH_PROFILE_SAMPLE_WRITING)) return false;
@@ -85,6 +86,8 @@ bool fh_samples_remove(uint64_t address, fh_profile_sample *sample) {
         .mark = slot->mark,
         .drawn = slot->drawn,
     };
+    /* What stays behind is the trace of a block that was freed: see fh_profile_sample.reached. */
+    fh_store(fh_profile_word(&slot->reached), now);
     fh_store_release(fh_profile_word(&slot->address), FH_PROFILE_SAMPLE_EMPTY);
     return true;
 }

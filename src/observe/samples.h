@@ -20,8 +20,8 @@
 /* Enters a sample; its address must not be in the table. False: no room (counted as dropped). */
 bool fh_samples_enter(const fh_profile_sample *sample);
 
-/* Takes the sample of that address out; false if there is none. */
-bool fh_samples_remove(uint64_t address, fh_profile_sample *sample);
+/* Takes the sample of that address out, as one that is freed now; false if there is none. */
+bool fh_samples_remove(uint64_t address, uint64_t now, fh_profile_sample *sample);
 
 /* The sample of one address becomes that of another that has the same places: its low four bits may differ. */
 void fh_samples_rename(uint64_t from, uint64_t to);

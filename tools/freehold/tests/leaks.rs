@@ -435,7 +435,7 @@ fn top_in_a_terminal_obeys_its_keys_and_outlives_the_program() {
         .chars()
         .for_each(|letter| terminal.press(&letter.to_string()));
     terminal.press("Enter");
-    terminal.shows("1 sites by live with \"cache\"");
+    terminal.shows("1 site by live with \"cache\"");
     program.end();
     terminal.shows("The program has ended");
     let mut rest = String::new();

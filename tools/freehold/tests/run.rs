@@ -409,6 +409,8 @@ fn what_cannot_be_started_is_named_with_the_code_of_shells() {
     assert!(said.contains("it may not be executed"), "{said}");
     let said = complaint(&["run"], 2);
     assert!(said.contains("required"), "{said}");
+    let said = complaint(&["run", "--keep", keep, "--smaple", "64k", "true"], 2);
+    assert!(said.contains("run has no option --smaple"), "{said}");
     let said = complaint(&["run", "--sample", "lots", "true"], 2);
     assert!(said.contains("a size looks like"), "{said}");
     let comma = directory.path().join("a,b");

@@ -55,6 +55,10 @@ pub fn mend_samples(profile: &mut Profile, warnings: &mut Vec<Warning>) {
         .samples
         .retain(|sample| sample.site != 0 && (sample.site as usize) < sites);
     let gone = before - profile.samples.len();
+    // What is left of others is found by chance, and is not missed.
+    profile
+        .traces
+        .retain(|trace| trace.site != 0 && (trace.site as usize) < sites);
     if gone != 0 {
         warnings.push(Warning::damaged(format!(
             "{gone} live samples name a call site that is not in the profile file: they are left out"

@@ -25,6 +25,7 @@
 //! | [`target`] | finds the profile file that a person means: PID, name, file, directory, saved snapshot |
 //! | [`profile`] | copies a profile file's parts, [`sections`](self) checking every offset and count |
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
+//! | [`before`] | what a program held before it freed everything at its end |
 //! | `check` | puts right what refers to nowhere, compares what the profile file says twice |
 //! | `counted` | compares the samples with what the allocator has counted itself |
 //! | [`amount`] | sums of samples and what they may be off by |
@@ -38,6 +39,7 @@
 //! | [`statistics`] | names, units and help texts |
 
 pub mod amount;
+pub mod before;
 pub mod blame;
 mod bytes;
 mod check;
@@ -60,6 +62,7 @@ pub mod testing;
 mod warning;
 
 pub use amount::{Amount, View};
+pub use before::Clearing;
 pub use bytes::Bytes;
 pub use control::{Control, ControlError};
 pub use error::{ReadError, SavedError};
@@ -67,7 +70,7 @@ pub use process::ProcessFacts;
 pub use profile::Profile;
 pub use snapshot::{LiveSample, Module, Reading, Site, Snapshot, Stack};
 pub use symbols::{Frame, SymbolTable, Symbols};
-pub use target::{FindError, Target};
+pub use target::{FindError, Held, Target};
 pub use warning::{Concern, Warning};
 
 impl Snapshot {

@@ -34,6 +34,8 @@ pub struct Profile {
     pub sites: Vec<layout::Site>,
     /// Only slots with a sample.
     pub samples: Vec<layout::Sample>,
+    /// What is left of samples in slots whose blocks were freed: `reached` says when.
+    pub traces: Vec<layout::Sample>,
 }
 
 impl Profile {
@@ -60,11 +62,14 @@ impl Profile {
         };
         let statistics = read_figures(&reader, warnings);
         let timeline = read_timeline(&reader, warnings);
-        let samples = reader
+        let (empty, mut samples): (Vec<_>, Vec<_>) = reader
             .all::<layout::Sample>(SectionKind::Samples, warnings)
             .into_iter()
-            .filter(|s| s.address != layout::SAMPLE_EMPTY && s.address != layout::SAMPLE_WRITING)
-            .collect();
+            .partition(|s| s.address == layout::SAMPLE_EMPTY);
+        samples.retain(|s| s.address != layout::SAMPLE_WRITING);
+        // A slot that never had a sample has no birth; one whose block was freed has a time after it.
+        let is_trace = |s: &layout::Sample| s.born_ns != 0 && s.reached >= s.born_ns;
+        let traces = empty.into_iter().filter(is_trace).collect();
         reader.refresh()?;
         let sites = reader.handed_out(SectionKind::Sites, warnings);
         reader.refresh()?;
@@ -81,6 +86,7 @@ impl Profile {
             nodes,
             sites,
             samples,
+            traces,
         })
     }
 
@@ -105,7 +111,7 @@ impl Profile {
         writer.section(SectionKind::Sites, &self.sites, dropped(SectionKind::Sites));
         writer.section(
             SectionKind::Samples,
-            &self.samples,
+            &[&self.samples[..], &self.traces[..]].concat(),
             dropped(SectionKind::Samples),
         );
         writer.finish()

@@ -24,6 +24,9 @@ pub struct Reading {
     pub unix_ns: u64,
     /// The process as this command's side of any container calls it.
     pub pid: u64,
+    /// Of a program that is gone, by who waited for it: it exited, or a signal ended it. None: that is not known.
+    #[serde(default)]
+    pub exited: Option<bool>,
 }
 
 /// A file with code that the program had mapped.
@@ -130,6 +133,8 @@ pub struct Snapshot {
     pub process: Option<ProcessFacts>,
     /// Names of the addresses: only in snapshots that were saved.
     pub symbols: Option<SymbolTable>,
+    /// The moment that this was made to be about; none: that of reading, or the last one.
+    pub moment_ns: Option<u64>,
 }
 
 impl Snapshot {
@@ -160,6 +165,7 @@ impl Snapshot {
             warnings,
             process: None,
             symbols: None,
+            moment_ns: None,
         };
         snapshot.sites = snapshot
             .profile
@@ -205,15 +211,22 @@ impl Snapshot {
         self.reading.alive
     }
 
-    /// It ended by itself; neither this nor alive: it was killed, or crashed.
+    /// It ended by itself: its profile file has its last word, or who waited for it says so. `_exit` leaves no last word.
     pub fn ended_by_itself(&self) -> bool {
-        self.profile.header.state == layout::STATE_ENDED
+        self.profile.header.state == layout::STATE_ENDED || self.reading.exited == Some(true)
+    }
+
+    /// A signal ended it, as who waited for it says. Neither this, nor alive, nor ended by itself: it is not known.
+    pub fn was_killed(&self) -> bool {
+        self.reading.exited == Some(false)
     }
 
     /// The moment that this is about, on the profile file's clock: of reading if the program ran, else the last that
     /// the profile file knows of.
     pub fn now_ns(&self) -> u64 {
-        if self.reading.alive {
+        if let Some(moment) = self.moment_ns {
+            moment
+        } else if self.reading.alive {
             self.reading.monotonic_ns
         } else {
             self.last_word_ns()
@@ -226,8 +239,9 @@ impl Snapshot {
         let point = profile.timeline.last().map_or(0, |m| m.ns);
         let site = profile.sites.iter().map(|s| s.last_ns).max().unwrap_or(0);
         let born = profile.samples.iter().map(|s| s.born_ns).max().unwrap_or(0);
+        let freed = profile.traces.iter().map(|s| s.reached).max().unwrap_or(0);
         // A wild time in a damaged profile file must not make everything ancient: nothing is later than the reading.
-        let last = statistics.max(point).max(site).max(born);
+        let last = statistics.max(point).max(site).max(born).max(freed);
         if self.reading.monotonic_ns > profile.header.begun_ns {
             last.min(self.reading.monotonic_ns)
         } else {
@@ -357,7 +371,7 @@ impl Snapshot {
 }
 
 /// A live sample, with its age and weight.
-fn live_sample(sample: &layout::Sample, now: u64, scan: &layout::Scan) -> LiveSample {
+pub(crate) fn live_sample(sample: &layout::Sample, now: u64, scan: &layout::Scan) -> LiveSample {
     let drawn = if sample.drawn == 0 {
         sample.size
     } else {

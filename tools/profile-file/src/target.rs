@@ -356,24 +356,77 @@ impl Target {
 
     /// Reads a snapshot of it.
     pub fn read(&self) -> Result<Snapshot, FindError> {
-        match self {
-            Target::Live { pid, profile } | Target::Left { pid, profile } => {
-                let failed = |reason| FindError::Profile {
-                    path: profile.clone(),
-                    reason,
-                };
-                let file = File::open(profile).map_err(|error| failed(error.into()))?;
-                let reading = Reading {
-                    alive: matches!(self, Target::Live { .. }) && process::runs(*pid),
-                    monotonic_ns: process::monotonic_ns(),
-                    unix_ns: process::unix_ns(),
-                    pid: *pid,
-                };
-                Snapshot::read(&file, reading).map_err(failed)
+        self.hold()?.read()
+    }
+
+    /// Keeps it open, so that it can be read again and again: also when the program has ended, and its profile file was
+    /// removed from its directory.
+    pub fn hold(&self) -> Result<Held, FindError> {
+        let file = match self {
+            Target::Live { profile, .. } | Target::Left { profile, .. } => {
+                Some(File::open(profile).map_err(|error| self.failed(error.into()))?)
             }
-            Target::Saved { file } => Ok(saved::load(file)?),
+            Target::Saved { .. } => None,
+        };
+        Ok(Held {
+            target: self.clone(),
+            file,
+        })
+    }
+
+    fn failed(&self, reason: ReadError) -> FindError {
+        FindError::Profile {
+            path: self.path().to_owned(),
+            reason,
         }
     }
+}
+
+/// A profile file that is kept open.
+pub struct Held {
+    target: Target,
+    /// None of a saved snapshot.
+    file: Option<File>,
+}
+
+impl Held {
+    /// Reads a snapshot of it.
+    pub fn read(&self) -> Result<Snapshot, FindError> {
+        let (pid, file) = match (&self.target, &self.file) {
+            (Target::Live { pid, .. } | Target::Left { pid, .. }, Some(file)) => (*pid, file),
+            (target, _) => return Ok(saved::load(target.path())?),
+        };
+        let alive = matches!(self.target, Target::Live { .. }) && process::runs(pid);
+        let reading = Reading {
+            alive,
+            monotonic_ns: process::monotonic_ns(),
+            unix_ns: process::unix_ns(),
+            pid,
+            exited: if alive {
+                None
+            } else {
+                exited(self.target.path(), pid)
+            },
+        };
+        let mut snapshot =
+            Snapshot::read(file, reading).map_err(|reason| self.target.failed(reason))?;
+        // Its last word is written before it is gone, and then nothing changes any more.
+        if alive && snapshot.ended_by_itself() {
+            snapshot.reading.alive = false;
+        }
+        Ok(snapshot)
+    }
+}
+
+/// What `freehold run` notes beside the profile files when the program that it started has ended.
+pub const RECORD: &str = "run.json";
+
+/// Whether a program that `freehold run` waited for exited; none: it did not wait for this process, or does so still.
+fn exited(profile: &Path, pid: u64) -> Option<bool> {
+    let text = fs::read(profile.with_file_name(RECORD)).ok()?;
+    let record: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    (record["pid"].as_u64() == Some(pid))
+        .then(|| record["ending"]["how"].as_str().map(|how| how == "exited"))?
 }
 
 /// When a file was last written to, in nanoseconds.

@@ -91,6 +91,7 @@ impl ProfileBuilder {
             nodes: vec![layout::Node::zeroed()],
             sites: vec![layout::Site::zeroed()],
             samples: Vec::new(),
+            traces: Vec::new(),
         };
         ProfileBuilder {
             profile,
@@ -193,6 +194,11 @@ impl ProfileBuilder {
             .iter()
             .position(|sample| sample.address == address);
         let sample = self.profile.samples.swap_remove(place.expect("it lives"));
+        self.profile.traces.push(layout::Sample {
+            address: layout::SAMPLE_EMPTY,
+            reached: sample.born_ns + age_ns,
+            ..sample
+        });
         let weight = Fixed::of(sample.size, sample.interval);
         let control = &mut self.profile.control;
         let from = &mut self.profile.sites[sample.site as usize];
@@ -262,6 +268,7 @@ pub fn reading() -> Reading {
         monotonic_ns: READ_NS,
         unix_ns: 1_700_000_100_000_000_000,
         pid: 4242,
+        exited: None,
     }
 }
 

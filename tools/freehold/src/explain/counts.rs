@@ -1,17 +1,18 @@
-//! What the library has counted of its heap, as the split and the trend want it.
+//! What the library has counted of its heap, as the split wants it.
 
 use profile_file::Snapshot;
 use profile_file::layout::{self, ClassUse};
 
-use super::heap::{Class, Counted};
-use super::trend;
+use super::heap::{Class, Counted, Measured, Slots};
 
 /// All that the counted parts would be, were all of it resident.
 pub fn everything(counted: &Counted) -> u64 {
-    counted.live
+    counted.live.saturating_sub(counted.slots.absent)
         + counted.cached
         + counted.free.saturating_sub(counted.free_given_back)
-        + counted.dirty
+        + counted
+            .measured
+            .map_or(counted.dirty, |it| it.free_slots + it.fresh)
         + counted.own
 }
 
@@ -20,6 +21,7 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         return Counted::default();
     };
     let rows = snapshot.rows();
+    let measured = statistics.measured == 1;
     let used = |class_use: ClassUse| {
         let rows = rows.iter().skip(1);
         rows.filter(move |row| row.class_use() == Some(class_use))
@@ -27,11 +29,30 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
     Counted {
         live: statistics.live_bytes,
         live_error: 0,
+        slots: Slots {
+            live: used(ClassUse::Samples)
+                .map(|row| row.live.saturating_mul(row.size))
+                .sum(),
+            absent: if measured {
+                statistics.absent_live_bytes
+            } else {
+                0
+            },
+        },
         cached: statistics.cached_bytes,
         free: statistics.free_bytes,
-        free_given_back: statistics.purged_in_slabs_bytes,
+        free_given_back: statistics.purged_in_slabs_bytes
+            + if measured {
+                statistics.absent_free_bytes
+            } else {
+                0
+            },
         fresh: statistics.fresh_bytes,
         dirty: statistics.dirty_bytes,
+        measured: measured.then_some(Measured {
+            free_slots: statistics.resident_free_bytes,
+            fresh: statistics.resident_fresh_bytes,
+        }),
         own: used(ClassUse::Own)
             .map(|row| row.made.saturating_mul(row.size))
             .sum(),
@@ -47,17 +68,4 @@ fn class(row: &layout::Row) -> Class {
         live: row.live,
         free: row.free,
     }
-}
-
-pub fn points(snapshot: &Snapshot) -> Vec<trend::Point> {
-    snapshot
-        .profile
-        .timeline
-        .iter()
-        .map(|point| trend::Point {
-            ns: point.ns,
-            live: point.live_bytes + point.huge_bytes,
-            resident: point.resident_bytes,
-        })
-        .collect()
 }

@@ -4,22 +4,25 @@ use profile_file::layout;
 use profile_file::{LiveSample, Snapshot, Symbols};
 use serde::Serialize;
 
-use super::counts::{counted, everything, points};
-use super::heap::{self, Certainty, Counted, Sample};
+use super::counts::{counted, everything};
+use super::heap::{self, Counted, Sample};
 use super::kinds::{self, Kind};
 use super::mappings::{Mapping, Name};
 use super::sites;
 use super::sources::Sources;
-use super::trend;
-use super::verdict::{Facts, Presence, Verdict};
+use super::split::{self, Certainty, Split};
+use super::verdict::{Facts, Verdict};
 use crate::amounts::{bytes, duration};
+use crate::leaks::finding::Leaking;
+use crate::leaks::trend;
 
 /// One line of the explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     pub part: &'static str,
     pub label: String,
-    pub bytes: u64,
+    /// Below zero only of what is unexplained: less is there than was counted.
+    pub bytes: i64,
     /// The kernel said it; otherwise it was counted or estimated, and may be off by `error_bytes`.
     pub exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,19 +32,36 @@ pub struct Line {
     pub detail: Vec<String>,
 }
 
+/// Bytes of a line.
+trait Amount {
+    fn signed(self) -> i64;
+}
+
+impl Amount for u64 {
+    fn signed(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+
+impl Amount for i64 {
+    fn signed(self) -> i64 {
+        self
+    }
+}
+
 impl Line {
-    fn exact(part: &'static str, label: &str, bytes: u64) -> Self {
+    fn exact(part: &'static str, label: &str, bytes: impl Amount) -> Self {
         Self {
             part,
             label: label.to_owned(),
-            bytes,
+            bytes: bytes.signed(),
             exact: true,
             error_bytes: None,
             detail: Vec::new(),
         }
     }
 
-    fn about(part: &'static str, label: &str, bytes: u64, error: u64) -> Self {
+    fn about(part: &'static str, label: &str, bytes: impl Amount, error: u64) -> Self {
         Self {
             exact: false,
             error_bytes: Some(error),
@@ -50,8 +70,8 @@ impl Line {
     }
 }
 
-impl From<heap::Part> for Line {
-    fn from(part: heap::Part) -> Self {
+impl From<split::Part> for Line {
+    fn from(part: split::Part) -> Self {
         match part.certainty {
             Certainty::Exact => Self::exact(part.key, part.label, part.bytes),
             Certainty::About(error) => Self::about(part.key, part.label, part.bytes, error),
@@ -87,7 +107,7 @@ pub struct Explanation {
     pub swapped_bytes: u64,
     /// Sum of `freehold`, then the lines; likewise `other`.
     pub freehold_bytes: u64,
-    /// What was counted of it, before it was made to fit what is resident.
+    /// What was counted of it: all but what is unexplained.
     pub counted_bytes: u64,
     pub freehold: Vec<Line>,
     pub other_bytes: u64,
@@ -112,11 +132,14 @@ struct Huge {
     error: u64,
 }
 
+/// Counts that are younger are of this moment.
+const FRESH_NS: u64 = 50_000_000;
+
 struct Work<'a> {
     sources: &'a Sources,
     freehold: Vec<Line>,
-    /// What was counted in the window less what is resident there.
-    off: i64,
+    /// What is resident in the window beyond all that was counted, or short of it.
+    unexplained: i64,
     other: Vec<Line>,
     notes: Vec<String>,
     counted: Counted,
@@ -143,7 +166,7 @@ impl<'a> Work<'a> {
         Self {
             sources,
             freehold: Vec::new(),
-            off: 0,
+            unexplained: 0,
             other: Vec::new(),
             notes: sources.notes.clone(),
             counted: sources.snapshot.as_ref().map(counted).unwrap_or_default(),
@@ -192,12 +215,12 @@ impl<'a> Work<'a> {
         let huge_bytes = self.push_huge(&huge, known.then_some(window));
         // Where the kernel was not asked, `window` is the sum of all other parts.
         let window = if known { window - huge_bytes } else { window };
-        let split = heap::split(window, &self.counted, &self.samples);
-        self.off = split.counted as i64 - window as i64;
+        let split = split::split(window, &self.counted, &self.samples);
+        self.unexplained = split.unexplained;
         self.note_quality(snapshot, &split);
         for part in split.parts {
             // What the allocator has for itself is one line with what lies outside of the window.
-            if part.bytes > 0 && part.key != "own" {
+            if part.bytes != 0 && part.key != "own" {
                 self.freehold.push(part.into());
             }
         }
@@ -207,7 +230,6 @@ impl<'a> Work<'a> {
     /// A program that has not answered has not been in the allocator's slow paths; but it may have freed or taken much
     /// just before it went to sleep, after the last count.
     fn catch_up(&mut self, snapshot: &Snapshot) {
-        const FRESH_NS: u64 = 50_000_000;
         // Of a program that is gone it is unknown how long it went on after the count.
         let fresh = snapshot.is_alive() && snapshot.statistics_age_ns().unwrap_or(0) < FRESH_NS;
         if snapshot.profile.statistics.is_none() || fresh {
@@ -289,6 +311,17 @@ impl<'a> Work<'a> {
             error += (sample.weight.blocks - 1.0) * there
                 + if pages.is_none() { there / 2.0 } else { 0.0 };
         }
+        // How many there are the allocator has counted; of the samples then only the touched share is needed.
+        let sampled: f64 = samples
+            .iter()
+            .map(|sample| sample.weight.blocks * sample.size as f64)
+            .sum();
+        let counted = statistics.huge_bytes as f64;
+        let fresh = snapshot.statistics_age_ns().unwrap_or(u64::MAX) < FRESH_NS;
+        if fresh && sampled > 0.0 && (0.5..2.0).contains(&(counted / sampled)) {
+            let share = counted / sampled;
+            (resident, error) = (resident * share, error * share.min(0.1));
+        }
         Huge {
             bytes: resident.round() as u64,
             error: error.round() as u64,
@@ -324,7 +357,7 @@ impl<'a> Work<'a> {
         let outside = statistics.metadata_bytes.saturating_sub(self.counted.own);
         let outside = if known { self.take(outside) } else { outside };
         let own = self.counted.own;
-        let sum = self.of_kind(Kind::Records) + outside + self.shrunk(own);
+        let sum = self.of_kind(Kind::Records) + outside + own;
         self.freehold.push(Line::about(
             "metadata",
             "records about blocks, magazines, thread caches",
@@ -332,16 +365,6 @@ impl<'a> Work<'a> {
             sum / 10,
         ));
         self.profiler(header.metadata_bytes, statistics.observer_bytes, known);
-    }
-
-    /// The allocator's own blocks were split with the others; what the split made of them is what is left of the
-    /// window.
-    fn shrunk(&self, own: u64) -> u64 {
-        if self.sources.memory.is_none() {
-            return own;
-        }
-        let window_parts: u64 = self.freehold.iter().map(|line| line.bytes).sum();
-        self.of_kind(Kind::Window).saturating_sub(window_parts)
     }
 
     fn profiler(&mut self, page_bytes: u64, private: u64, known: bool) {
@@ -361,7 +384,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn note_quality(&mut self, snapshot: &Snapshot, split: &heap::Split) {
+    fn note_quality(&mut self, snapshot: &Snapshot, split: &Split) {
         if snapshot.profile.statistics.is_some() {
             let age = snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9;
             if snapshot.is_alive() && age >= 1.0 {
@@ -370,24 +393,25 @@ impl<'a> Work<'a> {
                     duration(age)
                 ));
             }
-            // Also where the allocator counted nothing and all that is live is known by the samples.
-            let known = self.sources.memory.is_some();
-            if known && (split.scale - 1.0).abs() > 0.02 {
-                self.notes.push(format!(
-                    "the allocator's statistics were scaled by {:.2} to add up to what is resident now",
-                    split.scale
-                ));
-            } else if known && (split.scale_of_free - 1.0).abs() > 0.02 {
-                self.notes.push(format!(
-                    "what the allocator counted as free was scaled by {:.2}: the rest has been returned to the OS since, or was \
-                     never touched",
-                    split.scale_of_free
-                ));
+            let resident = self.sources.memory.as_ref().map_or(0, |m| m.resident);
+            let (amount, less) = (split.unexplained.unsigned_abs(), split.unexplained < 0);
+            if amount > resident / 50 && resident > 0 {
+                self.notes.push(match less {
+                    true => format!(
+                        "{} less are in memory than were counted: returned to the OS since, or never touched",
+                        bytes(amount)
+                    ),
+                    false => format!(
+                        "{} are in memory that were not counted: taken since, or not known",
+                        bytes(amount)
+                    ),
+                });
             }
         } else {
             self.notes
                 .push("the allocator has not counted anything yet".to_owned());
         }
+        self.note_moments(snapshot);
         if split.untouched >= 1 << 20 {
             self.notes.push(format!(
                 "{} of live blocks were never touched, so they are not in memory",
@@ -398,6 +422,25 @@ impl<'a> Work<'a> {
             .extend(snapshot.warnings.iter().map(ToString::to_string));
     }
 
+    /// The allocator's count and the kernel's sum are of two moments, between which a program may grow.
+    fn note_moments(&mut self, snapshot: &Snapshot) {
+        let (Some(memory), Some(statistics)) = (&self.sources.memory, &snapshot.profile.statistics)
+        else {
+            return;
+        };
+        let (then, now) = (statistics.resident_bytes, memory.resident);
+        if !snapshot.is_alive() || then == 0 || then.abs_diff(now) <= now / 50 {
+            return;
+        }
+        let age = snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9;
+        self.notes.push(format!(
+            "between the allocator's count and the kernel's, {} apart, the process {} by {}",
+            duration(age),
+            if now > then { "grew" } else { "shrank" },
+            bytes(then.abs_diff(now))
+        ));
+    }
+
     fn others(&mut self) {
         let Some(memory) = &self.sources.memory else {
             let statistics = self
@@ -406,7 +449,9 @@ impl<'a> Work<'a> {
                 .as_ref()
                 .and_then(|s| s.profile.statistics.as_ref());
             let whole = statistics.map_or(0, |statistics| statistics.resident_bytes);
-            let rest = whole.saturating_sub(self.freehold.iter().map(|line| line.bytes).sum());
+            let ours: i64 = self.freehold.iter().map(|line| line.bytes).sum();
+            let rest = whole.saturating_add_signed(-ours);
+            let rest = if ours > whole as i64 { 0 } else { rest };
             if rest > 0 {
                 self.other.push(Line::about(
                     "rest",
@@ -438,7 +483,10 @@ impl<'a> Work<'a> {
     }
 
     fn finish(mut self) -> Explanation {
-        let sum = |lines: &[Line]| lines.iter().map(|line| line.bytes).sum::<u64>();
+        let sum = |lines: &[Line]| {
+            let sum: i64 = lines.iter().map(|line| line.bytes).sum();
+            sum.max(0) as u64
+        };
         let (ours, others) = (sum(&self.freehold), sum(&self.other));
         let resident = match &self.sources.memory {
             Some(memory) => memory.resident,
@@ -466,7 +514,7 @@ impl<'a> Work<'a> {
                 .as_ref()
                 .map_or(0, |memory| memory.swapped),
             freehold_bytes: ours,
-            counted_bytes: ours.saturating_add_signed(self.off),
+            counted_bytes: ours.saturating_add_signed(-self.unexplained),
             freehold: self.freehold,
             other_bytes: others,
             other: self.other,
@@ -510,9 +558,11 @@ impl<'a> Work<'a> {
             self.freehold
                 .iter()
                 .filter(|line| keys.contains(&line.part))
-                .map(|line| line.bytes)
+                .map(|line| line.bytes.max(0) as u64)
                 .sum::<u64>()
         };
+        // What was counted as free and is not there any more was returned to the OS.
+        let gone = self.unexplained.min(0).unsigned_abs();
         let snapshot = self.sources.snapshot.as_ref();
         let statistics = snapshot.and_then(|snapshot| snapshot.profile.statistics.as_ref());
         let limit = statistics.and_then(|f| {
@@ -529,8 +579,8 @@ impl<'a> Work<'a> {
             resident,
             ours,
             live: amount(&["live", "rounding", "huge_live"]),
-            fragmented: amount(&["free_in_slabs"]),
-            retained: amount(&["cached", "dirty"]),
+            fragmented: amount(&["free_in_slabs"]).saturating_sub(gone),
+            retained: amount(&["cached", "dirty"]).saturating_sub(gone),
             others: self
                 .other
                 .iter()
@@ -538,11 +588,15 @@ impl<'a> Work<'a> {
                     let kind = Kind::OTHERS
                         .into_iter()
                         .find(|kind| kind.key() == line.part)?;
-                    Some((kind, line.bytes))
+                    Some((kind, line.bytes.max(0) as u64))
                 })
                 .collect(),
             presence: self.sources.presence,
-            trend: snapshot.and_then(|snapshot| trend::of(&points(snapshot))),
+            trend: snapshot.and_then(trend::of_snapshot),
+            leaking: snapshot
+                .and_then(|snapshot| Leaking::of(snapshot, &mut Symbols::new(snapshot))),
+            peak: snapshot.map_or(0, |snapshot| snapshot.profile.control.peak_bytes),
+            ended: snapshot.is_some_and(|snapshot| !snapshot.is_alive()),
             limit,
             pinning: classes
                 .first()
@@ -550,8 +604,6 @@ impl<'a> Work<'a> {
                 .map(|site| site.name.clone()),
             allocator: self.sources.allocator.clone(),
             eager: statistics.is_some_and(|statistics| statistics.purge_mode == 1),
-            alive: snapshot.is_none_or(Snapshot::is_alive)
-                && self.sources.presence != Presence::Absent,
         }
     }
 }

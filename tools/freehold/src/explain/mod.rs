@@ -7,9 +7,9 @@
 //! |---|---|
 //! | `mappings` | reads what the kernel says about a process's memory |
 //! | `kinds` | whose memory a mapping is |
-//! | `heap` | splits Freehold's part into what it is good for |
+//! | `heap` | what is known of Freehold's part |
+//! | `split` | splits it into what it is good for |
 //! | `counts` | what the library has counted, as the split wants it |
-//! | `trend` | does it grow? |
 //! | `verdict` | one sentence, and what would change it |
 //! | `sources`, `explanation`, `screen` | fetch, put together, show |
 
@@ -21,7 +21,7 @@ mod mappings;
 mod screen;
 pub mod sites;
 mod sources;
-mod trend;
+mod split;
 mod verdict;
 
 use std::process::ExitCode;

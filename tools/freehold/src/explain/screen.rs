@@ -72,7 +72,7 @@ fn heading(it: &Explanation) -> String {
 }
 
 fn group(out: &mut String, title: &str, sum: u64, lines: &[Line], whole: u64) {
-    let _ = writeln!(out, "\n  {}", row(title, ' ', sum, whole, LABEL + 2));
+    let _ = writeln!(out, "\n  {}", row(title, ' ', sum as i64, whole, LABEL + 2));
     let mut lines: Vec<&Line> = lines.iter().collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.bytes));
     for line in lines {
@@ -88,17 +88,22 @@ fn group(out: &mut String, title: &str, sum: u64, lines: &[Line], whole: u64) {
             }
             _ => out.push('\n'),
         }
-        if !line.detail.is_empty() && line.bytes >= whole / 100 {
+        if !line.detail.is_empty() && line.bytes >= (whole / 100) as i64 {
             let _ = writeln!(out, "        {}", line.detail.join(", "));
         }
     }
 }
 
-fn row(label: &str, mark: char, amount: u64, whole: u64, width: usize) -> String {
+fn signed(amount: i64) -> String {
+    let sign = if amount < 0 { "−" } else { "" };
+    format!("{sign}{}", bytes(amount.unsigned_abs()))
+}
+
+fn row(label: &str, mark: char, amount: i64, whole: u64, width: usize) -> String {
     let percent = amount as f64 * 100.0 / whole.max(1) as f64;
     format!(
         "{label:<width$}{mark} {:>10}  {percent:>5.1} %",
-        bytes(amount)
+        signed(amount)
     )
 }
 
@@ -127,7 +132,7 @@ mod tests {
     use super::super::verdict::{Finding, Verdict};
     use super::*;
 
-    fn line(label: &str, bytes: u64, error: Option<u64>) -> Line {
+    fn line(label: &str, bytes: i64, error: Option<u64>) -> Line {
         Line {
             part: "part",
             label: label.to_owned(),

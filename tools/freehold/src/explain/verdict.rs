@@ -4,8 +4,10 @@
 use serde::Serialize;
 
 use super::kinds::Kind;
-use super::trend::Trend;
 use crate::amounts::{bytes, duration};
+use crate::leaks::finding::Leaking;
+use crate::leaks::trend::Trend;
+use crate::wording;
 
 /// What the verdict is made of.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,12 @@ pub struct Facts {
     pub others: Vec<(Kind, u64)>,
     pub presence: Presence,
     pub trend: Option<Trend>,
+    /// What `freehold leaks` calls likely leaks.
+    pub leaking: Option<Leaking>,
+    /// The most that was live, by the samples.
+    pub peak: u64,
+    /// The program has ended, however.
+    pub ended: bool,
     /// Of the container, or the allocator's own: limit and what is used of it.
     pub limit: Option<(u64, u64)>,
     /// The call site that holds most in the class with most free space.
@@ -31,7 +39,6 @@ pub struct Facts {
     pub allocator: Option<String>,
     /// `purge=eager` is set already.
     pub eager: bool,
-    pub alive: bool,
 }
 
 /// Whether Freehold is in the process and says anything.
@@ -54,6 +61,8 @@ pub enum Finding {
     NotOurs,
     NotObserved,
     NotActive,
+    /// No trouble was found in a program that has ended.
+    Ended,
     Fine,
 }
 
@@ -72,6 +81,13 @@ fn percent(part: u64, whole: u64) -> u64 {
     (part as f64 * 100.0 / whole.max(1) as f64).round() as u64
 }
 
+/// A rate without its sign: the sentence says which way it goes.
+fn speed(rate: f64, error: f64) -> String {
+    wording::rate(rate, error)
+        .trim_start_matches('+')
+        .to_owned()
+}
+
 impl Facts {
     pub fn verdict(&self) -> Verdict {
         match self.presence {
@@ -79,11 +95,11 @@ impl Facts {
             Presence::Unobserved => return self.not_observed(),
             Presence::Observed => {}
         }
-        if let Some(trend) = self
-            .trend
-            .filter(Trend::grows)
-            .filter(|_| self.live >= 1 << 20)
-        {
+        if let Some(leaking) = &self.leaking {
+            return self.leak(leaking);
+        }
+        let trend = self.trend.filter(Trend::grows);
+        if let Some(trend) = trend.filter(|_| self.live >= 1 << 20) {
             return self.growth(&trend);
         }
         let others: u64 = self.others.iter().map(|(_, bytes)| bytes).sum();
@@ -103,15 +119,33 @@ impl Facts {
             .map_or_else(|| self.fine(), |(_, verdict)| verdict)
     }
 
+    fn leak(&self, leaking: &Leaking) -> Verdict {
+        let verb = if self.ended { "grew" } else { "grows" };
+        let sentence = format!(
+            "A likely leak: what {} allocated {verb} by {}, for {}",
+            leaking.who(),
+            speed(leaking.bytes_per_second, leaking.bytes_per_second_error),
+            duration(leaking.seconds),
+        );
+        self.grows(sentence, leaking.bytes_per_second)
+    }
+
     fn growth(&self, trend: &Trend) -> Verdict {
-        let mut sentence = format!(
-            "Live memory grows by {} ± {} a second, for {} now: a leak, or a cache without a bound",
-            bytes(trend.rate as u64),
-            bytes(trend.error as u64),
+        let verb = if self.ended { "grew" } else { "grows" };
+        let sentence = format!(
+            "Live memory {verb} by {}, for {}: in no call site alone beyond doubt; a leak, or a cache without a bound",
+            speed(trend.rate, trend.error),
             duration(trend.seconds),
         );
-        if let Some((limit, used)) = self.limit.filter(|(limit, used)| limit > used) {
-            let left = (limit - used) as f64 / trend.rate;
+        self.grows(sentence, trend.rate)
+    }
+
+    fn grows(&self, mut sentence: String, rate: f64) -> Verdict {
+        let limit = self
+            .limit
+            .filter(|(limit, used)| limit > used && !self.ended);
+        if let Some((limit, used)) = limit {
+            let left = (limit - used) as f64 / rate;
             sentence += &format!(
                 "; the limit of {} is reached in {}",
                 bytes(limit),
@@ -256,14 +290,20 @@ impl Facts {
     }
 
     fn fine(&self) -> Verdict {
+        if self.ended {
+            return self.over();
+        }
         let grown = match self.trend {
-            Some(trend) if self.alive => {
-                format!(
-                    ", and it has not grown beyond doubt in the last {}",
-                    duration(trend.seconds)
-                )
-            }
-            _ => String::new(),
+            Some(trend) if trend.can_tell() => format!(
+                ", and it has not grown beyond doubt in the last {}",
+                duration(trend.seconds)
+            ),
+            Some(trend) => format!(
+                "; whether it grows cannot be told yet, from {} in {}",
+                wording::plural(trend.points, "look", "looks"),
+                duration(trend.seconds)
+            ),
+            None => "; whether it grows cannot be told yet".to_owned(),
         };
         Verdict {
             finding: Finding::Fine,
@@ -274,6 +314,24 @@ impl Facts {
             ),
             change: vec![format!(
                 "freehold profile {}    to use less, the program must ask for less: here is who asks",
+                self.word
+            )],
+        }
+    }
+}
+
+impl Facts {
+    /// Of a program that has ended: nothing is fine about one that was killed for want of memory.
+    fn over(&self) -> Verdict {
+        Verdict {
+            finding: Finding::Ended,
+            sentence: format!(
+                "It has ended: at most {} were live, {} when it was last seen, and no call site is a likely leak.",
+                bytes(self.peak),
+                bytes(self.live),
+            ),
+            change: vec![format!(
+                "freehold profile {} --peak    who held most when it held most",
                 self.word
             )],
         }
@@ -322,7 +380,6 @@ mod tests {
             fragmented: 4 * MIB,
             retained: 4 * MIB,
             others: vec![(Kind::Code, 7 * MIB), (Kind::Stacks, 3 * MIB)],
-            alive: true,
             ..Facts::default()
         }
     }
@@ -351,7 +408,7 @@ mod tests {
     fn a_program_that_uses_what_it_has() {
         insta::assert_snapshot!(show(&facts()), @r"
         Fine
-        Fine: 90 % of Freehold's 100.0 MiB is what the program holds.
+        Fine: 90 % of Freehold's 100.0 MiB is what the program holds; whether it grows cannot be told yet.
         freehold profile 4711    to use less, the program must ask for less: here is who asks
         ");
     }
@@ -366,10 +423,46 @@ mod tests {
         };
         insta::assert_snapshot!(show(&facts), @r"
         Growth
-        Live memory grows by 976.6 KiB ± 10,000 B a second, for 1 min 0 s now: a leak, or a cache without a bound; the limit of 1.0 GiB is reached in 2 min 10 s.
+        Live memory grows by 976.6 ± 9.8 KiB/s, for 1 min 0 s: in no call site alone beyond doubt; a leak, or a cache without a bound; the limit of 1.0 GiB is reached in 2 min 10 s.
         freehold leaks 4711      which call sites grow, and how sure that is
         freehold profile 4711    what they are called from
         ");
+    }
+
+    #[test]
+    fn what_leaks_says_is_said_here() {
+        let leaking = Leaking {
+            site: "session_new (server.c:120)".to_owned(),
+            sites: 3,
+            bytes_per_second: 2e6,
+            bytes_per_second_error: 1e5,
+            seconds: 90.0,
+        };
+        let facts = Facts {
+            leaking: Some(leaking),
+            ..facts()
+        };
+        insta::assert_snapshot!(facts.verdict().sentence, @"A likely leak: what session_new (server.c:120) and 2 more sites allocated grows by 1.9 ± 0.1 MiB/s, for 1 min 30 s.");
+    }
+
+    #[test]
+    fn too_few_looks_are_said_and_an_ended_program_is_not_fine() {
+        let seven = Trend {
+            points: 7,
+            ..growing()
+        };
+        let few = Facts {
+            trend: Some(seven),
+            ..facts()
+        };
+        insta::assert_snapshot!(few.verdict().sentence, @"Fine: 90 % of Freehold's 100.0 MiB is what the program holds; whether it grows cannot be told yet, from 7 looks in 1 min 0 s.");
+        let ended = Facts {
+            ended: true,
+            peak: 96 * MIB,
+            ..few
+        };
+        assert_eq!(ended.verdict().finding, Finding::Ended);
+        insta::assert_snapshot!(ended.verdict().sentence, @"It has ended: at most 96.0 MiB were live, 90.0 MiB when it was last seen, and no call site is a likely leak.");
     }
 
     #[test]

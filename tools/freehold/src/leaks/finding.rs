@@ -10,6 +10,8 @@ use super::suppressions::Suppressions;
 use super::verdict::{Doubt, Growth, History, LiveSample, Rules, Verdict, judge};
 use super::watch::{Series, Watch};
 use crate::call_site::{CallSite, FrameData};
+use crate::explain::sites;
+use crate::wording::plural;
 
 /// A call site with its verdict. Amounts are estimates in bytes, times are seconds.
 #[derive(Clone, Debug, Serialize)]
@@ -186,6 +188,69 @@ pub fn examine(
             .then(a.site.cmp(&b.site))
     });
     found
+}
+
+/// The likely leaks of a snapshot, the fastest first: what [`examine`] finds, without the names.
+pub fn likely(snapshot: &Snapshot) -> Vec<(u32, Growth)> {
+    let mut samples: HashMap<u32, Vec<&profile_file::LiveSample>> = HashMap::new();
+    for sample in &snapshot.samples {
+        samples.entry(sample.site).or_default().push(sample);
+    }
+    let rules = Rules::default();
+    let mut found: Vec<(u32, Growth)> = snapshot
+        .sites
+        .iter()
+        .filter_map(|site| {
+            let samples = samples.remove(&site.number)?;
+            let judgement = judge(&history(site, &samples), snapshot.now_ns(), &rules);
+            let growth = judgement
+                .growth
+                .filter(|_| judgement.verdict == Verdict::LikelyLeak)?;
+            Some((site.number, growth))
+        })
+        .collect();
+    found.sort_by(|a, b| b.1.rate().0.total_cmp(&a.1.rate().0));
+    found
+}
+
+/// All likely leaks together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Leaking {
+    /// The fastest.
+    pub site: String,
+    pub sites: usize,
+    pub bytes_per_second: f64,
+    pub bytes_per_second_error: f64,
+    /// Of the fastest.
+    pub seconds: f64,
+}
+
+impl Leaking {
+    pub fn of(snapshot: &Snapshot, symbols: &mut Symbols) -> Option<Leaking> {
+        let found = likely(snapshot);
+        let (number, growth) = found.first()?;
+        let variance: f64 = found.iter().map(|(_, g)| g.rate().1.powi(2)).sum();
+        Some(Leaking {
+            site: sites::name(snapshot, symbols, *number)
+                .unwrap_or_else(|| "a place without a stack".to_owned()),
+            sites: found.len(),
+            bytes_per_second: found.iter().map(|(_, g)| g.rate().0).sum(),
+            bytes_per_second_error: variance.sqrt(),
+            seconds: growth.seconds(),
+        })
+    }
+
+    /// session_new (server.c:120) and 2 more sites
+    pub fn who(&self) -> String {
+        match self.sites {
+            1 => self.site.clone(),
+            n => format!(
+                "{} and {}",
+                self.site,
+                plural(n - 1, "more site", "more sites")
+            ),
+        }
+    }
 }
 
 /// What a finding is worth among those of the same verdict.

@@ -10,6 +10,7 @@ mod reachability;
 mod simulation;
 mod suppressions;
 pub mod text;
+pub mod trend;
 pub mod verdict;
 mod watch;
 
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use profile_file::{Control, Snapshot, Target};
+use profile_file::{Clearing, Control, Snapshot, Target};
 use serde::Serialize;
 
 use crate::output::print;
@@ -26,6 +27,7 @@ use finding::{Finding, Limit};
 use gate::{FailOn, Outcome};
 use reachability::Scan;
 pub use suppressions::Suppressions;
+use trend::Trend;
 use verdict::Rules;
 use watch::Watch;
 
@@ -89,7 +91,7 @@ pub struct Args {
 pub struct Answer {
     pub pid: u64,
     pub program: String,
-    /// running, ended or killed
+    /// running, ended, killed, or one of the last two
     pub state: &'static str,
     pub observed_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +101,12 @@ pub struct Answer {
     pub live_samples: usize,
     pub marks: u64,
     pub at_exit: bool,
+    /// What was freed at the end: the verdicts are about the moment before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleared: Option<Clearing>,
+    /// Of all that is live, by the allocator's own counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trend: Option<Trend>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,8 +144,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             target.word()
         );
     }
-    let (snapshot, watch) = look(args, &target, running)?;
-    let answer = answer(args, &target, &snapshot, watch.as_ref(), &suppressions);
+    let (mut snapshot, watch) = look(args, &target, running)?;
+    let mut cleared = None;
+    if !args.exit {
+        (snapshot, cleared) = judged(snapshot);
+    }
+    let mut answer = answer(args, &target, &snapshot, watch.as_ref(), &suppressions);
+    answer.cleared = cleared;
     if args.json {
         print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
     } else {
@@ -160,6 +173,15 @@ fn look(args: &Args, target: &Target, running: bool) -> Result<(Snapshot, Option
         snapshot = target.read()?;
     }
     Ok((snapshot, Some(watch)))
+}
+
+/// What verdicts are about, in every command: of a program that cleared up at its end the state before that, else what
+/// was read.
+pub fn judged(snapshot: Snapshot) -> (Snapshot, Option<Clearing>) {
+    match snapshot.before_clearing() {
+        Some((before, clearing)) => (before, Some(clearing)),
+        None => (snapshot, None),
+    }
 }
 
 fn set_mark(target: &Target) -> Result<ExitCode> {
@@ -219,6 +241,8 @@ fn answer(
         live_samples: snapshot.samples.len(),
         marks: snapshot.profile.control.mark,
         at_exit: args.exit,
+        cleared: None,
+        trend: trend::of_snapshot(snapshot),
         limit: Limit::tightest(snapshot),
         scan,
         outcome,
@@ -238,10 +262,14 @@ fn answer(
 
 /// What has become of the program.
 pub fn state(snapshot: &Snapshot) -> &'static str {
-    match (snapshot.is_alive(), snapshot.ended_by_itself()) {
-        (true, _) => "running",
-        (false, true) => "ended",
-        (false, false) => "killed",
+    if snapshot.is_alive() {
+        "running"
+    } else if snapshot.ended_by_itself() {
+        "ended"
+    } else if snapshot.was_killed() {
+        "killed"
+    } else {
+        "ended or killed"
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
+use profile_file::Clearing;
+
 use super::Answer;
 use super::finding::Finding;
 use super::gate::SHORTEST_SECONDS;
+use super::trend::Trend;
 use super::verdict::{Doubt, Verdict};
 use crate::wording::{self, bytes, count, duration, estimate, plural};
 
@@ -57,6 +60,22 @@ fn heading(out: &mut String, answer: &Answer) {
             t => format!("one in {}", bytes(t as f64)),
         }
     );
+    if let Some(cleared) = &answer.cleared {
+        let _ = writeln!(
+            out,
+            "{}. The verdict is about the moment before.\n",
+            freed_last(cleared)
+        );
+    }
+}
+
+/// What a program freed at its end.
+pub fn freed_last(cleared: &Clearing) -> String {
+    format!(
+        "{} were freed only in the last {} before its end",
+        estimate(cleared.bytes, cleared.error),
+        duration(cleared.seconds)
+    )
 }
 
 fn verdicts(out: &mut String, answer: &Answer) {
@@ -87,12 +106,27 @@ fn verdicts(out: &mut String, answer: &Answer) {
             .collect();
         let _ = writeln!(out, "{}:", said.join(" and "));
     }
+    if suspects.is_empty() {
+        whole(out, answer);
+    }
     for site in &suspects {
         suspect(out, site, answer);
     }
     growing(out, answer, &open);
     others(out, answer, &open);
     scanned(out, answer);
+}
+
+/// Growth that no site alone has the samples for, or that speaks against a leak everywhere.
+fn whole(out: &mut String, answer: &Answer) {
+    if let Some(trend) = answer.trend.filter(Trend::grows) {
+        let _ = writeln!(
+            out,
+            "Live memory as a whole grows, by {} for {}: in no site alone beyond doubt.",
+            wording::rate(trend.rate, trend.error),
+            duration(trend.seconds)
+        );
+    }
 }
 
 fn growing(out: &mut String, answer: &Answer, open: &[&Finding]) {
@@ -288,6 +322,7 @@ pub fn reason(site: &Finding) -> &'static str {
         Some(Doubt::OldIsFreed) => "what becomes old is freed",
         Some(Doubt::WithinError) => "no growth beyond the error",
         Some(Doubt::TooFew) => "too few samples",
+        Some(Doubt::TooShort) => "a cache that fills up may look like this for half a minute",
         None => "grows, goes on, and what is old stays",
     }
 }
@@ -371,10 +406,10 @@ fn at_exit(out: &mut String, answer: &Answer) {
         .filter(|site| site.live_samples > 0 && site.suppressed_by.is_none())
         .collect();
     left.sort_by(|a, b| b.live_bytes.total_cmp(&a.live_bytes));
-    let end = if answer.state == "ended" {
-        "At its end"
-    } else {
+    let end = if answer.state == "killed" {
         "When it was killed"
+    } else {
+        "At its end"
     };
     if left.is_empty() {
         let _ = writeln!(

@@ -26,6 +26,9 @@ pub const AGES: usize = 16;
 /// The shortest silence at the end that can mean that a site stopped growing, as a part of the window.
 const LEAST_SILENCE: f64 = 0.05;
 
+/// What looks like a leak only since the middle of its time has to do so for so long.
+const LEAST_HALF_SECONDS: f64 = 30.0;
+
 /// One live block that was sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LiveSample {
@@ -104,6 +107,8 @@ pub enum Doubt {
     WithinError,
     /// Too few survivors, or too short a time.
     TooFew,
+    /// Only the later half of its time looks like a leak, and that was short: a cache that fills up may do so.
+    TooShort,
 }
 
 /// Growth of a site within a window of time.
@@ -160,6 +165,10 @@ pub fn judge(site: &History, now_ns: u64, rules: &Rules) -> Judgement {
             continue;
         };
         match doubt(site, &growth, now_ns, rules) {
+            // The last half of what a bounded cache fills up in looks like this too.
+            None if begin != site.first_ns && growth.seconds() < LEAST_HALF_SECONDS => {
+                best = Some((growth, Doubt::TooShort));
+            }
             None => {
                 return Judgement {
                     verdict: Verdict::LikelyLeak,
@@ -184,7 +193,7 @@ pub fn judge(site: &History, now_ns: u64, rules: &Rules) -> Judgement {
         verdict: match reason {
             Doubt::OldIsFreed | Doubt::WithinError => Verdict::Steady,
             Doubt::Stopped => Verdict::Stopped,
-            Doubt::Slowing | Doubt::Uneven => Verdict::Growing,
+            Doubt::Slowing | Doubt::Uneven | Doubt::TooShort => Verdict::Growing,
             Doubt::TooFew => Verdict::Unknown,
         },
         doubt: Some(reason),
@@ -398,6 +407,22 @@ mod tests {
         let judgement = judge(&site(start.chain(leak)), 100 * SECOND, &Rules::default());
         assert_eq!(judgement.verdict, Verdict::LikelyLeak);
         assert!(judgement.growth.unwrap().from_ns >= 50 * SECOND);
+    }
+
+    #[test]
+    fn the_last_half_of_a_cache_that_fills_up_is_growth_for_half_a_minute() {
+        // Fast at first and steadily then, as caches are filled by requests for ever rarer things.
+        let births = |seconds: u64| {
+            let start = (0..1000).map(move |i| i * SECOND * seconds / 10_000);
+            start.chain((1..=100).map(move |s| s * SECOND * seconds / 100))
+        };
+        let judged = |seconds| judge(&site(births(seconds)), seconds * SECOND, &Rules::default());
+        let young = judged(20);
+        assert_eq!(
+            (young.verdict, young.doubt),
+            (Verdict::Growing, Some(Doubt::TooShort))
+        );
+        assert_eq!(judged(100).verdict, Verdict::LikelyLeak);
     }
 
     #[test]

@@ -121,7 +121,9 @@ pub fn watch(target: &Target, length: Duration) -> Result<(Snapshot, Watch)> {
         .profile_path()
         .and_then(|path| Control::open(path).ok());
     let mut watch = Watch::default();
-    let mut last = target.read()?;
+    // A profile file that vanishes from its directory is that of a program that ended by itself: it is read to the end.
+    let profile = target.hold()?;
+    let mut last = profile.read()?;
     watch.add(&last);
     let begin = Instant::now();
     let pause = (length / LOOKS).max(LEAST_PAUSE);
@@ -131,8 +133,15 @@ pub fn watch(target: &Target, length: Duration) -> Result<(Snapshot, Watch)> {
         if let Some(control) = &control {
             control.ask();
         }
-        // A profile file that has vanished is that of a program that ended by itself.
-        let Ok(next) = target.read() else { break };
+        let Ok(next) = profile.read() else { break };
+        if !next.is_alive() {
+            // What it held before it cleared up is what was watched.
+            last = super::judged(next.clone()).0;
+            watch.add(&last);
+            watch.finish(&last);
+            shown.clear();
+            return Ok((next, watch));
+        }
         watch.add(&next);
         last = next;
         shown.update(begin.elapsed());

@@ -67,8 +67,10 @@ pub fn about(snapshot: &Snapshot) -> String {
         "running for"
     } else if snapshot.ended_by_itself() {
         "ended after"
-    } else {
+    } else if snapshot.was_killed() {
         "killed (or crashed) after"
+    } else {
+        "ended or killed after"
     };
     let control = &snapshot.profile.control;
     let exactness = match control.interval {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profile_file::{Snapshot, layout};
+use profile_file::{Clearing, Snapshot, layout};
 use serde::Serialize;
 
 use crate::leaks::finding::{self, Finding, Limit};
-use crate::leaks::text::reason;
+use crate::leaks::text::{freed_last, reason};
 use crate::leaks::verdict::Rules;
 use crate::leaks::{self, Suppressions};
 
@@ -94,7 +94,7 @@ pub struct Site {
 const PARTS: usize = 40;
 
 impl Page {
-    pub fn of(snapshot: &Snapshot) -> Page {
+    pub fn of(snapshot: &Snapshot, cleared: Option<&Clearing>) -> Page {
         let header = &snapshot.profile.header;
         let program = snapshot.program();
         let process = snapshot.process.as_ref();
@@ -121,7 +121,11 @@ impl Page {
             samples: snapshot.samples.len(),
             marks: snapshot.profile.control.mark,
             nothing_because: snapshot.why_empty(),
-            warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
+            warnings: cleared
+                .map(|cleared| format!("{}; this is the state before", freed_last(cleared)))
+                .into_iter()
+                .chain(snapshot.warnings.iter().map(ToString::to_string))
+                .collect(),
             limit: Limit::tightest(snapshot),
             heap: heap(snapshot),
             timeline: timeline(snapshot),

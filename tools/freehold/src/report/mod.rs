@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use profile_file::{Control, ProcessFacts, Target};
 
+use crate::leaks;
 use crate::output::print;
 
 const FRAME: &str = include_str!("page/frame.html");
@@ -54,11 +55,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         // Statistics of a moment ago serve as well, if the program does not answer.
         control.refresh(Duration::from_millis(200));
     }
-    let mut snapshot = target.read()?;
+    let (mut snapshot, cleared) = leaks::judged(target.read()?);
     if snapshot.process.is_none() && snapshot.is_alive() {
         snapshot.process = Some(ProcessFacts::capture(snapshot.pid()));
     }
-    let page = data::Page::of(&snapshot);
+    let page = data::Page::of(&snapshot, cleared.as_ref());
     if args.json {
         print(&(serde_json::to_string_pretty(&page)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -97,7 +98,7 @@ fn escape(text: &str) -> String {
 /// The page of a snapshot, for tests.
 #[cfg(test)]
 fn page_of(snapshot: &profile_file::Snapshot) -> String {
-    render(&data::Page::of(snapshot)).unwrap()
+    render(&data::Page::of(snapshot, None)).unwrap()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use profile_file::layout::PREFIX;
+use profile_file::target::RECORD;
 use profile_file::{Target, process};
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,6 @@ const MOST_BYTES: u64 = 256 << 20;
 /// Profile files of ended processes that one run keeps at most: those that had the most memory.
 const MOST_PROFILES: usize = 32;
 
-const RECORD: &str = "run.json";
-
 /// What is written down about a run, beside its profile files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -29,6 +28,9 @@ pub struct Record {
     pub runner: u64,
     pub runner_start: u64,
     pub begun_unix_ns: u64,
+    /// The process that was started: what `ending` is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_unix_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,6 +45,7 @@ impl Record {
             runner,
             runner_start: process::start_ticks(runner).unwrap_or(0),
             begun_unix_ns: process::unix_ns(),
+            pid: None,
             ended_unix_ns: None,
             ending: None,
         }

@@ -12,7 +12,7 @@ mod ending;
 mod kept;
 mod summary;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use profile_file::{Target, output_file, process, target};
 
 use crate::amounts;
@@ -91,6 +91,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
+    not_an_option(&args.command[0])?;
     let library = library::locate(args.library.as_deref())?;
     if let Some(file) = &args.save {
         // Found out now, and not when the command has run for hours.
@@ -139,6 +140,7 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
         }
     };
     let pid = child.id();
+    record.pid = Some(u64::from(pid));
     let janitor = Janitor::start(directory.clone(), pid);
     let outcome = child::wait(&mut child, GroupWatch::start(pid, before))?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -158,6 +160,17 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
         obstacle,
     };
     finish(args, &run, Summary::of(&run))
+}
+
+/// A word that looks like an option and is none of ours is a mistake rather than a program.
+fn not_an_option(word: &OsStr) -> Result<()> {
+    if word.as_bytes().starts_with(b"-") {
+        let word = word.to_string_lossy();
+        bail!(
+            "run has no option {word}; `freehold run --help` lists them, and a program of this name is called ./{word}"
+        );
+    }
+    Ok(())
 }
 
 /// Tells how it was, and saves what is to be saved. The command's exit code is ours, whatever becomes of that.

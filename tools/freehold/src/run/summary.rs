@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use profile_file::{Snapshot, Symbols, Target, View};
+use profile_file::{Clearing, Snapshot, Symbols, Target, View};
 use serde::Serialize;
 
 use super::child::Outcome;
@@ -10,6 +10,9 @@ use super::ending::Ending;
 use super::kept;
 use crate::amounts::{bytes, duration};
 use crate::explain::sites;
+use crate::leaks::finding::Leaking;
+use crate::leaks::text::freed_last;
+use crate::wording;
 
 /// What is said when nothing is known to be in the way. A program that ends by itself may never have called malloc.
 const NO_PROFILE: &str = "it left no profile file: it allocated nothing, or there was no room for one (then it said so; give --keep \
@@ -36,7 +39,7 @@ pub struct Summary {
     pub heap: Option<Heap>,
     pub processes: usize,
     pub still_running: Vec<u64>,
-    /// Other processes of the run that neither run nor ended by themselves.
+    /// Other processes of the run that have gone without a last word: by a signal, or by `_exit`.
     pub died: Vec<Died>,
     #[serde(rename = "folder")]
     pub directory: PathBuf,
@@ -58,6 +61,12 @@ pub struct Heap {
     pub alarm: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub biggest_site: Option<BiggestSite>,
+    /// What `freehold leaks` calls likely leaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaking: Option<Leaking>,
+    /// What was freed only at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleared: Option<Clearing>,
     #[serde(rename = "page")]
     pub profile: PathBuf,
 }
@@ -175,10 +184,15 @@ impl Summary {
             }
         }
         if let Some(one) = self.died.first() {
-            line += &format!("; {} ({}) did not end by itself", one.program, one.pid);
-            if self.died.len() > 1 {
-                line += &format!(", nor did {} more", self.died.len() - 1);
-            }
+            // Who waited for it knows which; that was its parent.
+            let (who, count) = (format!("{} ({})", one.program, one.pid), self.died.len());
+            line += &match count {
+                1 => format!("; {who} was killed, or ended by _exit"),
+                _ => format!(
+                    "; {who} and {} more were killed, or ended by _exit",
+                    count - 1
+                ),
+            };
         }
         line
     }
@@ -215,6 +229,16 @@ impl Summary {
             }
             None => line += "; it allocated too little for a sample",
         }
+        if let Some(leaking) = &heap.leaking {
+            line += &format!(
+                "; likely leak: {}, {}",
+                leaking.who(),
+                wording::rate(leaking.bytes_per_second, leaking.bytes_per_second_error)
+            );
+        }
+        if let Some(cleared) = &heap.cleared {
+            line += &format!("; {}", freed_last(cleared));
+        }
         if let Some(alarm) = &heap.alarm {
             line += &format!("; {alarm}");
         }
@@ -249,6 +273,8 @@ fn short(program: &str) -> String {
 impl Heap {
     fn of(profile: &Path, snapshot: &Snapshot) -> Self {
         let live = snapshot.total(View::Live);
+        let past = snapshot.before_clearing();
+        let before = past.as_ref().map_or(snapshot, |(before, _)| before);
         let biggest = snapshot
             .sites
             .iter()
@@ -269,6 +295,8 @@ impl Heap {
             live_error_bytes: live.error().round() as u64,
             alarm: snapshot.alarm(),
             biggest_site,
+            leaking: Leaking::of(before, &mut Symbols::new(before)),
+            cleared: past.as_ref().map(|(_, cleared)| *cleared),
             profile: profile.to_owned(),
         }
     }
@@ -284,6 +312,7 @@ fn next_command(run: &Run, heap: Option<&Heap>) -> String {
     };
     // Somebody who sees memory run out asks what grew; else what it was used for.
     let verb = match run.outcome.ending {
+        _ if heap.leaking.is_some() => "leaks",
         Ending::OutOfMemory | Ending::OutOfMemoryInGroup { .. } => "leaks",
         _ => "profile",
     };
@@ -358,7 +387,7 @@ mod tests {
             (4_194_803, 2, false),
         ]);
         insta::assert_snapshot!(say(&dir, Ending::Exited { code: 1 }, |_| {}), @r"
-        freehold: server (4194801) ended by itself with exit code 1 after 12 s; 3 processes observed; server (4194803) did not end by itself
+        freehold: server (4194801) ended by itself with exit code 1 after 12 s; 3 processes observed; server (4194803) was killed, or ended by _exit
         freehold: at most 100.0 MiB resident; in server (4194802); heap at most 50.0 MiB, live at the end 50.0 MiB; most at the peak by 0xfff: 50.0 MiB
         freehold: next: freehold profile DIR/freehold-4194802
         ");

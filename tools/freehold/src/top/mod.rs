@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use profile_file::{Control, Snapshot, Target, process};
+use profile_file::{Control, Held, Snapshot, Target, process};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -26,7 +26,7 @@ use keys::Wish;
 use model::Model;
 use screen::Theme;
 
-use crate::leaks::parse_time;
+use crate::leaks::{judged, parse_time};
 
 /// Shows the heap of a running program: live sites with error bars, rates, ages and trends.
 #[derive(clap::Args)]
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// A program and the model of it.
 pub struct Feed {
-    target: Target,
+    profile: Held,
     control: Option<Control>,
     every: Duration,
     looked: Instant,
@@ -112,26 +112,31 @@ impl Feed {
         if let Some(control) = &control {
             control.refresh(Duration::from_millis(30));
         }
-        let mut model = Model::new(with_resident_now(target.read()?), target.word());
+        let profile = target.hold()?;
+        let (snapshot, cleared) = judged(profile.read()?);
+        let mut model = Model::new(with_resident_now(snapshot), target.word());
         model.gone = !model.snapshot.is_alive();
+        model.cleared = cleared;
         Ok(Feed {
             control,
             every,
             looked: Instant::now(),
             model,
-            target,
+            profile,
         })
     }
 
-    /// Reads the profile file again. A profile file that vanished, or whose process did, stays on the screen as it was.
+    /// Reads the profile file again. What its program held when it ended, before it cleared up, stays on the screen.
     fn look(&mut self) {
         self.looked = Instant::now();
         if self.model.gone {
             return;
         }
-        match self.target.read() {
+        match self.profile.read() {
             Ok(snapshot) => {
+                let (snapshot, cleared) = judged(snapshot);
                 self.model.gone = !snapshot.is_alive();
+                self.model.cleared = cleared;
                 self.model.take(with_resident_now(snapshot));
             }
             Err(_) => self.model.gone = true,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
-use profile_file::{Amount, LiveSample, Snapshot, Symbols, layout};
+use profile_file::{Amount, Clearing, LiveSample, Snapshot, Symbols, layout};
 
 use crate::call_site::CallSite;
 use crate::leaks::finding::history;
@@ -99,6 +99,8 @@ pub struct Model {
     pub paused: bool,
     /// The program cannot be read any more.
     pub gone: bool,
+    /// What it freed at its end; what is shown is the moment before.
+    pub cleared: Option<Clearing>,
     pub message: Option<String>,
     /// How it would be named to another command.
     pub word: String,
@@ -122,6 +124,7 @@ impl Model {
             pane: Pane::Sites,
             paused: false,
             gone: false,
+            cleared: None,
             message: None,
             word,
             curves: HashMap::new(),
@@ -168,6 +171,7 @@ impl Model {
         } else {
             now.saturating_sub(self.snapshot.now_ns()) as f64 / 1e9
         };
+        let chosen = self.chosen_by_hand();
         self.snapshot = snapshot;
         self.rows = self.make_rows(seconds.max(1e-3));
         self.allocated = self
@@ -176,7 +180,7 @@ impl Model {
             .iter()
             .map(|site| (site.number, site.allocated.bytes))
             .collect();
-        self.arrange();
+        self.arrange_around(chosen);
     }
 
     fn make_rows(&mut self, seconds: f64) -> Vec<Row> {
@@ -217,9 +221,19 @@ impl Model {
             .collect()
     }
 
-    /// Puts the rows in order. The same site stays selected, wherever it moves to.
+    /// The site that a person moved to; the first row is nobody's choice, whatever stands there.
+    fn chosen_by_hand(&self) -> Option<u32> {
+        let moved = self.selected > 0 || self.pane == Pane::Details;
+        self.chosen().filter(|_| moved).map(|row| row.site)
+    }
+
+    /// Puts the rows in order. The site that was chosen stays selected, wherever it moves to.
     pub fn arrange(&mut self) {
-        let chosen = self.chosen().map(|row| row.site);
+        let chosen = self.chosen_by_hand();
+        self.arrange_around(chosen);
+    }
+
+    fn arrange_around(&mut self, chosen: Option<u32>) {
         let sort = self.sort;
         self.rows.sort_by(|a, b| order(sort, a, b));
         if let Some(site) = chosen {

@@ -9,9 +9,9 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 use super::keys::HELP;
 use super::model::{Model, Pane, Row, Sort};
 use super::panes;
-use crate::leaks::text::sparkline;
+use crate::leaks::text::{freed_last, sparkline};
 use crate::leaks::verdict::Verdict;
-use crate::wording::{bytes, duration, plain_count, short_duration};
+use crate::wording::{bytes, duration, plain_count, plural, short_duration};
 
 /// Colours, or none where the person (NO_COLOR) or the terminal wants none.
 #[derive(Clone, Copy)]
@@ -25,10 +25,8 @@ impl Theme {
     }
 
     pub fn of_environment() -> Theme {
-        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Theme {
-            colours: !unwanted && !dumb,
+            colours: crate::output::wants_colours(),
         }
     }
 
@@ -109,15 +107,19 @@ fn header(model: &Model, width: u16, theme: Theme) -> Vec<Line<'static>> {
                 theme.bad()
             },
         ),
-        Span::raw(format!(
-            " {}  one sample in {}, {} live",
-            duration(snapshot.running_ns() as f64 / 1e9),
-            bytes(snapshot.interval() as f64),
-            plain_count(snapshot.samples.len() as u64)
-        )),
+        Span::raw(format!(" {}", duration(snapshot.running_ns() as f64 / 1e9))),
     ];
     if let Some(alarm) = snapshot.alarm() {
         first.push(Span::styled(format!("  {alarm}"), theme.bad()));
+    }
+    let sampled = format!(
+        "  one sample in {}, {} live",
+        bytes(snapshot.interval() as f64),
+        plain_count(snapshot.samples.len() as u64)
+    );
+    let taken: usize = first.iter().map(Span::width).sum();
+    if taken + sampled.chars().count() <= usize::from(width) {
+        first.push(Span::raw(sampled));
     }
     if model.paused {
         first.push(Span::styled("  PAUSED", theme.warm()));
@@ -206,8 +208,56 @@ fn resident_curve(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     ])
 }
 
-/// Columns before the site's name, without the change.
-const FIXED: usize = 46;
+/// Of a narrow screen the site's name keeps so much.
+const LEAST_NAME: usize = 18;
+
+/// The columns between LIVE and SITE that there is room for: what is missing is missing from the right.
+struct Columns {
+    shown: Vec<Column>,
+    /// Of all of them, and LIVE.
+    width: usize,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Column {
+    Error,
+    Change,
+    Rate,
+    Age,
+    Trend,
+}
+
+impl Columns {
+    fn of(model: &Model, width: usize) -> Columns {
+        let mut columns = Columns {
+            shown: Vec::new(),
+            width: 10,
+        };
+        let all = [
+            (Column::Error, 11),
+            (Column::Change, 12),
+            (Column::Rate, 12),
+            (Column::Age, 6),
+            (Column::Trend, 9),
+        ];
+        let compared = model.baseline_name().is_some();
+        for (column, needs) in all {
+            if column == Column::Change && !compared {
+                continue;
+            }
+            if columns.width + needs + 1 + LEAST_NAME > width {
+                break;
+            }
+            columns.width += needs;
+            columns.shown.push(column);
+        }
+        columns
+    }
+
+    fn show(&self, column: Column) -> bool {
+        self.shown.contains(&column)
+    }
+}
 
 fn list(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
     let title = title(model);
@@ -218,7 +268,9 @@ fn list(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let rows: Vec<&Row> = model.shown().collect();
-    let mut lines = vec![Line::styled(columns(model), theme.strong())];
+    let width = usize::from(inner.width);
+    let columns = Columns::of(model, width);
+    let mut lines = vec![Line::styled(titles(model, &columns), theme.strong())];
     if rows.is_empty() {
         lines.push(Line::from(why_empty(model)));
     }
@@ -229,7 +281,7 @@ fn list(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
         let chosen = place == model.selected;
         // Reversed colours of several kinds beside each other are hard to read.
         let theme = if chosen { Theme::plain() } else { theme };
-        let line = one(row, model, usize::from(inner.width), theme);
+        let line = one(row, &columns, width, theme);
         lines.push(if chosen {
             line.style(theme.selected())
         } else {
@@ -248,7 +300,11 @@ fn why_empty(model: &Model) -> String {
 
 fn title(model: &Model) -> String {
     let shown = model.shown().count();
-    let mut title = format!(" {shown} sites by {} ", model.sort.name());
+    let mut title = format!(
+        " {} by {} ",
+        plural(shown, "site", "sites"),
+        model.sort.name()
+    );
     if model.typing || !model.filter.is_empty() {
         let cursor = if model.typing { "_" } else { "" };
         title.push_str(&format!("with \"{}{cursor}\" ", model.filter));
@@ -259,7 +315,7 @@ fn title(model: &Model) -> String {
     title
 }
 
-fn columns(model: &Model) -> String {
+fn titles(model: &Model, columns: &Columns) -> String {
     let arrow = |sort: Sort, name: &str| {
         if model.sort == sort {
             format!("{name}↓")
@@ -267,53 +323,60 @@ fn columns(model: &Model) -> String {
             name.to_owned()
         }
     };
-    let change = if model.baseline_name().is_some() {
-        format!("{:>11}", arrow(Sort::Change, "CHANGE"))
-    } else {
-        String::new()
-    };
-    format!(
-        "{:>9}{:>9}{change}{:>12}{:>6} {:8} {}",
-        arrow(Sort::Live, "LIVE"),
-        "±",
-        arrow(Sort::Rate, "ALLOC/S"),
-        arrow(Sort::Age, "AGE"),
-        "TREND",
-        arrow(Sort::Name, "SITE")
-    )
+    let mut out = format!("{:>10}", arrow(Sort::Live, "LIVE"));
+    for column in &columns.shown {
+        out += &match column {
+            Column::Error => format!("{:>11}", "±"),
+            Column::Change => format!("{:>12}", arrow(Sort::Change, "CHANGE")),
+            Column::Rate => format!("{:>12}", arrow(Sort::Rate, "ALLOC/S")),
+            Column::Age => format!("{:>6}", arrow(Sort::Age, "AGE")),
+            Column::Trend => format!(" {:8}", "TREND"),
+        };
+    }
+    out + " " + &arrow(Sort::Name, "SITE")
 }
 
-fn one(row: &Row, model: &Model, width: usize, theme: Theme) -> Line<'static> {
+fn one(row: &Row, columns: &Columns, width: usize, theme: Theme) -> Line<'static> {
     let style = match row.judgement.verdict {
         Verdict::LikelyLeak => theme.bad(),
         Verdict::Growing => theme.warm(),
         _ => Style::new(),
     };
-    let mut fixed = format!("{:>9}{:>9}", bytes(row.live.bytes), bytes(row.live.error()));
-    if model.baseline_name().is_some() {
+    let mut fixed = format!("{:>10}", bytes(row.live.bytes));
+    if columns.show(Column::Error) {
+        fixed += &format!("{:>11}", bytes(row.live.error()));
+    }
+    if columns.show(Column::Change) {
         let change = row.change.unwrap_or(0.0);
         let sign = if change > 0.0 { "+" } else { "" };
-        fixed.push_str(&format!("{:>11}", format!("{sign}{}", bytes(change))));
+        fixed += &format!("{:>12}", format!("{sign}{}", bytes(change)));
     }
-    let rate = if row.rate > 0.0 {
-        bytes(row.rate)
-    } else {
-        "·".to_owned()
-    };
-    let age = row.age.map_or("·".to_owned(), short_duration);
-    fixed.push_str(&format!("{rate:>12}{age:>6} "));
+    if columns.show(Column::Rate) {
+        let rate = if row.rate > 0.0 {
+            bytes(row.rate)
+        } else {
+            "·".to_owned()
+        };
+        fixed += &format!("{rate:>12}");
+    }
+    if columns.show(Column::Age) {
+        let age = row.age.map_or("·".to_owned(), short_duration);
+        fixed += &format!("{age:>6}");
+    }
+    let mut spans = vec![Span::raw(fixed + " ")];
+    if columns.show(Column::Trend) {
+        let curve = format!("{:8} ", sparkline(&row.curve, 8));
+        spans.push(Span::styled(curve, theme.good()));
+    }
     let flag = if row.judgement.verdict == Verdict::LikelyLeak {
         "LEAK? "
     } else {
         ""
     };
-    let room = width.saturating_sub(FIXED + if row.change.is_some() { 11 } else { 0 } + flag.len());
-    Line::from(vec![
-        Span::raw(fixed),
-        Span::styled(format!("{:8} ", sparkline(&row.curve, 8)), theme.good()),
-        Span::styled(flag, style.add_modifier(Modifier::BOLD)),
-        Span::styled(name(row, room), style),
-    ])
+    let room = width.saturating_sub(columns.width + 1 + flag.len());
+    spans.push(Span::styled(flag, style.add_modifier(Modifier::BOLD)));
+    spans.push(Span::styled(name(row, room), style));
+    Line::from(spans)
 }
 
 /// The function and its place; where there is no room for both the end of the function is left out.
@@ -367,8 +430,12 @@ fn footer(model: &Model, width: u16, theme: Theme) -> Line<'static> {
         );
     }
     if model.gone {
+        let what = match &model.cleared {
+            Some(cleared) => format!("{}; this is before", freed_last(cleared)),
+            None => "this is the last that was read".to_owned(),
+        };
         let text = format!(
-            "The program has ended; this is the last that was read.  w write  q quit  then: freehold leaks {}",
+            "The program has ended; {what}.  w write  q quit  then: freehold leaks {}",
             model.word
         );
         return Line::styled(text, theme.warm());

@@ -227,3 +227,51 @@ fn several_programs_are_a_list() {
         .unwrap();
     insta::assert_snapshot!(lines(terminal.backend().buffer()).join("\n"));
 }
+
+#[test]
+fn a_narrow_terminal_keeps_the_size_and_the_name() {
+    let text = screen(&model(), 40, 10);
+    let lines: Vec<&str> = text.lines().collect();
+    let titles = lines.iter().find(|line| line.contains("LIVE")).unwrap();
+    assert!(
+        titles.contains("SITE") && !titles.contains("TREND"),
+        "{text}"
+    );
+    assert!(text.contains("session_new"), "{text}");
+    let wide: Vec<usize> = lines.iter().map(|line| line.chars().count()).collect();
+    assert!(wide.iter().all(|&width| width <= 40), "{text}");
+    // A wider one has more of the columns, from the left.
+    let titles = |width| {
+        screen(&model(), width, 10)
+            .lines()
+            .nth(5)
+            .unwrap()
+            .to_owned()
+    };
+    assert!(titles(60).contains("ALLOC/S") && !titles(60).contains("TREND"));
+    assert!(titles(80).contains("TREND"));
+}
+
+#[test]
+fn the_largest_site_is_selected_until_a_person_moves() {
+    let mut model = Model::new(server(30), "4242".to_owned());
+    assert_eq!(model.selected, 0);
+    // The cache has most at first, the leak later: the selection is at the top all the time.
+    let largest = |model: &Model| {
+        let chosen = model.chosen().unwrap().live.bytes;
+        model.rows.iter().all(|row| row.live.bytes <= chosen)
+    };
+    assert!(largest(&model));
+    for until in [60, 92, 200] {
+        model.take(server(until));
+        assert!(largest(&model), "{until}");
+    }
+    model.select(1);
+    let chosen = model.chosen().unwrap().site;
+    model.take(server(20));
+    assert_eq!(
+        model.chosen().unwrap().site,
+        chosen,
+        "it is followed from then on"
+    );
+}

@@ -1,15 +1,17 @@
-//! Does the heap grow? A line through the points of the timeline says how fast, and how sure that is.
+//! Does the heap as a whole grow? A line through the points of the timeline says how fast, and how sure that is.
+
+use profile_file::Snapshot;
+use serde::Serialize;
 
 /// One look at the heap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub ns: u64,
     pub live: u64,
-    pub resident: u64,
 }
 
 /// How the live bytes develop.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
     /// Bytes a second.
     pub rate: f64,
@@ -26,13 +28,25 @@ const LEAST_POINTS: usize = 8;
 const LEAST_SECONDS: f64 = 2.0;
 
 impl Trend {
+    /// Seen often and long enough to say that it does not grow.
+    pub fn can_tell(&self) -> bool {
+        self.points >= LEAST_POINTS && self.seconds >= LEAST_SECONDS
+    }
+
     /// Growth beyond doubt: more than four standard deviations, and more than a tenth of what is there.
     pub fn grows(&self) -> bool {
-        self.points >= LEAST_POINTS
-            && self.seconds >= LEAST_SECONDS
-            && self.rate > 4.0 * self.error
-            && self.share > 0.1
+        self.can_tell() && self.rate > 4.0 * self.error && self.share > 0.1
     }
+}
+
+/// The trend of what a program holds, by its timeline.
+pub fn of_snapshot(snapshot: &Snapshot) -> Option<Trend> {
+    let point = |point: &profile_file::layout::Point| Point {
+        ns: point.ns,
+        live: point.live_bytes + point.huge_bytes,
+    };
+    let points: Vec<Point> = snapshot.profile.timeline.iter().map(point).collect();
+    of(&points)
 }
 
 /// The trend of the later half of the time: that a program filled its memory at the beginning says nothing of now.
@@ -86,7 +100,6 @@ mod tests {
             .map(|i| Point {
                 ns: (1 << 40) + i * 250_000_000,
                 live: live(i as f64 / 4.0) as u64,
-                resident: 0,
             })
             .collect()
     }

@@ -1,0 +1,236 @@
+//! Programs that free everything at their end: every command judges the state before, as it would have judged the living
+//! program, and says so. How a program ended is told only as far as it is known.
+
+mod observed;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use observed::*;
+use profile_file::testing::skip;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Grows for three seconds and until a line comes, says how much it holds, frees all of it, and ends in the way that is
+/// asked for.
+const PROGRAM: &str = r#"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BLOCKS 30000
+#define MOST 3000000
+static char *held[MOST];
+
+__attribute__((noinline)) static char *grow(size_t n) { char *p = malloc(n); memset(p, 1, n); return p; }
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "";
+    struct timespec pause = {0, 1000000};
+    size_t sum = 0;
+    int alone = !strcmp(how, "alone"), n = 0;
+    setvbuf(stdout, NULL, _IONBF, 0); /* a buffer of its own would be live at the end */
+    struct pollfd line = {0, POLLIN, 0};
+    for (; n < MOST; n++) {
+        held[n] = grow(1000);
+        sum += 1000;
+        for (int k = 0; k < 20; k++) free(grow(500));
+        if (n == BLOCKS * 2 / 3) printf("growing\n");
+        if (n % 12 != 0) continue;
+        nanosleep(&pause, NULL);
+        if (n >= BLOCKS && (alone || poll(&line, 1, 0) > 0)) break;
+    }
+    printf("%zu\n", sum);
+    for (int i = 0; i <= n; i++) free(held[i]);
+    if (!strcmp(how, "_exit")) _exit(0);
+    if (!strcmp(how, "abort")) abort();
+    return 0;
+}
+"#;
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&answer(arguments)).unwrap()
+}
+
+/// The first site of an answer.
+fn first(answer: &Value) -> (&str, &str, f64, f64) {
+    let site = &answer["sites"][0];
+    (
+        site["function"].as_str().unwrap(),
+        site["verdict"].as_str().unwrap(),
+        site["live_bytes"].as_f64().unwrap(),
+        site["live_error"].as_f64().unwrap(),
+    )
+}
+
+/// It is the leak, and as large as the program says.
+fn is_the_leak(what: &str, answer: &Value, held: f64) {
+    let (function, verdict, live, error) = first(answer);
+    assert_eq!(
+        (function, verdict),
+        ("grow", "likely_leak"),
+        "{what}: {answer:#}"
+    );
+    assert!(
+        (live - held).abs() < 5.0 * error,
+        "{what}: {live} ± {error}, and the program held {held}"
+    );
+}
+
+fn start(how: &str) -> (TempDir, Observed) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "clears", PROGRAM, &[]);
+    let mut run = Observed::start(&["--sample", "4k"], &[program.to_str().unwrap(), how]);
+    assert_eq!(run.line(), "growing");
+    (directory, run)
+}
+
+/// The profile file that a program left.
+fn profile_in(directory: &TempDir) -> PathBuf {
+    let entries = std::fs::read_dir(directory.path()).unwrap();
+    let mut files = entries.map(|entry| entry.unwrap().path());
+    let named = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("freehold-")
+    };
+    files.find(named).expect("a profile file is left")
+}
+
+#[test]
+fn all_commands_judge_the_state_before_the_clearing_up() {
+    let (_directory, mut run) = start("");
+    let pid = run.pid().to_string();
+    let live = json(&["leaks", &pid, "--for", "0", "--json"]);
+    assert_eq!(
+        (first(&live).0, first(&live).1),
+        ("grow", "likely_leak"),
+        "{live:#}"
+    );
+    assert_eq!(
+        json(&["explain", &pid, "--json"])["verdict"]["finding"],
+        "growth"
+    );
+    run.say("\n");
+    let held: f64 = run.line().parse().unwrap();
+    let (code, said, profiles) = run.end();
+    assert_eq!(code, 0);
+    for part in [
+        "; likely leak: grow (clears.c:",
+        " were freed only in the last ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(said.contains("next: freehold leaks "), "{said}");
+    let file = profile_in(&profiles);
+    let profile = file.to_str().unwrap();
+    let dead = json(&["leaks", profile, "--json"]);
+    assert_eq!(dead["state"], "ended");
+    is_the_leak("leaks", &dead, held);
+    let cleared = dead["cleared"]["bytes"].as_f64().unwrap();
+    let error = dead["cleared"]["error"].as_f64().unwrap();
+    assert!(
+        (cleared - held).abs() < 5.0 * error,
+        "{cleared} ± {error} of {held}"
+    );
+    let text = freehold(&["leaks", profile, "--fail-on", "likely"]);
+    assert_eq!(
+        text.status.code(),
+        Some(1),
+        "{}",
+        observed::text(&text.stdout)
+    );
+    is_the_leak("top", &json(&["top", profile, "--once", "--json"]), held);
+    is_the_leak("report", &json(&["report", profile, "--json"]), held);
+    let explained = json(&["explain", profile, "--json"]);
+    assert_eq!(explained["verdict"]["finding"], "growth", "{explained:#}");
+    // What is live at the end is another question, and has another answer.
+    let exit = json(&["leaks", profile, "--exit", "--json"]);
+    assert_eq!(exit["outcome"]["sites"], 0, "{exit:#}");
+    let profile = json(&["profile", profile, "--json"]);
+    assert!(profile["totals"]["live"]["bytes"].as_f64().unwrap_or(0.0) < held / 100.0);
+}
+
+#[test]
+fn a_program_that_ends_while_it_is_watched_is_judged_before_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "clears", PROGRAM, &[]);
+    // Its profile file is removed when it ends: the one who watches has to hold on to it.
+    let mut child = Command::new(&program)
+        .arg("alone")
+        .env("LD_PRELOAD", library())
+        .env("FREEHOLD", "observe=1,sample=4k")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap(), "growing");
+    let mut watcher = Command::new(command());
+    watcher.args(["leaks", &child.id().to_string(), "--for", "60s", "--json"]);
+    let watcher = watcher.stdout(Stdio::piped()).spawn().unwrap();
+    let held: f64 = lines.next().unwrap().unwrap().parse().unwrap();
+    assert!(child.wait().unwrap().success());
+    let output = watcher.wait_with_output().unwrap();
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    is_the_leak("watched", &seen, held);
+    assert!(
+        seen["cleared"]["bytes"].as_f64().unwrap() > held / 2.0,
+        "{seen:#}"
+    );
+}
+
+#[test]
+fn an_end_is_told_as_far_as_it_is_known() {
+    for (how, state) in [("_exit", "ended"), ("abort", "killed")] {
+        let (_directory, mut run) = start(how);
+        run.say("\n");
+        let held = run.line().parse().unwrap();
+        let (_, _, profiles) = run.end();
+        let file = profile_in(&profiles);
+        let found = json(&["leaks", file.to_str().unwrap(), "--json"]);
+        assert_eq!(found["state"], state, "{how}");
+        is_the_leak(how, &found, held);
+        // Nobody knows who has only the profile file.
+        let alone = file.with_file_name("elsewhere");
+        std::fs::create_dir(&alone).unwrap();
+        let copy = alone.join(file.file_name().unwrap());
+        std::fs::copy(&file, &copy).unwrap();
+        let found = json(&["leaks", copy.to_str().unwrap(), "--json"]);
+        assert_eq!(found["state"], "ended or killed", "{how}");
+    }
+}
+
+#[test]
+fn a_python_program_that_leaks_and_ends_normally_does_not_pass() {
+    let script = "import time\nkept = []\nfor i in range(2500):\n    kept.append(bytearray(10000))\n    time.sleep(0.001)\nprint(len(kept) * 10000)\n";
+    if !installed("python3") {
+        return skip("python3 is not installed");
+    }
+    let mut run = Observed::start(&["--sample", "16k"], &["python3", "-c", script]);
+    let held: f64 = run.line().parse().unwrap();
+    let (_, _, profiles) = run.end();
+    let file = profile_in(&profiles);
+    let output = freehold(&[
+        "leaks",
+        file.to_str().unwrap(),
+        "--fail-on",
+        "likely",
+        "--json",
+    ]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{found:#}");
+    let leak = &found["sites"][0];
+    let (live, error) = (
+        leak["live_bytes"].as_f64().unwrap(),
+        leak["live_error"].as_f64().unwrap(),
+    );
+    assert!(
+        (live - held).abs() < 5.0 * error + held / 50.0,
+        "{live} ± {error} of {held}"
+    );
+}
