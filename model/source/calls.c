@@ -105,7 +105,7 @@ bool fh_model_sample(uint64_t address, uint64_t size) {
 /* The size, twice the size if the fields do not belong together, 0 if there is no such sample. */
 uint64_t fh_model_unsample(uint64_t address) {
     fh_profile_sample sample;
-    if (!fh_samples_remove(address, &sample)) return 0;
+    if (!fh_samples_remove(address, 1, &sample)) return 0;
     return sample.interval == sample.size && sample.born_ns == sample.size ? sample.size : 2 * sample.size;
 }
 
