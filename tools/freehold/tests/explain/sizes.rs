@@ -1,0 +1,80 @@
+//! Blocks of every size, in each mode of huge pages.
+
+use serde_json::Value;
+
+use crate::observed::*;
+
+/// Holds 32 MiB in blocks of one size after the other, of which every second one is freed then; waits for a line each time.
+const SIZES: &str = r#"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(void) {
+    static const size_t sizes[] = {16, 100, 1000, 5000, 20000, 33000, 60000, 66000, 140000, 700000, 5000000, 16 << 20};
+    for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t n = sizes[s], count = ((size_t)32 << 20) / n;
+        char **block = malloc(count * sizeof *block);
+        for (size_t i = 0; i < count; i++) block[i] = memset(malloc(n), 1, n);
+        for (int half = 0; half < 2; half++) {
+            printf("%zu\n", n), fflush(stdout);
+            struct pollfd line = {0, POLLIN, 0};
+            while (poll(&line, 1, 10) == 0) {
+                static void *some[4000];
+                for (int i = 0; i < 4000; i++) some[i] = malloc(64), memset(some[i], 1, 64);
+                for (int i = 0; i < 4000; i++) free(some[i]);
+            }
+            getchar();
+            if (half == 0) for (size_t i = 0; i < count; i += 2) free(block[i]), block[i] = NULL;
+        }
+        for (size_t i = 0; i < count; i++) free(block[i]);
+        free(block);
+    }
+    return 0;
+}
+"#;
+
+/// What was counted is what the kernel says within 2 %, for blocks of every size, all of them alive and every second one.
+fn sizes(mode: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "sizes", SIZES, &[]);
+    let program = [program.to_str().unwrap()];
+    let mut run = Observed::start_with(&["--sample", "64k"], &program, |command| {
+        command.env("FREEHOLD", format!("thp={mode}"));
+    });
+    for _ in 0..24 {
+        let size = run.line();
+        let pid = run.pid();
+        let mut last = String::new();
+        // It may purge between the two readings; a wrong sum is wrong each time.
+        let right = (0..4).any(|_| {
+            let json: Value =
+                serde_json::from_str(&answer(&["explain", "--json", &pid.to_string()])).unwrap();
+            let bytes = |key: &str| json[key].as_u64().unwrap();
+            let (counted, there) = (
+                bytes("counted_bytes") + bytes("other_bytes"),
+                resident(pid).unwrap(),
+            );
+            last = format!("{counted} of {there}: {json:#}");
+            counted.abs_diff(there) * 50 <= there
+        });
+        assert!(right, "thp={mode}, blocks of {size}: {last}");
+        run.say("\n");
+    }
+}
+
+#[test]
+fn blocks_of_every_size_on_small_pages() {
+    sizes("never");
+}
+
+#[test]
+fn blocks_of_every_size_where_huge_pages_are_chosen() {
+    sizes("auto");
+}
+
+#[test]
+fn blocks_of_every_size_on_huge_pages() {
+    sizes("always");
+}
