@@ -45,6 +45,7 @@ test?  pkg:libclang-rt-14-dev libclang-rt-14-dev
 test?  musl-gcc             musl-tools
 test?  valgrind             valgrind
 test?  strace               strace
+test?  heaptrack            heaptrack
 test?  file                 file
 test?  groff                groff-base
 test?  setcap               libcap2-bin

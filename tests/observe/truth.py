@@ -81,10 +81,14 @@ def ffmpeg(environment, work):
            environment, work)
 
 
-def clang(environment, work):
+def clang_command(work):
     with open(os.path.join(work, "many.c"), "w", encoding="utf-8") as file:
         file.writelines(f"int f{i}(int x) {{ return x * {i} + f{max(i - 1, 0)}(x - 1); }}\n" for i in range(8000))
-    end_of([needs("clang"), "-O1", "-w", "-fsyntax-only", "-fintegrated-cc1", "many.c"], environment, work)
+    return [needs("clang"), "-O1", "-w", "-fsyntax-only", "-fintegrated-cc1", "many.c"]
+
+
+def clang(environment, work):
+    end_of(clang_command(work), environment, work)
 
 
 def redis(environment, work):
@@ -112,7 +116,8 @@ def redis(environment, work):
         shutil.rmtree(os.path.dirname(socket), ignore_errors=True)
 
 
-def compare(found, said):
+def compare(found, said, least=None, most_beside=BESIDE):
+    """What is wrong, or None. `said`: bytes by somebody else, and of how many at least and how many more they may be a part."""
     bad = found.check(slack=64)
     if bad:
         return bad[0]
@@ -127,7 +132,7 @@ def compare(found, said):
     most = SIGMAS * math.sqrt(max(variance, counted * INTERVAL)) + SIGMAS * INTERVAL
     print(f"{os.path.basename(found.program)}: {found.control['taken']} samples; live by {number} of them {live / 2**20:.1f} ± "
           f"{math.sqrt(variance) / 2**20:.1f} MiB, counted {counted / 2**20:.1f}"
-          + (f", by the program itself {said / 2**20:.1f}" if said else ""))
+          + (f", by others {said / 2**20:.1f}" if said else ""))
     if found.control["taken"] < 80:
         return f"only {found.control['taken']} samples, which prove nothing"
     # Counts of a program that ended otherwise may be of another moment.
@@ -138,26 +143,29 @@ def compare(found, said):
         return f"the samples make {live:.0f} bytes of {counted}"
     if at_end and ROUNDING * (live + most) + (1 << 20) < counted:
         return f"the samples make only {live:.0f} bytes of {counted}"
-    if said and not said / ROUNDING - most < live < said + BESIDE + most:
-        return f"the samples make {live:.0f} bytes, the program says {said}"
+    if said and not (least or said / ROUNDING) - most < live < said + most_beside + most:
+        return f"the samples make {live:.0f} bytes, and said are {said}"
     return None
+
+
+def observed(library, work, act):
+    """Lets `act` run a program observed; the page of it, and what `act` gave."""
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        environment = dict(os.environ, LD_PRELOAD=os.path.realpath(library),
+                           FREEHOLD=f"observe=1,sample={INTERVAL},page={folder}")
+        said = act(environment, work)
+        pages = [profile_file.read(os.path.join(folder, page)) for page in os.listdir(folder)]
+    if not pages:
+        raise SystemExit("FAILED: no page")
+    # A wrapper is not what is meant: the process that sampled most is.
+    return max(pages, key=lambda page: page.control["taken"]), said
 
 
 def main():
     library, name, work = sys.argv[1:]
     act = {"python": python, "node": node, "ffmpeg": ffmpeg, "clang": clang, "redis": redis}[name]
     os.makedirs(work, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work) as folder:
-        environment = dict(os.environ, LD_PRELOAD=os.path.realpath(library),
-                           FREEHOLD=f"observe=1,sample={INTERVAL},page={folder}")
-        said = act(environment, work)
-        pages = [profile_file.read(os.path.join(folder, page)) for page in os.listdir(folder)]
-        if not pages:
-            print(f"FAILED: {name}: no page", file=sys.stderr)
-            return 1
-        # A wrapper is not what is meant: the process that sampled most is.
-        wrong = compare(max(pages, key=lambda page: page.control["taken"]), said)
-    if wrong:
+    if wrong := compare(*observed(library, work, act)):
         print(f"FAILED: {name}: {wrong}", file=sys.stderr)
         return 1
     return 0
