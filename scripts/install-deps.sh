@@ -55,6 +55,9 @@ test?  pkg:libpython3.11-testsuite libpython3.11-testsuite
 test?  sqlite3              sqlite3
 test?  perl                 perl
 test?  lua5.4               lua5.4
+test?  ruby                 ruby
+test?  gawk                 gawk
+test?  jq                   jq
 test?  gs                   ghostscript
 test?  redis-server         redis-server
 test?  nginx                nginx-light
