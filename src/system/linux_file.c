@@ -28,18 +28,23 @@ static long remove_file(const char *path) {
     return syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
+/* The C library's function of that name is younger than some that programs run with. */
+static bool look_at(const char *path, struct stat *there, int flags) {
+    return syscall(SYS_newfstatat, AT_FDCWD, path, there, flags) == 0;
+}
+
 /* A rename onto a device would take the device away from the whole machine, if the process may do that: onto /dev/null,
  * all that others write there from then on fills a file. */
 static bool may_be_replaced(const char *path) {
     struct stat there;
-    return fstatat(AT_FDCWD, path, &there, AT_SYMLINK_NOFOLLOW) != 0 || S_ISREG(there.st_mode);
+    return !look_at(path, &there, AT_SYMLINK_NOFOLLOW) || S_ISREG(there.st_mode);
 }
 
 /* What stands at `path` and is no file of its own: a device, or what a link leads to. Not a pipe: its reader may go at any
  * moment, and the signal of that would end the program. -1: not to be written. */
 static int open_in_place(const char *path) {
     struct stat there;
-    if (fstatat(AT_FDCWD, path, &there, 0) != 0 || !(S_ISREG(there.st_mode) || S_ISCHR(there.st_mode))) return -1;
+    if (!look_at(path, &there, 0) || !(S_ISREG(there.st_mode) || S_ISCHR(there.st_mode))) return -1;
     return fh_open_file(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY, 0);
 }
 
