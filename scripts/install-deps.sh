@@ -74,6 +74,15 @@ test?  pkg:python3-prometheus-client python3-prometheus-client
 soak?  vsftpd               vsftpd
 soak?  ffmpeg               ffmpeg
 soak?  javac                default-jdk-headless
+soak?  mariadbd             mariadb-server
+soak?  tor                  tor
+soak?  chronyd              chrony
+soak?  gst-launch-1.0       gstreamer1.0-tools
+soak?  pkg:gstreamer1.0-plugins-base gstreamer1.0-plugins-base
+soak?  pkg:gstreamer1.0-plugins-good gstreamer1.0-plugins-good
+soak?  soffice              libreoffice-writer-nogui
+soak?  pkg:libreoffice-calc-nogui libreoffice-calc-nogui
+soak?  chromium-headless-shell chromium-headless-shell
 bench? redis-server         redis-server
 bench? redis-benchmark      redis-tools
 bench  python3              python3
