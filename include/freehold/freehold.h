@@ -99,7 +99,7 @@ FH_API void *fh_pvalloc(size_t size) FH_API_MALLOC;
  * that blocks of another size have left. All of them may be used. 0 for NULL. */
 FH_API size_t fh_malloc_usable_size(void *p);
 
-/* ── Returning memory ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── Returning memory ────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Flushes the calling thread's cache, then returns the memory of everything free to the OS, except
  * `keep` bytes. Returns 1 if memory went back, else 0. Cost: some system calls, 0.1 µs a page that goes back. What other
