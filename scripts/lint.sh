@@ -70,27 +70,12 @@ version() {
     [ -n "$header" ] && [ "$header" = "$tool" ] || { echo "version $header in freehold.h, $tool in Cargo.toml"; return 1; }
 }
 
-# Each document is linked from README.md, and each link to a file leads to one.
-documents() {
-    local bad=0 file target
-    for file in docs/*.md; do
-        grep -q "]($file)" README.md || { echo "README.md does not link $file"; bad=1; }
-    done
-    while IFS=: read -r file target; do
-        target=${target#](}
-        target=${target%%[#)]*}
-        [ -z "$target" ] || [ -e "$(dirname "$file")/$target" ] || { echo "$file: no $target"; bad=1; }
-    done < <(files '*.md' | xargs grep -oE '\]\([^):]+\)')
-    return "$bad"
-}
-
 check "clang-format" format
 check "clang-tidy" tidy
 check "text" text
 check "binaries" binaries
 check "packages" packages
 check "version" version
-check "documents" documents
 check "cargo fmt" cargo fmt --all --manifest-path tools/Cargo.toml --check
 check "cargo clippy" cargo clippy --quiet --all-targets --locked --manifest-path tools/Cargo.toml -- -D warnings
 check "cargo fmt, model" cargo fmt --all --manifest-path model/Cargo.toml --check

@@ -56,7 +56,7 @@ extern "C" {
 FH_API void *fh_malloc(size_t size) FH_API_MALLOC FH_API_SIZE(1);
 
 /* A block of count × size bytes that reads as zero; ENOMEM when the product overflows. As fh_malloc; memory fresh from
- * the system is not written again, and of large blocks whole pages are returned to it instead of being written. */
+ * the OS is not written again, and of large blocks whole pages are returned to it instead of being written. */
 FH_API void *fh_calloc(size_t count, size_t size) FH_API_MALLOC FH_API_PRODUCT(1, 2);
 
 /* The block at p with `size` bytes, here or elsewhere; what fits of its content is kept. p NULL: as fh_malloc. size 0:
@@ -99,7 +99,7 @@ FH_API void *fh_pvalloc(size_t size) FH_API_MALLOC;
  * that blocks of another size have left. All of them may be used. 0 for NULL. */
 FH_API size_t fh_malloc_usable_size(void *p);
 
-/* ── Giving back ─────────────────────────────────────────────────────────────────────────────────────────────────── */
+/* ── Returning memory ────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Flushes the calling thread's cache, then returns the memory of everything free to the OS, except
  * `keep` bytes. Returns 1 if memory went back, else 0. Cost: some system calls, 0.1 µs a page that goes back. What other
@@ -118,7 +118,7 @@ FH_API void fh_thread_flush(void);
  *     verbose    0 1                    at start: print the version, what is active, and each option that is not the default
  *     stats      0 1                    at exit: print the table of fh_stats_print on stderr
  *     on_error   abort report           what follows the message about a misuse: the end, or ignoring the call
- *     purge      budget eager lazy background   when free memory goes back to the system; background: by a thread too
+ *     purge      budget eager lazy background   when free memory returns to the OS; background: by a thread too
  *     thp        auto never always      whether huge pages are asked for
  *     limit      0, or 64m, 2g, …       bytes that the heap may have at most; see fh_limit_set
  *     on_oom     auto silent report     when the program gets NULL for want of memory: one line on stderr that says which
@@ -162,7 +162,7 @@ FH_API int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use
 /* FH_VERSION of the library that is really there. */
 FH_API const char *fh_version(void);
 
-/* Writes a table for people to the file descriptor: what each size class, the caches and the system's memory hold. Walks
+/* Writes a table for people to the file descriptor: what each size class and the caches hold, and all memory. Walks
  * the whole heap (some ms for 10 GiB) without stopping anybody, so that figures of a running program are a little off.
  * Allocates nothing. 0, or -1 with errno EINVAL for a negative descriptor. */
 FH_API int fh_stats_print(int fd);
@@ -170,7 +170,7 @@ FH_API int fh_stats_print(int fd);
 /* The same figures for programs, as JSON (one object, in UTF-8). Writes at most `size` bytes to the buffer, a terminating
  * zero among them, and returns the length that the whole text has without it: it is complete if that is less than `size`,
  * and a buffer of 0 bytes finds out what is needed. 32 KiB are enough for most heaps, 64 KiB for any. Allocates nothing.
- * Returns 0 with errno ENOMEM when the system has no memory for the figures. Cost: as fh_stats_print.
+ * Returns 0 with errno ENOMEM when the OS has no memory for the figures. Cost: as fh_stats_print.
  *
  *     { "schema": 1,            grows when a member goes or changes its meaning; new ones may come at any time
  *       "version": "0.1.0",     of the library
@@ -208,7 +208,7 @@ struct fh_mallinfo2 {
     size_t fsmblks;  /* bytes in caches */
     size_t uordblks; /* bytes of blocks that the program holds, without those above 2 MiB */
     size_t fordblks; /* bytes free elsewhere: in slabs, and slots that still have memory */
-    size_t keepcost; /* bytes that malloc_trim(0) would give back without looking into caches and slabs */
+    size_t keepcost; /* bytes that malloc_trim(0) would return without looking into caches and slabs */
 };
 FH_API struct fh_mallinfo fh_mallinfo(void);
 FH_API struct fh_mallinfo2 fh_mallinfo2(void);

@@ -112,15 +112,15 @@ static void print_sums(page *p, const fh_profile_statistics *f) {
     print_sum(p, "live", f->live_bytes + f->huge_bytes, "   in ", f->live_blocks + f->huge_blocks,
               " blocks that the program holds");
     print_sum(p, "  of it huge", f->huge_bytes, "   in ", f->huge_blocks, " blocks above 2 MiB");
-    print_sum(p, "cached", f->cached_bytes, "   in ", t.cached_blocks, " blocks at hand for threads");
+    print_sum(p, "cached", f->cached_bytes, "   in ", t.cached_blocks, " blocks that threads have cached");
     print_sum(p, "free in slabs", f->free_bytes, "   in ", t.free_blocks, " blocks");
-    print_sum(p, "  of it purged", f->purged_in_slabs_bytes, "   whole pages, given back to the system", 0, NULL);
+    print_sum(p, "  of it purged", f->purged_in_slabs_bytes, "   whole pages, returned to the OS", 0, NULL);
     print_sum(p, "never touched", f->fresh_bytes, "   at the ends of slabs", 0, NULL);
     print_sum(p, "dirty", f->dirty_bytes, "   free, still with memory behind it", 0, NULL);
-    print_sum(p, "purged", f->purged_bytes, "   free, given back to the system or never used", 0, NULL);
+    print_sum(p, "purged", f->purged_bytes, "   free, returned to the OS or never used", 0, NULL);
     print_sum(p, "own use", f->metadata_bytes, "   at most, for the words about all this and the caches of ",
               f->threads, " threads");
-    print_sum(p, "resident", f->resident_bytes, "   the whole process, as the system sees it", 0, NULL);
+    print_sum(p, "resident", f->resident_bytes, "   the whole process, as the kernel counts it", 0, NULL);
 }
 
 int fh_stats_print(int fd) {

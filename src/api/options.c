@@ -72,7 +72,7 @@ static const option options[] = {
      {NULL},
      FIELD(page),
      0,
-     "the path of a folder, of at most 255 bytes; once it is set it stays"},
+     "the path of a directory, of at most 255 bytes; once it is set it stays"},
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 
@@ -198,7 +198,7 @@ static void say_option(const option *o, uint64_t usual) {
     print_line(&t);
 }
 
-/* verbose=1: that Freehold is in this process, which one, what it found out about the system, and what is not
+/* verbose=1: that Freehold is in this process, which one, what it found out about the machine, and what is not
  * the default. */
 static void say_banner(void) {
     char buffer[256];
@@ -211,9 +211,9 @@ static void say_banner(void) {
     t = fh_text_in(buffer, sizeof buffer);
     fh_text_string(&t, "freehold: pages of ");
     fh_text_size(&t, fh_system_page_size());
-    fh_text_string(&t, ", processors ");
+    fh_text_string(&t, ", CPUs ");
     fh_text_number(&t, fh_system_processors());
-    fh_text_string(&t, fh_system_huge_pages_always() ? ", the system gives huge pages unasked"
+    fh_text_string(&t, fh_system_huge_pages_always() ? ", the kernel gives huge pages unasked"
                                                      : ", huge pages only where asked for");
     if (fh_system_counts_every_page()) fh_text_string(&t, ", strict overcommit");
     print_line(&t);

@@ -45,7 +45,7 @@ static inline const char *fh_setting_path_get(const fh_setting_path *path) {
 }
 
 typedef struct {
-    fh_word verbose;         /* 1: say what is found out about the system, and every option */
+    fh_word verbose;         /* 1: say what is found out about the machine, and every option */
     fh_word stats;           /* 1: print what the heap holds when the program ends */
     fh_word on_error;        /* an fh_on_error */
     fh_word purge;           /* an fh_purge_mode */

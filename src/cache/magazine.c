@@ -42,7 +42,7 @@ static unsigned first_blocks(unsigned c) {
  *     load      the bin, then loaded. In between: the same
  *     previous  is replaced before what was there is handed on
  *
- * What a thread in fh_thread_enter finds of budgets is counted anew (fh_cache_recount). */
+ * What a thread in fh_thread_enter finds of budgets is counted again (fh_cache_recount). */
 static void then(void) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }

@@ -23,7 +23,7 @@ bool fh_bin_has(const fh_thread *t, unsigned c, const void *p);
 /* Flushes all blocks and magazines of a bin to the store. */
 void fh_bin_empty(fh_thread *t, unsigned c);
 
-/* Counts what the bins of t may hold anew, because t was interrupted for good while that changed. */
+/* Counts again what the bins of t may hold, because t was interrupted for good while that changed. */
 void fh_cache_recount(fh_thread *t);
 
 /* Points a bin at the magazine that is full and empty at once. */

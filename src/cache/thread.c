@@ -186,7 +186,7 @@ void fh_thread_observe(fh_thread *t, bool on) {
 }
 
 /* BUSY before a slow path begins: the last one never ended. A signal handler may have jumped out of it, or is in the middle of
- * it; either way what is found is whole but for the sums (cache/magazine.c). */
+ * it; either way what is found is whole except for the sums (cache/magazine.c). */
 static void look_after(fh_thread *t) {
     if (FH_UNLIKELY(fh_load(&t->state) == FH_THREAD_BUSY)) fh_cache_recount(t);
 }

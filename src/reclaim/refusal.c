@@ -105,7 +105,7 @@ static void say_limit(fh_text *t, fh_refusal which, const fh_system_limits *l, u
         say(t, "; ask for less, or set vm.overcommit_memory=1 if most of it is never touched");
         break;
     case FH_REFUSED_UNKNOWN:
-        say(t, "the system refused ");
+        say(t, "the kernel refused ");
         fh_text_size(t, more);
         say(t, " and none of the limits that can be read is met; perhaps the kernel itself is short of memory");
         break;

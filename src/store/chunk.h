@@ -4,7 +4,7 @@
  *
  * Hints keep chunks by the length of their longest free run (the length buckets).
  *
- * Thread-safety: any thread. Progress: wait-free, but for a claim: lock-free. */
+ * Thread-safety: any thread. Progress: wait-free, except a claim: lock-free. */
 #ifndef FH_STORE_CHUNK_H
 #define FH_STORE_CHUNK_H
 

@@ -130,7 +130,7 @@ void fh_shared_forget(fh_shared_file *f);
 const char *fh_system_error(int error);
 
 /* Words that are zero again in the child of any fork, however it was made, also by a bare clone system call. NULL if
- * the system has no such service. */
+ * the OS has no such service. */
 void *fh_system_map_wiped_on_fork(size_t size);
 
 /* ── A file that is replaced as a whole ──────────────────────────────────────────────────────────────────────────── */

@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "system/inspect.h"
 #include "system/linux_group.h"
+#include "system/linux_program.h"
 #include "system/linux_read.h"
 
 #include <errno.h>
@@ -41,8 +42,6 @@
 #else
 #define KERNEL_CHOOSES false
 #endif
-
-extern char **environ;
 
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
@@ -84,16 +83,10 @@ static bool is_aligned(const void *p, size_t align) {
 
 /* ── Sandboxes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static fh_word restricted; /* relaxed: it guards nothing, and is set before the filter is there */
-
 void fh_system_restrict(void) {
     (void)fh_system_huge_pages_always();
     (void)fh_system_counts_every_page();
-    fh_store(&restricted, 1);
-}
-
-bool fh_system_is_restricted(void) {
-    return FH_UNLIKELY(fh_load(&restricted));
+    fh_program_restrict();
 }
 
 /* ── Pages and address space ─────────────────────────────────────────────────────────────────────────────────────── */
@@ -419,19 +412,6 @@ unsigned fh_system_processors(void) {
     unsigned allowed = fh_group_processors();
     if (allowed > 0 && allowed < count) count = allowed;
     return count > 0 ? count : 1;
-}
-
-/* getenv without a lock and without memory. A program that runs with more rights than its caller must not be steered
- * by its caller's environment. */
-const char *fh_system_environment(const char *name, bool *ready) {
-    char **variable = environ;
-    *ready = variable != NULL;
-    if (!variable || getauxval(AT_SECURE)) return NULL;
-    size_t length = strlen(name);
-    for (; *variable; variable++) {
-        if (strncmp(*variable, name, length) == 0 && (*variable)[length] == '=') return *variable + length + 1;
-    }
-    return NULL;
 }
 
 /* ── Output, time, the end ───────────────────────────────────────────────────────────────────────────────────────── */

@@ -71,13 +71,13 @@ void fh_system_wake(fh_word *word) {
     errno = saved;
 }
 
-/* The folder of the threads has one link for each of them, beside its own two. */
+/* The directory of the threads has one link for each of them, beside its own two. */
 unsigned fh_system_threads(void) {
     int saved = errno;
-    struct stat folder = {0};
+    struct stat directory = {0};
     int fd = fh_open_file("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
-    bool known = fd >= 0 && fstat(fd, &folder) == 0 && folder.st_nlink > 2;
+    bool known = fd >= 0 && fstat(fd, &directory) == 0 && directory.st_nlink > 2;
     if (fd >= 0) syscall(SYS_close, fd);
     errno = saved;
-    return known ? (unsigned)folder.st_nlink - 2 : 0;
+    return known ? (unsigned)directory.st_nlink - 2 : 0;
 }

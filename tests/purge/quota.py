@@ -34,7 +34,7 @@ def processors(version, inner, box):
                 (folder / name).write_text(value + "\n")
     done = subprocess.run([PROGRAM], capture_output=True, text=True,
                           env={**os.environ, "FREEHOLD": "verbose=1", "FREEHOLD_GROUP_ROOT": str(FOLDER)})
-    return int(re.search(r"processors (\d+)", done.stderr)[1])
+    return int(re.search(r"CPUs (\d+)", done.stderr)[1])
 
 
 for version, none in ((2, "max 100000"), (1, "-1 100000")):

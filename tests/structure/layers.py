@@ -9,6 +9,7 @@ A module is X.c and X.h together: one node. An arrow is an include of one module
 4. Each function of base/hooks.h is defined once, in the layer that the header names, and called from below it.
 5. A file has 600 lines at most.
 6. A folder inside a layer includes of that layer only itself and what ROOMS lists.
+7. The files of src/system share a header, so there an arrow is also a call: no cycle of calls between its files.
 
 It prints the graph: each layer with its modules, and what each module includes. With --self-test it copies the
 sources, plants one violation of each kind, and fails unless every one is found."""
@@ -133,13 +134,13 @@ def graph_of(texts):
     return graph
 
 
-def find_cycles(graph):
+def find_cycles(graph, kind="modules"):
     """Reports each cycle that a walk along the arrows meets, once."""
     done = set()
 
     def visit(node, way):
         if node in way:
-            problems.append("a cycle of modules: " + " -> ".join(way[way.index(node):] + [node]))
+            problems.append(f"a cycle of {kind}: " + " -> ".join(way[way.index(node):] + [node]))
             return
         if node not in done:
             for goal in sorted(graph.get(node, ())):
@@ -175,6 +176,22 @@ def check_hooks(texts):
         problems.append(f"only {count} hooks found in src/base/hooks.h: nothing was checked")
 
 
+def check_system_calls(texts):
+    """Functions of system.h and inspect.h may be defined in any file of the port, and no include tells in which."""
+    files = {name: without_comments(text) for name, text in texts.items() if re.match(r"system/.*\.c$", name)}
+    homes = {}
+    for name, text in files.items():
+        for found in re.finditer(r"^(?!static\b)[a-z][\w *]*?\b(fh_\w+)\([^;{]*\)\s*\{", text, re.M):
+            homes[found[1]] = module_of(name)
+    if len(homes) < 37:
+        problems.append(f"only {len(homes)} functions found in src/system: their calls were not checked")
+    calls = {module_of(name): set() for name in files}
+    for name, text in files.items():
+        called = set(re.findall(r"\b(fh_\w+)\s*\(", text))
+        calls[module_of(name)] |= {homes[function] for function in called & homes.keys()} - {module_of(name)}
+    find_cycles(calls, "calls")
+
+
 def print_graph(graph):
     for layer in reversed(LAYERS):
         modules = sorted(module for module in graph if module.split("/")[0] == layer)
@@ -191,6 +208,7 @@ def check(root):
     graph = graph_of(texts)
     print_graph(graph)
     find_cycles(graph)
+    check_system_calls(texts)
     check_hooks(texts)
     if len(texts) < 20:
         problems.append(f"only {len(texts)} files found: nothing was checked")
@@ -204,6 +222,7 @@ def check(root):
 # What is planted, in which file, and the words by which it must be found.
 PLANTED = [
     ("store/window.h", '#include "store/slab.h"\n', "a cycle of modules"),
+    ("system/linux_read.c", "\nvoid fh_planted(void) {\n    fh_group_processors();\n}\n", "a cycle of calls"),
     ("store/hints.c", '#include "cache/cache.h"\n', "which is above it"),
     ("store/depot.c", "#include <sys/mman.h>\n", "only system calls the kernel"),
     ("store/depot.c", "\nvoid planted(void);\nvoid planted(void) {\n    abort();\n}\n", "only system may"),

@@ -69,10 +69,10 @@ static void set_free(const fh_reach *r, unsigned c, const void *block) {
     slot -= r->back[slot];
     fh_slab *slab = fh_slab_at(slot);
     uint64_t state = fh_load(&slab->state);
-    bool sublet = fh_state_kind(state) == FH_CLASS_BORROWED;
-    if (!sublet && fh_state_kind(state) != c) return;
+    bool borrowed = fh_state_kind(state) == FH_CLASS_BORROWED;
+    if (!borrowed && fh_state_kind(state) != c) return;
     unsigned i = fh_block_index(fh_state_class(state), (size_t)((const char *)block - fh_slot_address(slot)));
-    unsigned units = sublet ? fh_holes_parts(slab, i % fh_state_bump(state)) : 1;
+    unsigned units = borrowed ? fh_holes_parts(slab, i % fh_state_bump(state)) : 1;
     fh_or_release(&slab->free[i / 64 % FH_SLAB_WORDS], fh_run_mask(i % 64, units));
 }
 
