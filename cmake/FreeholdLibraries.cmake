@@ -65,6 +65,7 @@ function(freehold_library target kind output)
                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     if(kind STREQUAL SHARED)
         target_link_options(${target} PRIVATE ${FREEHOLD_LINK_OPTIONS})
+        set_property(TARGET ${target} PROPERTY LINK_DEPENDS ${FREEHOLD_EXPORTS})
         target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:freehold_sanitizer>)
     else()
         # A static library leaves the link of threads to the program. On today's glibc that is nothing.
@@ -81,3 +82,8 @@ freehold_library(freehold_static STATIC freehold ${core} ${override})
 target_link_options(freehold_static INTERFACE LINKER:-u,malloc)
 freehold_library(embed SHARED freehold-embed ${core})
 freehold_library(embed_static STATIC freehold-embed ${core})
+
+# Who only uses one of them builds no other.
+if(NOT FREEHOLD_INSTALL)
+    set_target_properties(freehold freehold_static embed embed_static PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()
