@@ -18,8 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "observe", "api"]
 # What stands in for the C library's own functions, and comes last.
 OVERRIDE = ["src/api/override.c", "src/system/linux_override_prctl.c"]
-# What makes no sense here: operator new needs C++, and the other is of a library that is loaded.
-LEFT_OUT = ["src/api/new.c", "src/system/linux_loaded.c"]
+# What makes no sense here: operator new needs C++, and the others are of libraries that are loaded.
+LEFT_OUT = ["src/api/new.c", "src/api/global.c", "src/system/linux_global.c", "src/system/linux_loaded.c"]
 
 INCLUDE = re.compile(r'^#\s*include\s+([<"])([^>"]+)[>"].*$', re.M)
 DEFINE = re.compile(r"^#\s*define (\w+)", re.M)
