@@ -5,6 +5,8 @@
 #   pkg-config    the same prefix, with the compiler alone; shared and static
 #   subdirectory  add_subdirectory of the sources; the project keeps its own settings
 #   fetch         FetchContent, with the sources in place of a download
+#   conan         the recipe of packaging/conan, which makes a package of the sources
+#   vcpkg         the port of packaging/vcpkg, the same; VCPKG_ROOT says where vcpkg is
 set -euo pipefail
 kind=$1 root=$2 build=$(realpath "$3") work=$4
 . "$root/tests/support/skip.sh"
@@ -81,6 +83,25 @@ subdirectory)
 fetch)
     build_and_run -DFETCHCONTENT_SOURCE_DIR_FREEHOLD="$root" -DCMAKE_BUILD_TYPE=Release
     keeps_settings Release
+    ;;
+conan)
+    command -v conan >/dev/null || skip "no conan"
+    export CONAN_HOME=$work/conan
+    { conan profile detect && conan create "$root/packaging/conan"; } >"$work/log" 2>&1 || fail "$(tail -20 "$work/log")"
+    conan install --requires="freehold/$version" -g CMakeToolchain -of "$work/generated" >"$work/log" 2>&1 ||
+        fail "$(tail -20 "$work/log")"
+    kind=package
+    build_and_run -DCMAKE_TOOLCHAIN_FILE="$work/generated/conan_toolchain.cmake" -DCMAKE_BUILD_TYPE=Release
+    kind=conan
+    ;;
+vcpkg)
+    vcpkg=${VCPKG_ROOT:+$VCPKG_ROOT/vcpkg}
+    [ -x "${vcpkg:=$(command -v vcpkg || true)}" ] || skip "no vcpkg"
+    "$vcpkg" install freehold --overlay-ports="$root/packaging/vcpkg" --x-install-root="$work/installed" >"$work/log" 2>&1 ||
+        fail "$(tail -20 "$work/log")"
+    kind=package
+    build_and_run -DCMAKE_PREFIX_PATH="$(find "$work/installed" -mindepth 1 -maxdepth 1 -name '*-linux*')"
+    kind=vcpkg
     ;;
 *) echo "unknown kind $kind" >&2; exit 2 ;;
 esac
