@@ -86,6 +86,8 @@ fetch)
     ;;
 conan)
     command -v conan >/dev/null || skip "no conan"
+    # It leaves presets where it is called.
+    cd "$work"
     export CONAN_HOME=$work/conan
     { conan profile detect && conan create "$root/packaging/conan"; } >"$work/log" 2>&1 || fail "$(tail -20 "$work/log")"
     conan install --requires="freehold/$version" -g CMakeToolchain -of "$work/generated" >"$work/log" 2>&1 ||
