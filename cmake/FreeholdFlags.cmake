@@ -11,9 +11,7 @@ target_compile_definitions(freehold_flags INTERFACE _GNU_SOURCE)
 target_include_directories(freehold_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(
     freehold_flags
-    INTERFACE -Wall
-              -Wextra
-              -Wpedantic
+    INTERFACE "$<$<BOOL:${PROJECT_IS_TOP_LEVEL}>:-Wall;-Wextra;-Wpedantic>"
               $<$<BOOL:${FREEHOLD_WERROR}>:-Werror>
               # Line tables cost nothing at run time and make a stack trace readable.
               -g
@@ -27,6 +25,11 @@ target_compile_options(
               # The allocator views the same bytes as words, marks and blocks of its caller.
               -fno-strict-aliasing
               -fno-math-errno)
+
+# As a part of something else it is built with that project's optimisation, which may be none, or -O3.
+if(NOT PROJECT_IS_TOP_LEVEL)
+    target_compile_options(freehold_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:-O2>)
+endif()
 
 # One thread-local address is computed by one instruction relative to the thread pointer; the general
 # model would call a function that may itself allocate.
@@ -62,10 +65,15 @@ if(FREEHOLD_SANITIZE)
     endif()
 endif()
 
+# Our own names have versions; those that override the C library's have none, or they would override nothing.
+set(FREEHOLD_EXPORTS ${PROJECT_SOURCE_DIR}/src/api/exports.map)
+
 # What a shared object of ours is linked with. `nodelete` makes dlclose leave the code in place: blocks are
 # still in use, and the exit of any thread will call back into it. A sanitizer's run-time is found only in
 # the program, so its names must be allowed to stay open there.
-set(FREEHOLD_LINK_OPTIONS -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--build-id)
+set(FREEHOLD_LINK_OPTIONS
+    -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--build-id
+    -Wl,--version-script=${FREEHOLD_EXPORTS})
 if(NOT FREEHOLD_SANITIZE)
     list(APPEND FREEHOLD_LINK_OPTIONS -Wl,--no-undefined)
 endif()

@@ -31,3 +31,8 @@ freehold_pkgconfig(freehold-embed "Memory allocator with its own names, overridi
 
 # The command is built by Cargo; it is installed when it is there.
 install(PROGRAMS ${PROJECT_BINARY_DIR}/freehold DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+
+# Out of the way of those who link: it is only ever preloaded, by its path.
+if(TARGET freehold_global AND NOT FREEHOLD_TESTS)
+    install(TARGETS freehold_global LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/freehold)
+endif()

@@ -23,7 +23,7 @@ file(GLOB new_sources CONFIGURE_DEPENDS src/api/new*.c src/api/new*.cc)
 if(FREEHOLD_CXX)
     list(APPEND override_sources ${new_sources})
 endif()
-list(FILTER core_sources EXCLUDE REGEX "/src/api/(override|new)[^/]*\\.c$")
+list(FILTER core_sources EXCLUDE REGEX "/src/api/(override|new|global)[^/]*\\.c$")
 
 # The platform is chosen by file: whatever has the name of a system is only built on it.
 file(GLOB system_sources CONFIGURE_DEPENDS src/system/*.c)
@@ -32,7 +32,7 @@ foreach(other IN ITEMS linux windows darwin)
         list(FILTER system_sources EXCLUDE REGEX "/${other}[^/]*\\.c$")
     endif()
 endforeach()
-list(FILTER system_sources EXCLUDE REGEX "/[a-z]+_(override|loaded)[^/]*\\.c$")
+list(FILTER system_sources EXCLUDE REGEX "/[a-z]+_(override|loaded|global)[^/]*\\.c$")
 # And what only makes sense in a library that is loaded.
 file(GLOB loaded_sources CONFIGURE_DEPENDS src/system/${system_name}_loaded*.c)
 
@@ -65,6 +65,7 @@ function(freehold_library target kind output)
                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     if(kind STREQUAL SHARED)
         target_link_options(${target} PRIVATE ${FREEHOLD_LINK_OPTIONS})
+        set_property(TARGET ${target} PROPERTY LINK_DEPENDS ${FREEHOLD_EXPORTS})
         target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:freehold_sanitizer>)
     else()
         # A static library leaves the link of threads to the program. On today's glibc that is nothing.
@@ -81,3 +82,20 @@ freehold_library(freehold_static STATIC freehold ${core} ${override})
 target_link_options(freehold_static INTERFACE LINKER:-u,malloc)
 freehold_library(embed SHARED freehold-embed ${core})
 freehold_library(embed_static STATIC freehold-embed ${core})
+
+# The library for every program of a system, which has a list of those that keep the C library's malloc. It is part of a
+# package, not of an installation.
+option(FREEHOLD_GLOBAL "Build libfreehold-global.so" ${FREEHOLD_TESTS})
+if(FREEHOLD_GLOBAL AND NOT FREEHOLD_SANITIZE)
+    add_library(freehold_global SHARED ${core} $<TARGET_OBJECTS:freehold_loaded> src/api/global.c
+                                       src/system/${system_name}_global.c src/system/${system_name}_override_prctl.c)
+    target_link_libraries(freehold_global PRIVATE freehold_flags Threads::Threads ${CMAKE_DL_LIBS})
+    target_link_options(freehold_global PRIVATE ${FREEHOLD_LINK_OPTIONS})
+    set_target_properties(freehold_global PROPERTIES OUTPUT_NAME freehold-global LINKER_LANGUAGE C)
+    set_property(TARGET freehold_global PROPERTY LINK_DEPENDS ${FREEHOLD_EXPORTS})
+endif()
+
+# Who only uses one of them builds no other.
+if(NOT FREEHOLD_INSTALL)
+    set_target_properties(freehold freehold_static embed embed_static PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()

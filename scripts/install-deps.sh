@@ -72,6 +72,9 @@ test?  zsh                  zsh
 test?  fish                 fish
 test?  pkg:python3-prometheus-client python3-prometheus-client
 soak?  vsftpd               vsftpd
+soak?  dh                   debhelper
+soak?  lintian              lintian
+soak?  debootstrap          debootstrap
 soak?  ffmpeg               ffmpeg
 soak?  javac                default-jdk-headless
 soak?  mariadbd             mariadb-server

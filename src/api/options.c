@@ -298,7 +298,7 @@ static void read_all(const char *text) {
 static fh_word reading;
 
 void fh_hook_start(void) {
-    if (fh_load(&reading)) return;
+    if (fh_load(&reading) || (fh_system_stands_aside && fh_system_stands_aside())) return;
     bool ready;
     const char *text = fh_system_environment("FREEHOLD", &ready);
     if (!ready) return;

@@ -65,11 +65,11 @@ typedef enum {
     FH_PLACE_SLOT,    /* a number */
     FH_PLACE_HINT,    /* the word or bit of that number in its level */
     FH_PLACE_ADDRESS, /* a magazine, a cache, a block */
-} fh_place;
+} fh_check_place;
 
 typedef struct {
     fh_equation equation;
-    fh_place place;
+    fh_check_place place;
     uint64_t at;              /* the number or address of the place */
     unsigned c;               /* the class or hint in question, 0 if there is none */
     uint64_t found, expected; /* figures; what they count is clear from the equation */

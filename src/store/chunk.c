@@ -99,7 +99,7 @@ bool fh_chunk_claim_exactly(size_t index, uint64_t mask) {
     return true;
 }
 
-void fh_chunk_weigh(size_t index, uint64_t mask, fh_weight *sum) {
+void fh_chunk_weigh(size_t index, uint64_t mask, fh_chunk_weight *sum) {
     const fh_chunk *chunk = fh_chunk_at(index);
     /* Relaxed: what was written to `dirty` before the slots were released came to us with the claim (acquire), and no
      * other thread writes these bits while the slots are ours. */

@@ -15,7 +15,7 @@ typedef struct {
     size_t slots;
     size_t dirty;  /* with memory behind them */
     size_t purged; /* with memory once, but not now */
-} fh_weight;
+} fh_chunk_weight;
 
 /* Claims the shortest free run of n ≤ 64 slots in this chunk, at a multiple of `align` ≤ 64 slots. Returns the first one, a
  * number below 64; 64: there is none. *free: what the chunk's free word was before. */
@@ -25,7 +25,7 @@ unsigned fh_chunk_claim_fit(size_t chunk, unsigned n, unsigned align, uint64_t *
 bool fh_chunk_claim_exactly(size_t chunk, uint64_t mask);
 
 /* Adds what the claimed slots were. */
-void fh_chunk_weigh(size_t chunk, uint64_t mask, fh_weight *sum);
+void fh_chunk_weigh(size_t chunk, uint64_t mask, fh_chunk_weight *sum);
 
 /* Slots that the caller has claimed are about to be free, with memory behind them or without. */
 void fh_chunk_note(size_t chunk, uint64_t mask, bool dirty);

@@ -61,7 +61,7 @@ static bool claim_exactly(size_t slot, size_t n) {
 /* Bookkeeping for slots that this thread has just claimed, `held` of them in place of others that count already. True if all of
  * them read as zero. */
 static bool account(size_t slot, size_t n, size_t held) {
-    fh_weight sum = {0, 0, 0};
+    fh_chunk_weight sum = {0, 0, 0};
     for (size_t at = slot; at < slot + n;) {
         part p = part_of(at, slot + n);
         fh_chunk_weigh(p.chunk, p.mask, &sum);

@@ -47,6 +47,7 @@ static void say_dropped(const char *path) {
 }
 
 static int allowed_flags(const char *path, int flags) {
+    if (fh_system_stands_aside && fh_system_stands_aside()) return flags;
     fh_hook_start();
     if (FH_SETTING(deepbind) == FH_DEEPBIND_KEEP) return flags;
     if (FH_SETTING(verbose)) say_dropped(path);

@@ -162,6 +162,10 @@ static inline bool fh_libc_has(const void *p) {
     return fh_system_libc_usable && fh_system_libc_usable(p) != 0;
 }
 
+/* True in a program that is to keep the C library's malloc although this library is in it. Only the library for a whole system
+ * has this (libfreehold-global.so); elsewhere it is NULL. Keeps errno. The first call reads a file. */
+bool fh_system_stands_aside(void) __attribute__((weak, visibility("hidden")));
+
 /* ── Time and CPUs ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A 64-bit counter of nanoseconds that never goes back; the same for all processes of the machine. */

@@ -16,7 +16,7 @@ build_for_musl() {
     rm -rf "$work/objects"
     mkdir -p "$work/objects"
     for source in $(find "$root/src" -name "*.c" | sort); do
-        case "$source" in */\** | */windows*.c | */darwin*.c | */macos*.c | */api/new*.c) continue ;; esac
+        case "$source" in */\** | */windows*.c | */darwin*.c | */macos*.c | */api/new*.c | */api/global.c | */linux_global.c) continue ;; esac
         object=$work/objects/$(echo "${source#"$root"/src/}" | tr / _).o
         musl-gcc -std=c11 -O2 -g -fPIC -fvisibility=hidden -fno-builtin -D_GNU_SOURCE \
             -I"$root/include" -I"$root/src" -c "$source" -o "$object"

@@ -346,7 +346,7 @@ static bool evaluate(fh_cursor *c, uintptr_t address, value *result) {
 
 /* Where a register of the caller's is. */
 typedef struct {
-    enum { SAME, AT_CFA, AT_BASE, UNDEFINED, DIFFICULT } form;
+    enum { SAME, FROM_CFA, FROM_BASE, UNDEFINED, DIFFICULT } form;
     unsigned base;
     int64_t offset;
 } place;
@@ -383,7 +383,7 @@ static void by_expression(program *p, fh_cursor *c, uintptr_t address) {
     uint64_t reg = fh_cursor_uleb(c);
     value v;
     bool known = evaluate(c, address, &v) && v.form == BASED;
-    set_place(p, reg, known ? (place){AT_BASE, v.base, (int64_t)v.n} : (place){.form = DIFFICULT});
+    set_place(p, reg, known ? (place){FROM_BASE, v.base, (int64_t)v.n} : (place){.form = DIFFICULT});
 }
 
 static void define_cfa(program *p, uint64_t reg, uint64_t offset) {
@@ -426,11 +426,11 @@ static bool about_register(program *p, fh_cursor *c, unsigned op, const common *
     switch (op) {
     case 0x05:
         reg = fh_cursor_uleb(c);
-        set_place(p, reg, (place){AT_CFA, 0, scaled(fh_cursor_uleb(c), k)});
+        set_place(p, reg, (place){FROM_CFA, 0, scaled(fh_cursor_uleb(c), k)});
         return true;
     case 0x11:
         reg = fh_cursor_uleb(c);
-        set_place(p, reg, (place){AT_CFA, 0, scaled((uint64_t)fh_cursor_sleb(c), k)});
+        set_place(p, reg, (place){FROM_CFA, 0, scaled((uint64_t)fh_cursor_sleb(c), k)});
         return true;
     case 0x06:
         restore(p, fh_cursor_uleb(c));
@@ -501,7 +501,7 @@ static bool run(program *p, fh_cursor *c, const common *k, uintptr_t address) {
         if (op >> 6 == 1) {
             p->location += (op & 0x3F) * k->code_unit;
         } else if (op >> 6 == 2) {
-            set_place(p, op & 0x3F, (place){AT_CFA, 0, scaled(fh_cursor_uleb(c), k)});
+            set_place(p, op & 0x3F, (place){FROM_CFA, 0, scaled(fh_cursor_uleb(c), k)});
         } else if (op >> 6 == 3) {
             restore(p, op & 0x3F);
         } else {
@@ -531,24 +531,24 @@ static bool pack(const row *r, fh_rule *rule) {
     rule->kind = FH_RULE_TABLE;
     rule->base_fp = r->cfa.base == FP;
     rule->cfa_in_memory = r->cfa.form == LOADED;
-    rule->ra_from_base = r->ra.form == AT_BASE;
+    rule->ra_from_base = r->ra.form == FROM_BASE;
     if (r->difficult || !in_words((int64_t)r->cfa.n, 20, &cfa) || !in_words(r->ra.offset, 8, &ra)) return false;
-    if (r->ra.form != AT_CFA && !(r->ra.form == AT_BASE && r->ra.base == r->cfa.base)) return false;
+    if (r->ra.form != FROM_CFA && !(r->ra.form == FROM_BASE && r->ra.base == r->cfa.base)) return false;
     switch (r->fp.form) {
     case SAME:
         rule->fp_from = FH_FROM_SAME;
         break;
-    case AT_CFA:
+    case FROM_CFA:
         rule->fp_from = FH_FROM_CFA;
         break;
-    case AT_BASE:
+    case FROM_BASE:
         rule->fp_from = FH_FROM_BASE;
         if (r->fp.base != r->cfa.base) return false;
         break;
     default:
         rule->fp_from = FH_FROM_NOWHERE;
     }
-    if ((r->fp.form == AT_CFA || r->fp.form == AT_BASE) && !in_words(r->fp.offset, 10, &fp)) return false;
+    if ((r->fp.form == FROM_CFA || r->fp.form == FROM_BASE) && !in_words(r->fp.offset, 10, &fp)) return false;
     rule->cfa = cfa;
     rule->ra = ra;
     rule->fp = fp;

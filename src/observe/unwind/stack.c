@@ -16,10 +16,11 @@
  * The upper end is where the C libraries put the thread's control block, and for the first thread what the kernel put above
  * its frames. Any other stack (of a fibre, of a signal handler) has bounds that are not known, and a neighbour that another
  * thread may unmap: it is copied by the kernel, piece by piece. */
-static __thread uintptr_t own_top, own_bytes;
+static __thread uintptr_t own_top __attribute__((tls_model("initial-exec")));
+static __thread uintptr_t own_bytes __attribute__((tls_model("initial-exec")));
 
 /* Searches for it that found nothing. For a thread that usually runs fibres it is not searched again and again. */
-static __thread unsigned own_failures;
+static __thread unsigned own_failures __attribute__((tls_model("initial-exec")));
 #define FAILURES_MOST 16u
 
 #define MIB ((size_t)1 << 20)

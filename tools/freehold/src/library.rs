@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 
 /// The file name that the drop-in has in every place it may be.
 pub const FILE_NAME: &str = "libfreehold.so";
+/// The name that it has where only programs are run: the other comes with the package for developers.
+const INSTALLED_NAME: &str = "libfreehold.so.0";
 
 /// Finds the drop-in: the path that the user gave, else beside this command (a build directory), else in the
 /// `lib` directories beside its `bin` (an installation).
@@ -45,7 +47,7 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
         "../../..",
     ]
     .iter()
-    .map(|step| directory.join(step).join(FILE_NAME))
+    .flat_map(|step| [FILE_NAME, INSTALLED_NAME].map(|name| directory.join(step).join(name)))
     .collect()
 }
 
@@ -89,6 +91,13 @@ mod tests {
     fn the_build_folder_comes_before_an_installation() {
         let places = candidates(Path::new("/opt/f/bin"));
         assert_eq!(places[0], Path::new("/opt/f/bin/./libfreehold.so"));
-        assert_eq!(places[1], Path::new("/opt/f/bin/../lib/libfreehold.so"));
+        assert_eq!(places[1], Path::new("/opt/f/bin/./libfreehold.so.0"));
+        assert_eq!(places[2], Path::new("/opt/f/bin/../lib/libfreehold.so"));
+    }
+
+    #[test]
+    fn the_installed_name_is_that_of_the_version() {
+        let major = env!("CARGO_PKG_VERSION").split('.').next().unwrap();
+        assert_eq!(INSTALLED_NAME, format!("{FILE_NAME}.{major}"));
     }
 }

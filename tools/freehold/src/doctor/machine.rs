@@ -12,6 +12,9 @@ use crate::amounts;
 /// The kernel's own setting, which the library counts on.
 const USUAL_MAPPINGS: u64 = 65_530;
 
+/// Which programs the library for a whole system is for.
+const GLOBAL_LIST: &str = "etc/freehold/global.conf";
+
 /// Adds what the settings below `root`, which is `/` except in a test, mean.
 pub fn examine(report: &mut Report, root: &Path) {
     let read = |path: &str| {
@@ -25,7 +28,7 @@ pub fn examine(report: &mut Report, root: &Path) {
             .filter(|line| !line.starts_with('#'))
             .flat_map(str::split_whitespace)
         {
-            report.add(preloaded(word));
+            report.add(preloaded(word, read(GLOBAL_LIST).as_deref()));
         }
     }
     if let Some(text) = read("sys/kernel/mm/transparent_hugepage/enabled") {
@@ -67,7 +70,7 @@ pub fn examine_process(report: &mut Report) {
     }
 }
 
-fn preloaded(word: &str) -> Finding {
+fn preloaded(word: &str, list: Option<&str>) -> Finding {
     let name = Path::new(word)
         .file_name()
         .unwrap_or_default()
@@ -79,11 +82,41 @@ fn preloaded(word: &str) -> Finding {
             format!("/etc/ld.so.preload names {word}: every program here runs under Freehold"),
         );
     }
+    if name.starts_with("libfreehold-global.so") {
+        return Finding::ok(
+            "preload",
+            format!("freehold-global is on ({word}): {}", who(list)),
+        )
+        .advise(
+            "freehold-global disable switches it off, freehold-global deny PROGRAM for one program",
+        );
+    }
     let what = allocators::by_file_name(&name).unwrap_or("another library");
     Finding::note(
         "preload",
         format!("/etc/ld.so.preload names {what} ({word}), which every program gets"),
     )
+}
+
+/// Whom the lines of the list let in: a program that is denied never, and with an allowed one no other.
+fn who(list: Option<&str>) -> String {
+    let named = |word: &str| -> Vec<&str> {
+        list.unwrap_or_default()
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(word)?.strip_prefix([' ', '\t']))
+            .map(str::trim)
+            .collect()
+    };
+    let allowed = named("allow");
+    let denied = named("deny");
+    let mut text = match allowed.as_slice() {
+        [] => "every program here runs under Freehold".to_owned(),
+        some => format!("these programs run under Freehold: {}", some.join(", ")),
+    };
+    if !denied.is_empty() {
+        text += &format!("; not {}", denied.join(", "));
+    }
+    text
 }
 
 fn huge_pages(text: &str) -> Finding {
@@ -213,7 +246,7 @@ mod tests {
 
     #[test]
     fn freehold_for_every_program_is_said() {
-        let found = preloaded("/usr/local/lib/libfreehold.so.0");
+        let found = preloaded("/usr/local/lib/libfreehold.so.0", None);
         assert_eq!(found.level, Level::Ok);
         assert!(
             found
@@ -221,5 +254,26 @@ mod tests {
                 .contains("every program here runs under Freehold"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn freehold_global_is_said_with_its_list() {
+        let said = |list: &str| {
+            let text = machine(&[
+                ("etc/ld.so.preload", "/usr/lib/libfreehold-global.so\n"),
+                (GLOBAL_LIST, list),
+            ])
+            .to_text();
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let all = said("# none\n");
+        assert!(all.contains("freehold-global is on"), "{all}");
+        assert!(
+            all.contains("every program here runs under Freehold"),
+            "{all}"
+        );
+        let some = said("deny gdb\nallow /usr/bin/*\n allow\tredis-server\n");
+        let who = "these programs run under Freehold: /usr/bin/*, redis-server; not gdb";
+        assert!(some.contains(who), "{some}");
     }
 }
