@@ -81,7 +81,6 @@ demo:
 
 test:
 	$(DEPS) build test
-	$(MAKE) libs tool
 	scripts/test.sh $(BUILD)
 
 bench:
