@@ -10,6 +10,7 @@
 #   make soak      the long forms of the stress tests, and larger programs
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
+#   make release   everything of a release into dist/, from the tag TAG=v1.2.3
 #   make deps      install what is missing, and nothing else;   make help   this list
 
 # Said at once and in words: without these, each line below fails in a way of its own.
@@ -36,7 +37,7 @@ CARGO := cargo
 STAGED := $(BUILD)/install/share/freehold/installed
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
+.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps release
 
 all: libraries tool
 	@scripts/install.sh stage $(BUILD)
@@ -127,6 +128,11 @@ install: $(STAGED)
 
 uninstall:
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh remove
+
+# Of a commit and not of what lies here, so nothing that was built is used.
+release:
+	@[ -n '$(TAG)' ] || { echo "make release TAG=v1.2.3: which tag?" >&2; exit 1; }
+	BUILD='$(BUILD)' scripts/release.sh '$(TAG)' dist
 
 clean:
 	rm -rf $(BUILD)
