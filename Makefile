@@ -7,6 +7,7 @@
 #   make check     the release build's tests alone; nothing is installed for them
 #   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
 #   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
+#   make pictures  the pictures of README.md, drawn again
 #   make soak      the long forms of the stress tests, and larger programs
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
@@ -37,7 +38,7 @@ CARGO := cargo
 STAGED := $(BUILD)/install/share/freehold/installed
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps release
+.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures pictures soak lint format clean install uninstall deps release
 
 all: libraries tool
 	@scripts/install.sh stage $(BUILD)
@@ -103,6 +104,10 @@ figures:
 	$(DEPS) build test bench
 	$(MAKE) libs tool
 	scripts/figures.py $(ONLY)
+
+# The pictures of README.md, of programs that run now.
+pictures: all
+	scripts/pictures.py $(BUILD)
 
 soak:
 	$(DEPS) build test soak
