@@ -9,6 +9,7 @@
 #   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
 #   make pictures  the pictures of README.md, drawn again
 #   make soak      the long forms of the stress tests, and larger programs
+#   make bare      tried on bare Debian 12 and 13 (root, debootstrap, a mirror); SUITES=trixie for one of them
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
 #   make release   everything of a release into dist/, from the tag TAG=v1.2.3
@@ -38,7 +39,7 @@ CARGO := cargo
 STAGED := $(BUILD)/install/share/freehold/installed
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures pictures soak lint format clean install uninstall deps release
+.PHONY: help bare check all libraries workloads libs tool demo test bench bench-memory figures pictures soak lint format clean install uninstall deps release
 
 all: libraries tool
 	@scripts/install.sh stage $(BUILD)
@@ -98,6 +99,10 @@ bench-memory:
 	$(BUILD)/freehold bench $(MEMORY_WORKLOADS) --full --repeats 3 --no-real --out $(BUILD)/bench-memory || [ $$? -eq 1 ]
 	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
 	    --picture $(BUILD)/bench-memory/memory.svg --of spike,phases
+
+# The two commands on Debian systems that have nothing else; by hand, as root.
+bare:
+	scripts/bare.sh $(BUILD) $(SUITES)
 
 # Runs the commands of docs/figures.toml. Those of the benchmark suite run only when they are named: ONLY=suite-cpu.
 figures:
