@@ -106,9 +106,9 @@ pkg-config           pkgconf-pkg-config pkgconf  pkgconf           pkgconf-pkg-c
 git                  git                git      git               git                git
 cargo                cargo              rust     cargo             cargo              rust
 rustc                rust               rust     rust              rust               rust
-redis-server         valkey-compat-redis valkey  redis            redis              redis
-redis-benchmark      valkey-compat-redis valkey  redis            redis              redis
-redis-cli            valkey-compat-redis valkey  redis            redis              redis
+redis-server         valkey-compat-redis valkey   redis             redis              redis
+redis-benchmark      valkey-compat-redis valkey   redis             redis              redis
+redis-cli            valkey-compat-redis valkey   redis             redis              redis
 clang                clang              clang    clang             clang              llvm
 clang++              clang              clang    clang             clang              llvm
 clang-format         clang-tools-extra  clang    clang-extra-tools clang-tools        llvm
