@@ -7,9 +7,12 @@
 #   make check     the release build's tests alone; nothing is installed for them
 #   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
 #   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
+#   make pictures  the pictures of README.md, drawn again
 #   make soak      the long forms of the stress tests, and larger programs
+#   make bare      tried on bare Debian 12 and 13 (root, debootstrap, a mirror); SUITES=trixie for one of them
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
+#   make release   everything of a release into dist/, from the tag TAG=v1.2.3
 #   make deps      install what is missing, and nothing else;   make help   this list
 
 # Said at once and in words: without these, each line below fails in a way of its own.
@@ -36,7 +39,7 @@ CARGO := cargo
 STAGED := $(BUILD)/install/share/freehold/installed
 MANIFEST := --manifest-path tools/Cargo.toml --locked
 
-.PHONY: help check all libraries workloads libs tool demo test bench bench-memory figures soak lint format clean install uninstall deps
+.PHONY: help bare check all libraries workloads libs tool demo test bench bench-memory figures pictures soak lint format clean install uninstall deps release
 
 all: libraries tool
 	@scripts/install.sh stage $(BUILD)
@@ -81,7 +84,6 @@ demo:
 
 test:
 	$(DEPS) build test
-	$(MAKE) libs tool
 	scripts/test.sh $(BUILD)
 
 bench:
@@ -98,11 +100,19 @@ bench-memory:
 	$(BUILD)/freehold bench report "$$(ls -t $(BUILD)/bench-memory/*.json | head -1)" --memory \
 	    --picture $(BUILD)/bench-memory/memory.svg --of spike,phases
 
+# The two commands on Debian systems that have nothing else; by hand, as root.
+bare:
+	scripts/bare.sh $(BUILD) $(SUITES)
+
 # Runs the commands of docs/figures.toml. Those of the benchmark suite run only when they are named: ONLY=suite-cpu.
 figures:
 	$(DEPS) build test bench
 	$(MAKE) libs tool
 	scripts/figures.py $(ONLY)
+
+# The pictures of README.md, of programs that run now.
+pictures: all
+	scripts/pictures.py $(BUILD)
 
 soak:
 	$(DEPS) build test soak
@@ -128,6 +138,11 @@ install: $(STAGED)
 
 uninstall:
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh remove
+
+# Of a commit and not of what lies here, so nothing that was built is used.
+release:
+	@[ -n '$(TAG)' ] || { echo "make release TAG=v1.2.3: which tag?" >&2; exit 1; }
+	BUILD='$(BUILD)' scripts/release.sh '$(TAG)' dist
 
 clean:
 	rm -rf $(BUILD)

@@ -107,7 +107,8 @@ bench? pkg:libjemalloc2     libjemalloc2
 bench? pkg:libmimalloc2.0   libmimalloc2.0
 "
 
-# The same under the names of other package systems. `-` is nothing: it comes with the others.
+# The same under the names of other package systems. `-` is nothing: it comes with the others. Fedora (41) and Arch (2025)
+# have Valkey in place of Redis, with the commands under both names.
 elsewhere="
 probe                dnf                pacman   apk               zypper             brew
 gcc                  gcc                gcc      gcc               gcc                gcc
@@ -121,9 +122,9 @@ pkg-config           pkgconf-pkg-config pkgconf  pkgconf           pkgconf-pkg-c
 git                  git                git      git               git                git
 cargo                cargo              rust     cargo             cargo              rust
 rustc                rust               rust     rust              rust               rust
-redis-server         redis              redis    redis             redis              redis
-redis-benchmark      redis              redis    redis             redis              redis
-redis-cli            redis              redis    redis             redis              redis
+redis-server         valkey-compat-redis valkey   redis             redis              redis
+redis-benchmark      valkey-compat-redis valkey   redis             redis              redis
+redis-cli            valkey-compat-redis valkey   redis             redis              redis
 clang                clang              clang    clang             clang              llvm
 clang++              clang              clang    clang             clang              llvm
 clang-format         clang-tools-extra  clang    clang-extra-tools clang-tools        llvm

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The last lines of `make test`: what was skipped and why, and how many tests passed: summary.py FOLDER
+"""The last lines of `make test`: what was skipped and why, where the time went, and how many tests passed: summary.py FOLDER
 
 FOLDER holds what each step of scripts/test.sh left, by the step's name:
     STEP.xml     ctest's own record of its tests (JUnit)
     STEP.cargo   what `cargo test` printed
     STEP.skips   the file that FREEHOLD_SKIPS named: lines "TEST: REASON", and "TEST (in part): REASON" where the rest of a
                  test was done
+    times        a line "STEP SECONDS" for each step, with a third word where some of the seconds went into building
 
 A test that skips itself as a whole is a passed one for cargo; here it is a skipped one for both."""
 
@@ -48,13 +49,33 @@ def of_cargo(path, notes):
     return passed - whole, failed, whole + ignored
 
 
+def minutes(seconds):
+    return f"{seconds // 60}:{seconds % 60:02}"
+
+
+def table_of_parts(path, numbers):
+    """Each step's time and tests. `numbers` has passed, failed and skipped by the step's name; lint, say, has none."""
+    rows = [("part", "time", "building", "passed", "failed", "skipped")]
+    total = 0
+    for line in lines_of(path):
+        step, seconds, *building = line.split()
+        total += int(seconds)
+        tests = [str(n or "") for n in numbers.get(step, (0, 0, 0))]
+        rows.append((step, minutes(int(seconds)), *([minutes(int(building[0]))] if building else [""]), *tests))
+    rows.append(("all", minutes(total), "", "", "", ""))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join([row[0].ljust(widths[0])] + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:])]).rstrip()
+            for row in rows]
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     passed = failed = skipped = parts = 0
     told = []
+    by_step = {}
     for record in sorted((*folder.glob("*.xml"), *folder.glob("*.cargo")), key=lambda path: path.stat().st_mtime_ns):
         notes = lines_of(record.with_suffix(".skips"))
-        numbers = (of_ctest if record.suffix == ".xml" else of_cargo)(record, notes)
+        numbers = by_step[record.stem] = (of_ctest if record.suffix == ".xml" else of_cargo)(record, notes)
         passed, failed, skipped = (a + b for a, b in zip((passed, failed, skipped), numbers))
         parts += sum(IN_PART in note for note in notes)
         told += [f"  {record.stem}: {note}" for note in sorted(notes)]
@@ -62,6 +83,9 @@ def main():
         print(f"\n== skipped: {skipped} {'test' if skipped == 1 else 'tests'}, and {parts} in part", *told, sep="\n")
     else:
         print("\n== skipped: none")
+    times = folder / "times"
+    if times.exists():
+        print("\n== time by part, in minutes and seconds", *(f"  {row}" for row in table_of_parts(times, by_step)), sep="\n")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Every test: scripts/test.sh [BUILD]. `make test` has built BUILD and installed what is needed.
+# Every test: scripts/test.sh [BUILD]. `make test` has installed what is needed.
 #
-# First what is quick to fail (lint), then the release build's tests, then the same sources built in other
+# First what is quick to fail (building, lint), then the release build's tests, then the same sources built in other
 # ways. Each of those finds what the others cannot: another compiler, checked and starved allocators,
 # undefined behaviour, races. A test with the ctest label `release` is about the shipped library and is left
 # out of them; so is whatever times itself.
 #
-# What a test cannot do on this machine it writes down, and all of that is printed at the end, with the number of tests
-# that passed (scripts/summary.py).
+# What a test cannot do on this machine it writes down, and all of that is printed at the end, with the time and the tests of
+# each part (scripts/summary.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -18,26 +18,33 @@ mkdir -p "$build"
 records=$(realpath "$build")/records
 rm -rf "$records"
 mkdir -p "$records"
-step=lint
+part="" step="" begun=0 of_it_building=""
+
+# begin PART TITLE  ends the part before and notes its seconds: in all, and for building where that is apart from its tests.
+begin() {
+    [ -z "$part" ] || printf '%s %s %s\n' "$part" $((SECONDS - begun)) "$of_it_building" >>"$records/times"
+    part=$1 step=${2-} begun=$SECONDS of_it_building=""
+    [ -z "$step" ] || printf '\n== %s\n' "$step"
+}
 
 finish() {
     local status=$?
     [ $status = 0 ] || printf '\n== failed: %s\n' "$step"
+    begin ""
     python3 scripts/summary.py "$records" || status=1
     exit $status
 }
 trap finish EXIT
 
-say() { step=$*; printf '\n== %s\n' "$*"; }
-
 # variant NAME CMAKE-OPTION... builds into a folder of its own below the build folder, and tests there.
 variant() {
     local name=$1 folder=$build/variant-$1
     shift
-    say "build and test: $name"
+    begin "$name" "build and test: $name"
     cmake -S . -B "$folder" -G Ninja --log-level=WARNING -DFREEHOLD_BENCH=OFF "$@" >"$folder.log" 2>&1 ||
         { cat "$folder.log"; return 1; }
     cmake --build "$folder" -j "$jobs" >"$folder.log" 2>&1 || { cat "$folder.log"; return 1; }
+    of_it_building=$((SECONDS - begun))
     # The suites that run again with every block sampled: once as shipped and once checked is enough.
     local leave_out='^observe\.(1|4k)\.'
     [ "$name" = checked ] && leave_out='^$'
@@ -59,12 +66,16 @@ run_cargo() {
     FREEHOLD_SKIPS=$records/$step.skips cargo test --locked "$@" </dev/null 2>&1 | tee "$records/$step.cargo"
 }
 
-say "lint"
+begin build "build"
+make libs tool BUILD="$build"
+
+begin lint "lint"
 scripts/lint.sh "$build"
 
-say "test: release, $(cc --version | head -n 1)"
-# What is labelled `release` measures memory, time or counts, and has the machine to itself.
+begin release "test: release, $(cc --version | head -n 1)"
 run_ctest release "$build" -LE release -j "$jobs"
+# What is labelled `release` measures memory, time or counts, and has the machine to itself.
+begin release-alone "test: release, one at a time"
 run_ctest release-alone "$build" -L release -LE soak
 
 variant clang -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
@@ -73,8 +84,8 @@ variant stress -DFREEHOLD_STRESS=ON -DFREEHOLD_CHECKED=ON
 variant ubsan -DFREEHOLD_SANITIZE=undefined
 variant tsan -DFREEHOLD_SANITIZE=thread
 
-say "test: the model"
+begin model "test: the model"
 run_cargo model --manifest-path model/Cargo.toml --target-dir "$build/model"
 
-say "test: the command"
+begin command "test: the command"
 run_cargo command --manifest-path tools/Cargo.toml

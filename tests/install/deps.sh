@@ -71,7 +71,7 @@ stand_in sudo 'echo "a password is required" >&2; exit 1'
 said 1 build demo
 one_line 'it refused' 'as root: apt-get install -y --no-install-recommends gcc g++' redis-server
 
-for system in "dnf|sudo dnf install gcc gcc-c++|rust" "pacman|sudo pacman -S --needed gcc|rust" "apk|sudo apk add gcc g++|cargo rust" \
+for system in "dnf|sudo dnf install gcc gcc-c++|valkey-compat-redis" "pacman|sudo pacman -S --needed gcc|rust" "apk|sudo apk add gcc g++|cargo rust" \
     "zypper|sudo zypper install gcc gcc-c++|cargo rust" "brew|brew install gcc|rust" "none|what Debian calls: gcc g++|rustup"; do
     IFS='|' read -r manager command rust <<<"$system"
     machine "other-$manager"

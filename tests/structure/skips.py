@@ -2,7 +2,7 @@
 """What a test could not try is in the last lines of `make test`: skips.py SOURCE-ROOT C-PROGRAM WORK
 
 Tests in C, shell and Python that skip are run by ctest, together with one that says nothing; with them goes what cargo would
-have printed, and the summary has to tell of all. Asked too: no test skips in another way than by the helpers."""
+have printed and the times of some parts, and the summary has to tell of all. Asked too: no test skips in another way than by the helpers."""
 
 import os
 import pathlib
@@ -32,6 +32,13 @@ WANTED = """
   b: file::one (in part): a part by Rust
   b: file::two (in part): a part by Rust
   b: file::two: all by Rust
+
+== time by part, in minutes and seconds
+  part   time  building  passed  failed  skipped
+  lint   0:52
+  a     61:05      2:07       2       1        4
+  b      0:00                 4       1        1
+  all   61:57
 6 passed, 2 failed, 5 skipped
 """
 
@@ -66,6 +73,7 @@ def main():
                                   "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured\n")
     (WORK / "b.skips").write_text("file::one (in part): a part by Rust\nfile::two (in part): a part by Rust\n"
                                   "file::two: all by Rust\nfile::two: all by Rust\n")
+    (WORK / "times").write_text("lint 52\na 3665 127\nb 0\n")
     expect(WANTED)
     for folder in ("tests", "tools", "model"):
         for path in sorted((ROOT / folder).rglob("*")):

@@ -117,6 +117,13 @@ impl<'a> Known<'a> {
                 }
             }
         }
+        let missing = peers::to_build(self.root, &self.peers, &names);
+        if !missing.is_empty() {
+            crate::peer_build::say(&format!(
+                "to be built first, once, into build/peers: {}; all of them take some minutes",
+                missing.join(", ")
+            ));
+        }
         let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for name in &names {
             match self.one(name) {

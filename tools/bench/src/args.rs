@@ -196,7 +196,6 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
     if matches!(what, Measured::Latency) {
         selection.mode = latency::MODE.into();
     }
-    eprintln!("bench: preparing the allocators (what is not built yet takes minutes)");
     let (allocators, skipped) = known.resolve(&args.allocators)?;
     selection.reference = match &args.reference {
         Some(name) => name.clone(),

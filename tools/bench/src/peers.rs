@@ -132,19 +132,38 @@ fn parse(text: &str) -> anyhow::Result<PeerFile> {
     Ok(file)
 }
 
+/// Where the note about a peer is, and the entry that it must have been built from.
+fn note_and_entry(root: &Path, common: &CommonFlags, peer: &Peer) -> (PathBuf, String) {
+    let note = root.join(format!("build/peers/{}.json", peer.name));
+    (note, format!("{peer:?} {common:?}"))
+}
+
+/// The peer as it was built earlier, if its entry is still the same.
+fn built_earlier(root: &Path, common: &CommonFlags, peer: &Peer) -> Option<Built> {
+    let (note, entry) = note_and_entry(root, common, peer);
+    read_note(&note).filter(|built| built.entry == entry && built.library.exists())
+}
+
+/// Of the names, the peers that have to be fetched or compiled first.
+pub fn to_build<'a>(root: &Path, file: &'a PeerFile, names: &[String]) -> Vec<&'a str> {
+    let wanted = |peer: &&Peer| {
+        names.contains(&peer.name)
+            && (peer.crate_name.is_some() || peer.wheel.is_some())
+            && built_earlier(root, &file.common, peer).is_none()
+    };
+    let peers = file.peers.iter().filter(wanted);
+    peers.map(|peer| peer.name.as_str()).collect()
+}
+
 /// Makes the peer's library be there and says what it is. An error is the reason why the peer is skipped.
 pub fn provide(root: &Path, common: &CommonFlags, peer: &Peer) -> anyhow::Result<Built> {
     let place = root.join("build/peers");
     std::fs::create_dir_all(&place)?;
-    let note = place.join(format!("{}.json", peer.name));
-    let entry = format!("{peer:?} {common:?}");
-    if let Some(built) = read_note(&note)
-        && built.entry == entry
-        && built.library.exists()
-    {
+    if let Some(built) = built_earlier(root, common, peer) {
         return Ok(built);
     }
-    peer_build::say(&format!("{}: not built yet", peer.name));
+    let (note, entry) = note_and_entry(root, common, peer);
+    let begun = std::time::Instant::now();
     let mut built = if peer.crate_name.is_some() {
         peer_build::from_crate(root, &place, common, peer)?
     } else if let Some(package) = &peer.package {
@@ -157,6 +176,10 @@ pub fn provide(root: &Path, common: &CommonFlags, peer: &Peer) -> anyhow::Result
     exports_malloc(&built.library)?;
     built.entry = entry;
     std::fs::write(&note, serde_json::to_string_pretty(&built)?)?;
+    if peer.package.is_none() && peer.path.is_none() {
+        let seconds = begun.elapsed().as_secs();
+        peer_build::say(&format!("{}: ready after {seconds} s", peer.name));
+    }
     Ok(built)
 }
 
@@ -241,6 +264,32 @@ mod tests {
         let file = load(&root).unwrap();
         assert!(file.peers.iter().any(|p| p.name == REFERENCE && p.default));
         assert_eq!(file.stand_in[REFERENCE], "mimalloc3");
+    }
+
+    #[test]
+    fn only_what_is_asked_for_and_not_there_is_built() {
+        let root = tempfile::tempdir().unwrap();
+        let text = "[[peer]]\nname='a'\nlabel='A'\ncrate='a-sys'\n\
+                    [[peer]]\nname='b'\nlabel='B'\nwheel='b'\n\
+                    [[peer]]\nname='c'\nlabel='C'\ncrate='c-sys'\n\
+                    [[peer]]\nname='d'\nlabel='D'\npackage='d'\n";
+        let file = parse(text).unwrap();
+        let names = ["a", "b", "d", "glibc"].map(str::to_owned);
+        assert_eq!(to_build(root.path(), &file, &names), ["a", "b"]);
+
+        let (note, entry) = note_and_entry(root.path(), &file.common, &file.peers[0]);
+        std::fs::create_dir_all(note.parent().unwrap()).unwrap();
+        let built = Built {
+            name: "a".into(),
+            version: String::new(),
+            library: note.clone(),
+            origin: String::new(),
+            compiler: String::new(),
+            flags: String::new(),
+            entry,
+        };
+        std::fs::write(&note, serde_json::to_string(&built).unwrap()).unwrap();
+        assert_eq!(to_build(root.path(), &file, &names), ["b"]);
     }
 
     #[test]

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Two releases of one commit have equal bytes: release.sh ROOT WORK short|whole
+# The short form has what takes seconds: the sources, and the library as one file. The whole one, in a soak, builds
+# everything twice, which takes minutes.
+set -euo pipefail
+root=$1 work=$2 form=$3
+# shellcheck source=tests/support/skip.sh
+. "$root/tests/support/skip.sh"
+fail() { echo "CHECK FAILED: $*"; exit 1; }
+git -C "$root" rev-parse --verify --quiet HEAD >/dev/null || skip "these sources are no git repository, and a release is made of a commit"
+
+options=()
+[ "$form" != short ] || options=(--short)
+rm -rf "$work"
+mkdir -p "$work"
+for run in first second; do
+    # Times, the umask and the folder differ.
+    BUILD=$work/$run.build "$root/scripts/release.sh" "${options[@]}" HEAD "$work/$run" 2>"$work/$run.log" ||
+        fail "the $run run failed: $(cat "$work/$run.log")"
+    umask 077
+    sleep 1
+done
+diff -r "$work/first" "$work/second" || fail "two runs differ"
+(cd "$work/first" && sha256sum --quiet --check SHA256SUMS) || fail "the sums are not those of the files"
+[ "$(cd "$work/first" && sed 's/^[^ ]*  //' SHA256SUMS)" = "$(cd "$work/first" && printf '%s\n' * | grep -vx SHA256SUMS)" ] ||
+    fail "not every file has a sum"
+
+archive=("$work"/first/freehold-*[0-9a-f].tar.gz)
+tar -tzf "${archive[0]}" >"$work/names"
+grep -q '^freehold-[^/]*/include/freehold/freehold.h$' "$work/names" || fail "the sources are not in ${archive[0]}"
+if [ "$form" = whole ]; then
+    for part in linux- cdx.json; do
+        ls "$work"/first/freehold-*"$part"* >/dev/null || fail "there is no $part"
+    done
+    mkdir "$work/unpacked"
+    tar -xzf "$work"/first/freehold-*-linux-*.tar.gz -C "$work/unpacked"
+    LD_PRELOAD=$work/unpacked/lib/libfreehold.so FREEHOLD=verbose=1 true 2>&1 | grep freehold >/dev/null || fail "the library does not run"
+    ! grep -rqF "$work" "$work/unpacked" || fail "a path of this machine is in $(grep -rlF "$work" "$work/unpacked" | tr '\n' ' ')"
+fi
+
+# What is already there is not mixed with a release, and a tag that is not there is said.
+! "$root/scripts/release.sh" --short HEAD "$work/first" 2>"$work/again.log" || fail "it wrote into a folder that is not empty"
+grep -q 'is not empty' "$work/again.log" || fail "$(cat "$work/again.log")"
+! "$root/scripts/release.sh" --short no-such-tag "$work/third" 2>"$work/third.log" || fail "it made a release of nothing"
+grep -q 'there is no tag no-such-tag' "$work/third.log" || fail "$(cat "$work/third.log")"
+grep '^release: left out' "$work/first.log" | sed 's/^release: left out: //' | while read -r what; do skip_part "$what"; done
+echo "two releases of $(git -C "$root" rev-parse --short HEAD) are equal: $(($(grep -c . "$work/first/SHA256SUMS"))) files"
+rm -rf "$work"
