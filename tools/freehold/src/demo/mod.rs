@@ -35,8 +35,7 @@ use scene::{Name, Scene};
 #[command(after_help = "Examples:\n  \
     freehold demo                      a Redis server, then a look into it while it works\n  \
     freehold demo python               a web server in Python\n  \
-    freehold demo --rounds 1           a first impression, in a third of the time\n  \
-    freehold demo --options purge=eager    with options for Freehold\n\n\
+    freehold demo --rounds 1           a first impression, in a third of the time\n\n\
     The data are made up, and the same on every machine.")]
 pub struct Args {
     /// What is run.
