@@ -77,10 +77,11 @@ check: libs tool
 deps:
 	$(DEPS) build demo test bench
 
+# What the build says is in a file, and a bar is shown instead. DEMO_ARGS=python runs another scene.
 demo:
-	$(DEPS) build demo
-	$(MAKE) all
-	$(BUILD)/freehold demo $(DEMO_ARGS)
+	@$(DEPS) build demo
+	+@scripts/quietly.sh $(BUILD)/demo.log 'Building Freehold' $(MAKE) --no-print-directory all
+	@$(BUILD)/freehold demo $(DEMO_ARGS)
 
 test:
 	$(DEPS) build test

@@ -26,8 +26,9 @@ const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
 /// Beginnings of lines that are set off, and how; of each the part up to the colon.
-const BEGINNINGS: [(&str, &str); 12] = [
+const BEGINNINGS: [(&str, &str); 13] = [
     ("Next:", BOLD),
+    ("Verdict:", BOLD),
     ("Note:", YELLOW),
     ("note:", YELLOW),
     ("What would change it:", BOLD),

@@ -1,23 +1,28 @@
-//! The input: an index of the machine's own files, written as Redis commands.
+//! The input: an index of files, written as Redis commands, and the same bytes on every machine.
 //!
-//! Sizes of names, of directories and of the texts inside are whatever they are on a real machine. The order
-//! in which records are replaced comes from a seeded generator, so that each run gets the same bytes.
+//! The files are made up. How long their names and texts are, and how many are in a directory, is as it was measured
+//! over 60,000 files of a Debian system's /usr. One seeded generator decides all of it.
 
-use std::fs::{self, Metadata};
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, bail};
+use super::random::Random;
 
 /// As many clients at once as a small service has workers.
 pub const CONNECTIONS: usize = 8;
-/// No more than this of a file's text becomes a part of its record.
-const TEXT: u64 = 2_000;
-/// How many changes follow at least, so that a machine with few files works as long as one with many.
-const CHANGES: usize = 720_000;
-/// How often, on average, a record is touched after it was made, at least.
+/// How often, on average, a record is touched after it was made.
 const TOUCHES: usize = 12;
+/// No more than this of a file's text becomes a part of its record.
+const TEXT: usize = 2_000;
+/// Text lengths at 0, 10, ... 100 % of the files: two in five have the most that is kept.
+const TEXT_DECILES: [usize; 11] = [0, 347, 585, 858, 1115, 1416, 1834, TEXT, TEXT, TEXT, TEXT];
+/// One directory in sixteen files, as there.
+const FILES_OF_A_DIRECTORY: usize = 16;
+const QUEUES: usize = 256;
+const KINDS: [&str; 12] = [
+    "h", "py", "so", "png", "gz", "html", "mo", "txt", "hpp", "js", "md", "conf",
+];
+const SYLLABLES: [&str; 16] = [
+    "ar", "ben", "co", "dul", "es", "fin", "gra", "hol", "in", "jor", "ket", "lib", "mo", "nas",
+    "pro", "tal",
+];
 
 /// Commands in Redis's wire format, sent without waiting for each reply.
 #[derive(Default)]
@@ -40,7 +45,7 @@ impl Stream {
     }
 }
 
-/// What the connections send: first the records, then a long while of changes.
+/// What the connections send: first the records, then a long time of changes.
 pub struct Script {
     pub fill: Vec<Stream>,
     pub churn: Vec<Stream>,
@@ -57,9 +62,9 @@ impl Script {
             .map(|stream| stream.commands)
             .sum();
         format!(
-            "{} files indexed, {} commands over {CONNECTIONS} connections",
-            crate::demo::table::thousands(self.files),
-            crate::demo::table::thousands(commands)
+            "an index of {} made-up files, {} commands over {CONNECTIONS} connections",
+            super::table::thousands(self.files),
+            super::table::thousands(commands)
         )
     }
 }
@@ -67,76 +72,85 @@ impl Script {
 struct Record {
     path: String,
     size: u64,
-    modified: i64,
+    modified: u64,
     text: Vec<u8>,
 }
 
-/// Reads up to `limit` files below `directory` and turns them into commands.
-pub fn from_folder(directory: &Path, limit: usize) -> Result<Script> {
-    let records = read_records(directory, limit)?;
-    if records.is_empty() {
-        bail!("{} holds no files that can be read", directory.display());
+/// Deletes the queues. Changes that are sent again and again would otherwise fill some of them a little more each time.
+pub fn delete_queues() -> Stream {
+    let mut stream = Stream::default();
+    for number in 0..QUEUES {
+        stream.push(&[b"DEL", format!("queue:{number}").as_bytes()]);
     }
+    stream
+}
+
+/// Makes up `files` files and turns them into commands.
+pub fn make(files: usize) -> Script {
+    let records = make_records(files);
     let mut fill: Vec<Stream> = (0..CONNECTIONS).map(|_| Stream::default()).collect();
     for (i, record) in records.iter().enumerate() {
         add_record(&mut fill[i % CONNECTIONS], record);
     }
-    let changes = CHANGES.max(records.len() * TOUCHES) / CONNECTIONS;
+    let changes = records.len() * TOUCHES / CONNECTIONS;
     let mut churn: Vec<Stream> = (0..CONNECTIONS).map(|_| Stream::default()).collect();
     for (i, stream) in churn.iter_mut().enumerate() {
         change_records(stream, &records, changes, i);
     }
     let input_bytes = fill.iter().map(|stream| stream.bytes.len()).sum();
-    Ok(Script {
+    Script {
         fill,
         churn,
         files: records.len(),
         input_bytes,
-    })
-}
-
-/// Walks in the order of names, so that the same machine gives the same input each time.
-fn read_records(directory: &Path, limit: usize) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
-    let mut directories: Vec<PathBuf> = vec![directory.to_owned()];
-    while let Some(next) = directories.pop() {
-        // A directory that may not be read is simply not a part of the input.
-        let Ok(entries) = fs::read_dir(&next) else {
-            continue;
-        };
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths {
-            let Ok(metadata) = fs::symlink_metadata(&path) else {
-                continue;
-            };
-            if metadata.is_dir() {
-                directories.push(path);
-            } else if metadata.is_file() {
-                records.extend(read_record(&path, &metadata));
-            }
-            if records.len() == limit {
-                return Ok(records);
-            }
-        }
     }
-    fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    Ok(records)
 }
 
-fn read_record(path: &Path, metadata: &Metadata) -> Option<Record> {
-    let mut text = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(TEXT)
-        .read_to_end(&mut text)
-        .ok()?;
-    Some(Record {
-        path: path.to_str()?.to_owned(),
-        size: metadata.len(),
-        modified: metadata.mtime(),
-        text,
-    })
+fn make_records(files: usize) -> Vec<Record> {
+    let mut random = Random::new(1_000);
+    let directories: Vec<String> = (0..files.div_ceil(FILES_OF_A_DIRECTORY))
+        .map(|number| make_directory(number, &mut random))
+        .collect();
+    (0..files)
+        .map(|number| make_record(number, &directories, &mut random))
+        .collect()
+}
+
+fn make_directory(number: usize, random: &mut Random) -> String {
+    let mut path = String::from("/usr/share");
+    for _ in 0..1 + random.below(4) {
+        path.push('/');
+        path.push_str(&make_word(random));
+    }
+    format!("{path}{number}")
+}
+
+/// The smaller of two draws: some directories have many files, most have few.
+fn make_record(number: usize, directories: &[String], random: &mut Random) -> Record {
+    let directory = random
+        .below(directories.len())
+        .min(random.below(directories.len()));
+    let kind = KINDS[random.below(KINDS.len())];
+    let path = format!(
+        "{}/{}{number}.{kind}",
+        directories[directory],
+        make_word(random)
+    );
+    let place = random.below(1_000);
+    let (low, high) = (TEXT_DECILES[place / 100], TEXT_DECILES[place / 100 + 1]);
+    let length = low + (high - low) * (place % 100) / 100;
+    Record {
+        path,
+        size: (length * (1 + random.below(200))) as u64,
+        modified: 1_600_000_000 + random.below(200_000_000) as u64,
+        text: (0..length).map(|_| b' ' + random.below(95) as u8).collect(),
+    }
+}
+
+fn make_word(random: &mut Random) -> String {
+    (0..2 + random.below(4))
+        .map(|_| SYLLABLES[random.below(SYLLABLES.len())])
+        .collect()
 }
 
 /// A file becomes a hash, a member of its directory's set, and an entry in the ranking of its kind.
@@ -172,7 +186,7 @@ fn add_record(stream: &mut Stream, record: &Record) {
 
 /// What a service does all day: reads, cached pages of changing size, growing logs, queues, deletions.
 fn change_records(stream: &mut Stream, records: &[Record], changes: usize, seed: usize) {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (seed as u64 + 1));
+    let mut random = Random::new(seed as u64);
     for _ in 0..changes {
         let record = &records[random.below(records.len())];
         let other = &records[random.below(records.len())];
@@ -191,23 +205,11 @@ fn change_records(stream: &mut Stream, records: &[Record], changes: usize, seed:
             5 => stream.push(&[b"APPEND", page.as_bytes(), &other.text[..cut.min(64)]]),
             6 => stream.push(&[
                 b"RPUSH",
-                format!("queue:{}", cut % 256).as_bytes(),
+                format!("queue:{}", cut % QUEUES).as_bytes(),
                 record.path.as_bytes(),
             ]),
-            _ => stream.push(&[b"LPOP", format!("queue:{}", cut % 256).as_bytes()]),
+            _ => stream.push(&[b"LPOP", format!("queue:{}", cut % QUEUES).as_bytes()]),
         }
-    }
-}
-
-/// Marsaglia's xorshift with 64 bits.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
     }
 }
 
@@ -227,32 +229,32 @@ mod tests {
     }
 
     #[test]
-    fn the_same_folder_gives_the_same_script() {
-        let dir = tempfile::tempdir().unwrap();
-        for i in 0..40 {
-            fs::write(dir.path().join(format!("f{i}.txt")), vec![b'x'; i * 10]).unwrap();
-        }
-        let first = from_folder(dir.path(), 30).unwrap();
-        let second = from_folder(dir.path(), 30).unwrap();
-        assert_eq!(first.files, 30);
-        assert_eq!(
-            first
-                .fill
+    fn every_machine_gets_the_same_bytes() {
+        let script = make(400);
+        assert_eq!(script.files, 400);
+        let sum = |streams: &[Stream]| {
+            streams
                 .iter()
-                .map(|stream| stream.commands)
-                .sum::<usize>(),
-            90
+                .flat_map(|stream| &stream.bytes)
+                .fold(0_u64, |sum, byte| {
+                    sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
+                })
+        };
+        assert_eq!(
+            (sum(&script.fill), sum(&script.churn)),
+            (14_406_763_951_746_359_924, 18_406_398_255_635_458_753)
         );
-        for (a, b) in first.churn.iter().zip(&second.churn) {
-            assert!(a.commands > 0);
-            assert_eq!(a.bytes, b.bytes);
-        }
     }
 
     #[test]
-    fn an_empty_folder_is_an_error() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(from_folder(dir.path(), 10).is_err());
-        assert!(from_folder(&dir.path().join("gone"), 10).is_err());
+    fn the_files_are_like_those_that_were_measured() {
+        let records = make_records(20_000);
+        let mean = |of: fn(&Record) -> usize| {
+            records.iter().map(of).sum::<usize>() as f64 / records.len() as f64
+        };
+        let path = mean(|record| record.path.len());
+        let text = mean(|record| record.text.len());
+        assert!((45.0..65.0).contains(&path), "{path}");
+        assert!((1200.0..1400.0).contains(&text), "{text}");
     }
 }

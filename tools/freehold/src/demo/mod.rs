@@ -1,48 +1,62 @@
-//! `freehold demo`: a real server with several threads, unchanged, under one allocator after the other.
+//! `freehold demo`: a real program, unchanged, under one allocator after the other.
 //!
-//! redis-server is filled with an index of this machine's own files, its records are replaced, grown and
-//! deleted in random order, and then everything is dropped at once, as a service does when its burst is
-//! over. The same commands are sent in each run; the allocators take turns, so that a slow minute of the
-//! machine hits them all; the table shows medians.
+//! Each scene sends the same work in each run, made by a seeded generator, so every machine gets the same. The allocators
+//! take turns, so that a slow minute of the machine hits them all; the table shows medians.
 
+mod allocators;
 mod commands;
-mod heap;
+mod compile;
+mod llm;
 mod measure;
-mod server;
+mod postgres;
+mod program;
+mod progress;
+mod random;
+mod redis;
+mod scene;
 mod session;
 mod table;
+mod tour;
+mod verdict;
+mod web;
 
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 
-use commands::Script;
 use measure::Sample;
-use server::{Allocator, Server};
+use scene::{Name, Scene};
 
-/// How long after the work the memory is looked at.
-const REST: Duration = Duration::from_secs(1);
-
-/// Runs redis-server under the system's allocator and under Freehold, and compares.
+/// Runs a real program under the system's allocator and under Freehold, and compares
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    freehold demo                          a few minutes, with the machine's own files as data\n  \
-    freehold demo --rounds 1 --files 5000  half a minute")]
+    freehold demo                      a Redis server, then a look into it while it works\n  \
+    freehold demo python               a web server in Python\n  \
+    freehold demo --rounds 1           a first impression, in a third of the time\n\n\
+    The data are made up, and the same on every machine.")]
 pub struct Args {
+    /// What is run.
+    #[arg(value_name = "SCENE", value_enum, default_value_t = Name::Redis)]
+    scene: Name,
+
     /// How often each allocator has its turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// How many of the machine's files are indexed at most.
-    #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..))]
-    files: u32,
+    /// How much work, in percent.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    size: u32,
 
-    /// The directory whose files are the input.
-    #[arg(long, default_value = "/usr")]
-    input: PathBuf,
+    /// The table alone, without the tour of the running server.
+    #[arg(long)]
+    no_tour: bool,
+
+    /// Options for Freehold, as in the environment variable FREEHOLD.
+    #[arg(long, value_name = "OPTIONS")]
+    options: Option<String>,
 
     /// The drop-in library, when it is not beside this command.
     #[arg(long, value_name = "FILE")]
@@ -51,63 +65,51 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let library = crate::library::locate(args.library.as_deref())?;
-    let version = server::version()?;
-    eprintln!("reading {} ...", args.input.display());
-    let script = commands::from_folder(&args.input, args.files as usize)?;
-    measure::warm_up(script.input_bytes * 8);
-
-    let allocators = server::allocators(&library)?;
-    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); allocators.len()];
-    for round in 1..=args.rounds {
-        for (allocator, samples) in allocators.iter().zip(&mut samples) {
-            eprintln!("round {round} of {}: {}", args.rounds, allocator.name);
-            samples.push(
-                one_run(allocator, &script)
-                    .with_context(|| format!("the run under {}", allocator.name))?,
-            );
-        }
+    let scene = scene::open(args.scene, args.size)?;
+    let mut allocators = scene.allocators(&library)?;
+    if let (Some(options), Some(ours)) = (&args.options, allocators.last_mut()) {
+        ours.name = format!("Freehold ({options})");
+        ours.options = Some(options.clone());
     }
+    let samples = all_rounds(args, &*scene, &allocators)?;
 
-    println!("{version}, unchanged: {}", script.describe());
-    println!(
-        "median of {} interleaved rounds; `after` is {} s after everything was dropped\n",
-        args.rounds,
-        REST.as_secs()
-    );
-    print!("{}", table::render(&allocators, &samples));
-    println!("\nWhat the heap held with all of the data in it:\n");
-    print!("{}", heap_at_its_fullest(&library, &script)?);
+    let names: Vec<&str> = allocators.iter().map(|a| a.name.as_str()).collect();
+    let mut text = format!("{}\n\n", scene.describe());
+    text += &table::render(&names, &samples);
+    if io::stdout().is_terminal() {
+        text += "\n";
+        text += &table::bars(&names, &samples, crate::output::wants_colours());
+    }
+    text += "\n";
+    text += &verdict::guide(&*scene, args.rounds);
+    text += "\n";
+    text += &verdict::verdict(&names, &samples);
+    crate::output::print(&text)?;
+    if !args.no_tour {
+        scene.tour(&library)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a server, sends everything, drops everything, rests, and reads the statistics of that one process.
-fn one_run(allocator: &Allocator, script: &Script) -> Result<Sample> {
-    let server = Server::start(allocator, &[])?;
-    if allocator.freehold {
-        server.check_freehold()?;
+/// Round by round; in each, every allocator has its turn.
+fn all_rounds(
+    args: &Args,
+    scene: &dyn Scene,
+    allocators: &[allocators::Allocator],
+) -> Result<Vec<Vec<Sample>>> {
+    let name = args.scene.to_possible_value();
+    let name = name.as_ref().map_or("", |value| value.get_name());
+    let progress = progress::Progress::new(args.rounds as usize * allocators.len(), name);
+    measure::warm_up(scene.memory());
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); allocators.len()];
+    for _ in 0..args.rounds {
+        for (allocator, samples) in allocators.iter().zip(&mut samples) {
+            progress.at(&format!("{name} under {}", allocator.name));
+            let sample = scene.run(allocator);
+            samples.push(sample.with_context(|| format!("the run under {}", allocator.name))?);
+            progress.step();
+        }
     }
-    let before = measure::cpu_time(server.pid())?;
-    let start = Instant::now();
-    session::play(server.socket(), &script.fill)?;
-    session::play(server.socket(), &script.churn)?;
-    session::one(server.socket(), &["FLUSHALL", "ASYNC"])?;
-    let wall = start.elapsed();
-    thread::sleep(REST);
-    let sample = Sample {
-        wall,
-        cpu: measure::cpu_time(server.pid())?.saturating_sub(before),
-        peak: measure::status_bytes(server.pid(), "VmHWM")?,
-        after: measure::status_bytes(server.pid(), "VmRSS")?,
-    };
-    server.stop()?;
-    Ok(sample)
-}
-
-/// One more run, not timed: the server ends with its data in memory, and Freehold says where it is.
-fn heap_at_its_fullest(library: &Path, script: &Script) -> Result<String> {
-    let allocator = server::freehold(library);
-    let server = Server::start(&allocator, &[("FREEHOLD", "stats=1")])?;
-    session::play(server.socket(), &script.fill)?;
-    session::play(server.socket(), &script.churn)?;
-    Ok(heap::shorten(&server.stop()?))
+    progress.finish();
+    Ok(samples)
 }

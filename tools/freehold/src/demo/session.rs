@@ -43,7 +43,7 @@ pub fn one(socket: &Path, words: &[&str]) -> Result<()> {
 }
 
 /// One thread sends and another reads: the server is never kept waiting by a client that does one at a time.
-fn client(socket: &Path, stream: &Stream) -> Result<()> {
+pub fn client(socket: &Path, stream: &Stream) -> Result<()> {
     let connection = UnixStream::connect(socket).context("cannot connect to the server")?;
     let mut sender = connection
         .try_clone()

@@ -1,66 +1,112 @@
-//! The one small table.
+//! The one small table, and the same as bars for a terminal.
 
 use std::fmt::Write as _;
 
 use super::measure::Sample;
-use super::server::Allocator;
 
-/// The middle of the values, or the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        (values[middle - 1] + values[middle]) / 2.0
-    }
-}
+const MIB: f64 = 1024.0 * 1024.0;
 
-/// Wall, CPU, peak and after, each the median over the rounds; times in seconds, memory in MiB.
-fn medians(samples: &[Sample]) -> [f64; 4] {
-    const MIB: f64 = 1024.0 * 1024.0;
-    let of = |figure: fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
+/// The columns: what a run is compared by.
+pub const COLUMNS: [&str; 4] = ["wall", "CPU", "peak", "after"];
+
+/// Wall, CPU, peak and after; times in seconds, memory in MiB.
+pub fn figures(sample: &Sample) -> [Option<f64>; 4] {
     [
-        of(|sample| sample.wall.as_secs_f64()),
-        of(|sample| sample.cpu.as_secs_f64()),
-        of(|sample| sample.peak as f64 / MIB),
-        of(|sample| sample.after as f64 / MIB),
+        Some(sample.wall.as_secs_f64()),
+        Some(sample.cpu.as_secs_f64()),
+        Some(sample.peak as f64 / MIB),
+        sample.after.map(|after| after as f64 / MIB),
     ]
 }
 
-/// A row for each allocator, then the last one against each of the others.
-pub fn render(allocators: &[Allocator], samples: &[Vec<Sample>]) -> String {
-    let names: Vec<&str> = allocators
-        .iter()
-        .map(|allocator| allocator.name.as_str())
-        .collect();
-    let statistics: Vec<[f64; 4]> = samples.iter().map(|samples| medians(samples)).collect();
-    render_figures(&names, &statistics)
+/// The middle of the values, or the mean of the two in the middle.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
 }
 
-fn render_figures(names: &[&str], statistics: &[[f64; 4]]) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{:<34} {:>9} {:>9} {:>11} {:>11}",
-        "allocator", "wall", "CPU", "peak", "after"
-    );
-    for (name, [wall, cpu, peak, after]) in names.iter().zip(statistics) {
-        let _ = writeln!(
-            out,
-            "{name:<34} {wall:>7.2} s {cpu:>7.2} s {peak:>7.1} MiB {after:>7.1} MiB"
+/// Of each column the median over the rounds.
+fn medians(samples: &[Sample]) -> [Option<f64>; 4] {
+    std::array::from_fn(|column| {
+        median(
+            samples
+                .iter()
+                .filter_map(|sample| figures(sample)[column])
+                .collect(),
+        )
+    })
+}
+
+fn cell(column: usize, value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if column < 2 => format!("{value:.2} s"),
+        Some(value) => format!("{value:.1} MiB"),
+    }
+}
+
+fn line(label: &str, cells: [String; 4]) -> String {
+    let [wall, cpu, peak, after] = cells;
+    format!("{label:<34} {wall:>9} {cpu:>9} {peak:>11} {after:>11}\n")
+}
+
+/// A row for each allocator, then the last one against each of the others.
+pub fn render(names: &[&str], samples: &[Vec<Sample>]) -> String {
+    let figures: Vec<[Option<f64>; 4]> = samples.iter().map(|runs| medians(runs)).collect();
+    let mut out = line("allocator", COLUMNS.map(str::to_owned));
+    for (name, row) in names.iter().zip(&figures) {
+        out += &line(
+            name,
+            std::array::from_fn(|column| cell(column, row[column])),
         );
     }
-    if let (Some((last, rest)), Some((ours, others))) =
-        (names.split_last(), statistics.split_last())
-    {
+    if let (Some((last, rest)), Some((ours, others))) = (names.split_last(), figures.split_last()) {
         for (name, theirs) in rest.iter().zip(others) {
-            let ratio: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
-            let label = format!("{last} / {}", name.split(" (").next().unwrap_or(name));
+            let ratio = |column: usize| match (ours[column], theirs[column]) {
+                (Some(a), Some(b)) if b > 0.0 => format!("{:.2}", a / b),
+                _ => "-".to_owned(),
+            };
+            let label = format!("{} / {}", short(last), short(name));
+            out += &line(&label, std::array::from_fn(ratio));
+        }
+    }
+    out
+}
+
+/// A name without what is in parentheses.
+pub fn short(name: &str) -> &str {
+    name.split(" (").next().unwrap_or(name)
+}
+
+/// For each column but the wall time a bar for each allocator; with colours, the shortest is green.
+pub fn bars(names: &[&str], samples: &[Vec<Sample>], colours: bool) -> String {
+    const WIDTH: f64 = 40.0;
+    let figures: Vec<[Option<f64>; 4]> = samples.iter().map(|runs| medians(runs)).collect();
+    let mut out = String::new();
+    for (column, title) in COLUMNS.iter().enumerate().skip(1) {
+        let values: Vec<f64> = figures.iter().filter_map(|row| row[column]).collect();
+        let longest = values.iter().copied().fold(0.0, f64::max);
+        let shortest = values.iter().copied().fold(f64::INFINITY, f64::min);
+        if values.len() != names.len() || longest <= 0.0 {
+            continue;
+        }
+        for (row, (name, value)) in names.iter().zip(&values).enumerate() {
+            let bar = "█".repeat((value / longest * WIDTH).ceil() as usize);
+            let (on, off) = match colours && *value == shortest {
+                true => ("\x1b[32m", "\x1b[0m"),
+                false => ("", ""),
+            };
+            let title = if row == 0 { title } else { "" };
             let _ = writeln!(
                 out,
-                "{label:<34} {:>9.2} {:>9.2} {:>11.2} {:>11.2}",
-                ratio[0], ratio[1], ratio[2], ratio[3]
+                "{title:<6} {:<9} {on}{bar}{off} {}",
+                short(name),
+                cell(column, Some(*value))
             );
         }
     }
@@ -81,21 +127,32 @@ pub fn thousands(number: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use std::time::Duration;
+
+    pub fn sample(wall: f64, cpu: f64, peak: u64, after: Option<u64>) -> Sample {
+        Sample {
+            wall: Duration::from_secs_f64(wall),
+            cpu: Duration::from_secs_f64(cpu),
+            peak: peak << 20,
+            after: after.map(|after| after << 20),
+        }
+    }
+
+    const NAMES: [&str; 3] = ["system (glibc)", "jemalloc (as packaged)", "Freehold"];
+
+    fn three() -> [Vec<Sample>; 3] {
+        [
+            vec![sample(5.0, 4.0, 400, Some(200))],
+            vec![sample(4.5, 3.5, 390, Some(50))],
+            vec![sample(4.0, 3.0, 300, Some(10))],
+        ]
+    }
 
     #[test]
     fn the_table_reads_well() {
-        let statistics = [
-            [5.0, 4.0, 400.0, 200.0],
-            [4.5, 3.5, 390.0, 50.0],
-            [4.0, 3.0, 300.0, 10.0],
-        ];
-        let text = render_figures(
-            &["system (glibc)", "jemalloc (as packaged)", "Freehold"],
-            &statistics,
-        );
-        insta::assert_snapshot!(text, @r"
+        insta::assert_snapshot!(render(&NAMES, &three()), @r"
         allocator                               wall       CPU        peak       after
         system (glibc)                        5.00 s    4.00 s   400.0 MiB   200.0 MiB
         jemalloc (as packaged)                4.50 s    3.50 s   390.0 MiB    50.0 MiB
@@ -106,9 +163,37 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_has_ended_has_no_memory_after() {
+        let runs = [
+            vec![sample(2.0, 2.0, 200, None)],
+            vec![sample(1.0, 1.0, 100, None)],
+        ];
+        insta::assert_snapshot!(render(&["system (glibc)", "Freehold"], &runs), @r"
+        allocator                               wall       CPU        peak       after
+        system (glibc)                        2.00 s    2.00 s   200.0 MiB           -
+        Freehold                              1.00 s    1.00 s   100.0 MiB           -
+        Freehold / system                       0.50      0.50        0.50           -
+        ");
+    }
+
+    #[test]
+    fn bars_are_as_long_as_the_figures() {
+        let plain = bars(&NAMES, &three(), false);
+        let lengths: Vec<usize> = plain
+            .lines()
+            .map(|line| line.matches('█').count())
+            .collect();
+        assert_eq!(lengths, [40, 35, 30, 40, 39, 30, 40, 10, 2]);
+        assert!(!plain.contains('\x1b'));
+        let coloured = bars(&NAMES, &three(), true);
+        assert_eq!(coloured.matches("\x1b[32m").count(), 3);
+    }
+
+    #[test]
     fn the_median_needs_no_order() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(vec![]), None);
     }
 
     #[test]

@@ -1,0 +1,137 @@
+//! `freehold demo`: each scene in a short form, and what it prints where nobody watches.
+
+mod observed;
+
+use std::process::Command;
+
+use observed::*;
+use profile_file::testing::skip;
+
+/// Runs a scene with a hundredth of its work. Nothing where the program is not installed, which is a skip with its reason.
+fn scene(name: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(command())
+        .args(["demo", name, "--rounds", "1", "--size", "1"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let complaint = text(&output.stderr);
+    if output.status.code() == Some(2) && complaint.contains(" is missing; ") {
+        skip(complaint.trim_end());
+        return None;
+    }
+    assert!(output.status.success(), "freehold demo {name}: {complaint}");
+    assert_eq!(
+        complaint.lines().count(),
+        1,
+        "more than a line: {complaint}"
+    );
+    let said = text(&output.stdout);
+    assert!(
+        !said.contains('\x1b') && !said.contains('█'),
+        "not plain: {said}"
+    );
+    Some(said)
+}
+
+/// The cells of a row, from the right.
+fn row<'a>(said: &'a str, label: &str) -> Vec<&'a str> {
+    let line = said.lines().find(|line| line.starts_with(label));
+    let line = line.unwrap_or_else(|| panic!("no row {label}: {said}"));
+    line[34..].split_whitespace().collect()
+}
+
+/// The table has a row for each allocator and one that compares, and words follow.
+fn check_table(said: &str, has_after: bool) {
+    for label in ["system (glibc) ", "Freehold "] {
+        let cells = row(said, label);
+        let amounts: Vec<f64> = cells.iter().filter_map(|cell| cell.parse().ok()).collect();
+        assert_eq!(amounts.len(), if has_after { 4 } else { 3 }, "{said}");
+        assert!(amounts[2] > 1.0, "a program has more than a MiB: {said}");
+        assert_eq!(cells.last() == Some(&"-"), !has_after, "{said}");
+    }
+    assert_eq!(row(said, "Freehold / system").len(), 4, "{said}");
+    let words = &said[said.find("\nHow to read it: ").expect("a guide")..];
+    let words = words.trim_start();
+    assert_eq!(
+        words.matches(".\n").count(),
+        3,
+        "two sentences, one verdict: {words}"
+    );
+    assert!(
+        words.contains("\nVerdict: against the system's allocator, Freehold "),
+        "{words}"
+    );
+}
+
+#[test]
+fn redis_and_the_tour_of_the_running_server() {
+    let Some(said) = scene("redis", &[]) else {
+        return;
+    };
+    let (table, tour) = said
+        .split_once("\nThe same server under Freehold, with its data and at work")
+        .expect("a tour");
+    check_table(table, true);
+    let expected = [
+        " explain ",
+        "live: what the program asked for",
+        " top ",
+        " --once",
+        "live",
+        " leaks ",
+        "leak",
+        " run PROGRAM",
+    ];
+    let mut rest = tour;
+    for word in expected {
+        let found = rest
+            .find(word)
+            .unwrap_or_else(|| panic!("no {word}: {tour}"));
+        rest = &rest[found..];
+    }
+}
+
+#[test]
+fn a_web_server_in_python() {
+    if let Some(said) = scene("python", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
+fn a_web_server_in_node() {
+    if let Some(said) = scene("node", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
+fn postgres_and_all_of_its_processes() {
+    if let Some(said) = scene("postgres", &[]) {
+        check_table(&said, true);
+        assert!(said.contains("what they share counted once"), "{said}");
+    }
+}
+
+#[test]
+fn a_project_in_cpp() {
+    if let Some(said) = scene("build", &[]) {
+        check_table(&said, false);
+    }
+}
+
+#[test]
+fn a_stand_in_for_language_models() {
+    if let Some(said) = scene("llm", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
+fn an_unknown_scene_is_refused_with_those_that_there_are() {
+    let said = complaint(&["demo", "nothing"], 2);
+    assert!(
+        said.contains("redis, python, postgres, node, build, llm"),
+        "{said}"
+    );
+}
