@@ -69,6 +69,8 @@ test?  php                  php-cli
 test?  tmux                 tmux
 test?  go                   golang-go
 test?  zsh                  zsh
+test?  debuginfod-find      debuginfod
+test?  xz                   xz-utils
 test?  fish                 fish
 test?  pkg:python3-prometheus-client python3-prometheus-client
 soak?  vsftpd               vsftpd

@@ -73,7 +73,8 @@ typedef struct {
     uint64_t file_bytes; /* (atomic) */
     uint32_t page_size, cpus;
     char version[32];  /* FH_VERSION of the library */
-    char program[512]; /* /proc/self/exe, zero-terminated, cut if need be */
+    char program[512]; /* /proc/self/exe, zero-terminated, cut if need be; behind it the words of the command line, each
+                        * terminated, as far as there is room: they tell by which name a program or a script was started */
     char options[512]; /* FREEHOLD=… as it was */
     fh_profile_section section[FH_PROFILE_SECTIONS];
 } fh_profile_header;

@@ -172,6 +172,8 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
     profile->cpus = fh_system_processors();
     copy_text(profile->version, sizeof profile->version, FH_VERSION);
     fh_system_program(profile->program, sizeof profile->program);
+    size_t path = strlen(profile->program) + 1;
+    if (path < sizeof profile->program) fh_system_command(profile->program + path, sizeof profile->program - path);
     copy_text(profile->options, sizeof profile->options, fh_system_environment("FREEHOLD", &ready));
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
         fh_profile_section *s = &profile->section[kind];

@@ -193,6 +193,9 @@ fh_process fh_system_process(void);
 /* The program's file, terminated; empty if the kernel does not say. */
 void fh_system_program(char *path, size_t size);
 
+/* The beginning of the command line: its words, each terminated; one empty word if the kernel does not say. */
+void fh_system_command(char *words, size_t size);
+
 /* The kernel's number of the calling thread. */
 uint32_t fh_system_thread_number(void);
 

@@ -222,6 +222,11 @@ void fh_system_program(char *path, size_t size) {
     errno = saved;
 }
 
+void fh_system_command(char *words, size_t size) {
+    words[0] = 0;
+    if (!fh_system_is_restricted()) fh_read_file("/proc/self/cmdline", words, size);
+}
+
 uint32_t fh_system_thread_number(void) {
     return (uint32_t)syscall(SYS_gettid);
 }

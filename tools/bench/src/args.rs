@@ -174,8 +174,17 @@ fn find_root(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let root = start
         .ancestors()
         .find(|folder| folder.join("bench/peers/peers.toml").exists());
-    root.map(Path::to_owned)
-        .context("not inside the repository (no bench/peers/peers.toml upwards from here)")
+    root.map(Path::to_owned).with_context(|| {
+        format!(
+            "the benchmark suite is no part of an installed Freehold, and {} is not in its source tree, which has:\n  \
+             bench/peers/peers.toml    the other allocators, with their versions\n  \
+             bench/real                the real programs and what they work on\n  \
+             build/bench               the workloads, which `make workloads` compiles\n\
+             Run it there, or say where that is: freehold bench --root DIR. A record that was made before can be read \
+             anywhere: freehold bench report RECORD.json",
+            start.display()
+        )
+    })
 }
 
 /// What a run is of: whole workloads, or single calls.
@@ -192,6 +201,7 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
         Measured::Suite => workloads::find(&root)?,
         Measured::Latency => latency::find(&root)?,
     };
+    workloads::are_built(&root)?;
     let mut selection = Selection::from_args(args, found)?;
     if matches!(what, Measured::Latency) {
         selection.mode = latency::MODE.into();

@@ -28,6 +28,18 @@ impl Found {
     }
 }
 
+/// Says what is missing where the suite's own programs are not compiled: a run would be of the real programs alone.
+pub fn are_built(root: &Path) -> anyhow::Result<()> {
+    let folder = root.join("build/bench");
+    anyhow::ensure!(
+        folder.is_dir(),
+        "{} is missing, where the compiled workloads are: run `make workloads` in {} first",
+        folder.display(),
+        root.display()
+    );
+    Ok(())
+}
+
 /// All workloads: the real programs first, because they decide (and a run whose time is used up should not lack them),
 /// then each family in the order in which its program lists the variants.
 pub fn find(root: &Path) -> anyhow::Result<Found> {

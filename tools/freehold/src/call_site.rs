@@ -1,6 +1,6 @@
 //! A call site as a person names it: the function of theirs that asked for the memory, with its file and line.
 
-use profile_file::{Frame, Snapshot, Symbols, blame};
+use profile_file::{Frame, Naming, Skipped, Snapshot, Symbols, blame};
 use serde::Serialize;
 
 /// A stack, named, and which of its frames is the site.
@@ -26,17 +26,27 @@ pub struct FrameData {
 impl CallSite {
     pub fn of(snapshot: &Snapshot, symbols: &mut Symbols, node: u32) -> CallSite {
         let stack = snapshot.stack(node);
-        CallSite::new(symbols.stack(&stack.addresses), stack.cut)
+        CallSite::new(symbols.stack(&stack.addresses), stack.cut, &snapshot.naming)
     }
 
-    pub fn new(frames: Vec<Frame>, cut: bool) -> CallSite {
-        let own = blame::culprit(&frames).unwrap_or(0);
+    pub fn new(frames: Vec<Frame>, cut: bool, naming: &Naming) -> CallSite {
+        let own = blame::culprit(&frames, naming).unwrap_or(0);
         CallSite { frames, own, cut }
     }
 
     /// The frame that the site is named after.
     pub fn frame(&self) -> Option<&Frame> {
         self.frames.get(self.own)
+    }
+
+    /// The functions that the site is not named after, and that are nearer to the allocator.
+    pub fn inner(&self) -> &[Frame] {
+        self.frames.get(..self.own).unwrap_or(&[])
+    }
+
+    /// Adds the wrappers that were skipped.
+    pub fn add_skipped(&self, to: &mut Skipped, naming: &Naming) {
+        to.add(&self.frames, Some(self.own), naming);
     }
 
     pub fn function(&self) -> &str {
@@ -112,6 +122,7 @@ pub mod tests {
                 frame("main", 7),
             ],
             false,
+            &Naming::default(),
         );
         assert_eq!(site.function(), "Cache::insert(Key)");
         assert_eq!(site.short_place(), "server.c:120");
@@ -120,7 +131,7 @@ pub mod tests {
 
     #[test]
     fn a_site_without_a_stack_says_so() {
-        let site = CallSite::new(Vec::new(), true);
+        let site = CallSite::new(Vec::new(), true, &Naming::default());
         assert!(site.function().starts_with("(no stack"));
         assert!(site.callers().is_empty() && site.short_place().is_empty());
     }

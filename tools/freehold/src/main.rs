@@ -14,6 +14,7 @@ mod leaks;
 mod library;
 mod manual;
 mod metrics;
+mod naming;
 mod output;
 mod profile;
 mod report;

@@ -1,88 +1,9 @@
 //! Which of a stack's functions is to be named: the first that is not the allocator, nor one of the well-known
 //! functions around it. A reader does not learn from "malloc" or "std::vector::push_back" where the memory went.
 
+use crate::naming::Naming;
 use crate::symbols::Frame;
-
-/// C functions whose business is to hand on what they allocate. Those of the C and C++ libraries need no mention: all
-/// of their modules are passed over.
-const WRAPPERS: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "aligned_alloc",
-    "posix_memalign",
-    "memalign",
-    "valloc",
-    "pvalloc",
-    "strdup",
-    "strndup",
-    "xmalloc",
-    "xcalloc",
-    "xrealloc",
-    "xreallocarray",
-    "xstrdup",
-    "xstrndup",
-    "xzalloc",
-    "g_malloc",
-    "g_malloc0",
-    "g_malloc_n",
-    "g_malloc0_n",
-    "g_realloc",
-    "g_realloc_n",
-    "g_strdup",
-    "g_strndup",
-    "g_slice_alloc",
-    "g_slice_alloc0",
-    "g_try_malloc",
-    "CRYPTO_malloc",
-    "CRYPTO_zalloc",
-    "CRYPTO_realloc",
-    "CRYPTO_strdup",
-    "zmalloc",
-    "zcalloc",
-    "zrealloc",
-    "zstrdup",
-    "ztrymalloc_usable",
-    "zmalloc_usable",
-    "ztryrealloc_usable",
-    "zrealloc_usable",
-    "sqlite3_malloc",
-    "sqlite3_malloc64",
-    "sqlite3_realloc",
-    "sqlite3Malloc",
-    "sqlite3MemMalloc",
-    "sqlite3DbMallocRaw",
-    "sqlite3DbMallocZero",
-    "sqlite3DbMallocRawNN",
-    "PyMem_Malloc",
-    "PyMem_Calloc",
-    "PyMem_Realloc",
-    "PyMem_RawMalloc",
-    "PyMem_RawCalloc",
-    "PyMem_RawRealloc",
-    "PyObject_Malloc",
-    "PyObject_Calloc",
-    "PyObject_Realloc",
-    "_PyMem_RawMalloc",
-    "_PyMem_RawCalloc",
-    "_PyMem_RawRealloc",
-    "_PyObject_Malloc",
-    "_PyObject_Calloc",
-    "_PyObject_Realloc",
-    "__rust_alloc",
-    "__rust_alloc_zeroed",
-    "__rust_realloc",
-    "__rdl_alloc",
-    "__rdl_alloc_zeroed",
-    "__rdl_realloc",
-    "__rustc::__rust_alloc",
-    "__rustc::__rust_alloc_zeroed",
-    "__rustc::__rust_realloc",
-    "__rustc::__rdl_alloc",
-    "__rustc::__rdl_alloc_zeroed",
-    "__rustc::__rdl_realloc",
-];
+use crate::wrappers;
 
 /// Libraries that allocate for their callers.
 const LIBRARIES: &[&str] = &[
@@ -128,11 +49,25 @@ pub fn is_allocator(frame: &Frame) -> bool {
         || name.starts_with("operator new")
 }
 
-/// The function only allocates for others.
-pub fn is_wrapper(frame: &Frame) -> bool {
+/// Why a site is not named after a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It is a library's, or a collection's.
+    Library,
+    /// Its name is that of an allocation wrapper.
+    Name,
+    /// The person asked for it.
+    Asked,
+}
+
+/// Why a site is not named after this function; none: it may be.
+pub fn reason_to_skip(frame: &Frame, naming: &Naming) -> Option<Reason> {
     let module = frame.module_name();
-    if LIBRARIES.iter().any(|library| module.starts_with(library)) {
-        return true;
+    if is_allocator(frame) || LIBRARIES.iter().any(|library| module.starts_with(library)) {
+        return Some(Reason::Library);
+    }
+    if naming.skip.iter().any(|skip| skip.matches(&frame.function)) {
+        return Some(Reason::Asked);
     }
     // Inlined from a library's header: the caller is who wanted it.
     if frame
@@ -140,10 +75,13 @@ pub fn is_wrapper(frame: &Frame) -> bool {
         .as_ref()
         .is_some_and(|file| file.starts_with("/usr/include/"))
     {
-        return true;
+        return Some(Reason::Library);
     }
     let name = bare_name(&frame.function);
-    WRAPPERS.contains(&name) || NAME_SPACES.iter().any(|space| name.starts_with(space))
+    if NAME_SPACES.iter().any(|space| name.starts_with(space)) {
+        return Some(Reason::Library);
+    }
+    (frame.named && wrappers::is_by_name(name)).then_some(Reason::Name)
 }
 
 /// What the C library has around `main` and around a thread's function: outer frames that say nothing.
@@ -167,10 +105,10 @@ pub fn is_beginning(frame: &Frame) -> bool {
 }
 
 /// The place of the frame to be named; none: the stack is empty.
-pub fn culprit(frames: &[Frame]) -> Option<usize> {
+pub fn culprit(frames: &[Frame], naming: &Naming) -> Option<usize> {
     frames
         .iter()
-        .position(|frame| !is_wrapper(frame))
+        .position(|frame| reason_to_skip(frame, naming).is_none() && !is_beginning(frame))
         // The whole stack is the libraries': better the caller of the allocator than nothing.
         .or_else(|| frames.iter().position(|frame| !is_allocator(frame)))
         .or(if frames.is_empty() {
@@ -215,6 +153,7 @@ pub fn bare_name(function: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::naming::Skipped;
 
     fn frame(function: &str, module: &str) -> Frame {
         Frame {
@@ -264,7 +203,13 @@ mod tests {
             frame("fill(std::vector<int>&)", "/opt/app"),
             frame("main", "/opt/app"),
         ];
-        assert_eq!(culprit(&stack), Some(3));
+        let usual = Naming::default();
+        assert_eq!(culprit(&stack, &usual), Some(3));
+        let skipping = Naming {
+            skip: vec!["^fill".parse().unwrap()],
+            ..Naming::default()
+        };
+        assert_eq!(culprit(&stack, &skipping), Some(4));
         let rust = [
             frame("__rustc::__rdl_alloc", "/opt/r"),
             frame(
@@ -273,12 +218,56 @@ mod tests {
             ),
             frame("app::read_lines", "/opt/r"),
         ];
-        assert_eq!(culprit(&rust), Some(2));
+        assert_eq!(culprit(&rust, &usual), Some(2));
         let libc = [
             frame("malloc", "/usr/lib/libfreehold.so"),
             frame("fopen", "/lib/x86_64-linux-gnu/libc.so.6"),
         ];
-        assert_eq!(culprit(&libc), Some(1));
-        assert_eq!(culprit(&[]), None);
+        assert_eq!(culprit(&libc, &usual), Some(1));
+        assert_eq!(culprit(&[], &usual), None);
+    }
+
+    #[test]
+    fn a_wrapper_is_skipped_and_that_is_said() {
+        let stack = [
+            frame("malloc", "/usr/lib/libfreehold.so"),
+            frame("x264_malloc", "/usr/lib/libx264.so"),
+            frame("x264_frame_new", "/usr/lib/libx264.so"),
+            frame("encode", "/opt/app"),
+            frame("__libc_start_call_main", "/opt/app"),
+        ];
+        let said = |naming: &Naming| {
+            let named = culprit(&stack, naming);
+            let mut skipped = Skipped::default();
+            skipped.add(&stack, named, naming);
+            (named, skipped.sentence())
+        };
+        assert_eq!(
+            said(&Naming::default()),
+            (
+                Some(2),
+                Some(
+                    "sites are named after the callers of allocation wrappers by their names (x264_malloc)"
+                        .to_owned()
+                )
+            )
+        );
+        let skipping = |pattern: &str| Naming {
+            skip: vec![pattern.parse().unwrap()],
+            ..Naming::default()
+        };
+        assert_eq!(
+            said(&skipping("frame")),
+            (
+                Some(3),
+                Some(
+                    "sites are named after the callers of allocation wrappers by their names (x264_malloc) and of \
+                     --skip (x264_frame_new)"
+                        .to_owned()
+                )
+            )
+        );
+        // Where nothing is left, the innermost that is not the allocator.
+        assert_eq!(said(&skipping("")).0, Some(1));
     }
 }

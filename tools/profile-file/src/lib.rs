@@ -22,7 +22,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`target`] | finds the profile file that a person means: PID, name, file, directory, saved snapshot |
+//! | [`target`] | finds the profile file that a person means: PID, name, run, file, directory, saved snapshot |
+//! | `live` | finds the profile file of a process that runs |
 //! | [`profile`] | copies a profile file's parts, [`sections`](self) checking every offset and count |
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
 //! | [`before`] | what a program held before it freed everything at its end |
@@ -30,11 +31,16 @@
 //! | `counted` | compares the samples with what the allocator has counted itself |
 //! | [`amount`] | sums of samples and what they may be off by |
 //! | [`symbols`] | names of addresses, offline |
+//! | `functions` | names in files without debug information |
+//! | `debuginfod` | fetches debug information, if one asks for it |
 //! | [`blame`] | which function of a stack is to be named |
+//! | `wrappers` | allocation wrappers, told by their names |
+//! | [`naming`] | how a person wants call sites to be named |
 //! | [`human`] | statistics as a person reads them |
 //! | [`saved`] | a snapshot in one file |
 //! | [`control`] | the words that a command writes: interval, mark, refresh |
 //! | [`process`] | what `/proc` says |
+//! | [`names`] | what a person calls a process |
 //! | [`layout`] | the profile file as C lays it out |
 //! | [`statistics`] | names, units and help texts |
 
@@ -45,9 +51,14 @@ mod bytes;
 mod check;
 pub mod control;
 mod counted;
+mod debuginfod;
 pub mod error;
+mod functions;
 pub mod human;
 pub mod layout;
+mod live;
+pub mod names;
+pub mod naming;
 pub mod output_file;
 pub mod process;
 pub mod profile;
@@ -60,12 +71,14 @@ pub mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod warning;
+mod wrappers;
 
 pub use amount::{Amount, View};
 pub use before::Clearing;
 pub use bytes::Bytes;
 pub use control::{Control, ControlError};
 pub use error::{ReadError, SavedError};
+pub use naming::{Naming, Skipped};
 pub use process::ProcessFacts;
 pub use profile::Profile;
 pub use snapshot::{LiveSample, Module, Reading, Site, Snapshot, Stack};

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -51,23 +51,6 @@ pub fn resident(pid: u64) -> Option<u64> {
 /// It is there and is not a zombie.
 pub fn runs(pid: u64) -> bool {
     stat_words(pid).is_some_and(|words| !matches!(words[0].as_str(), "Z" | "X"))
-}
-
-/// The name that the kernel has for a process (up to 15 letters), and the file name of its program.
-pub fn names(pid: u64) -> Vec<String> {
-    let base = directory(pid);
-    let mut names = Vec::new();
-    if let Ok(name) = fs::read_to_string(base.join("comm")) {
-        names.push(name.trim_end().to_owned());
-    }
-    if let Some(name) = program(pid).as_deref().and_then(Path::file_name) {
-        names.push(name.to_string_lossy().into_owned());
-    }
-    if let Some(first) = command_line(pid).first() {
-        names.push(first.rsplit('/').next().unwrap_or(first).to_owned());
-    }
-    names.dedup();
-    names
 }
 
 /// The program's file.

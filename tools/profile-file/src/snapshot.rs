@@ -8,6 +8,8 @@ use crate::check;
 use crate::counted;
 use crate::error::ReadError;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
+use crate::names;
+use crate::naming::Naming;
 use crate::process::ProcessFacts;
 use crate::profile::Profile;
 use crate::symbols::SymbolTable;
@@ -135,6 +137,8 @@ pub struct Snapshot {
     pub symbols: Option<SymbolTable>,
     /// The moment that this was made to be about; none: that of reading, or the last one.
     pub moment_ns: Option<u64>,
+    /// How its call sites are to be named.
+    pub naming: Naming,
 }
 
 impl Snapshot {
@@ -166,6 +170,7 @@ impl Snapshot {
             process: None,
             symbols: None,
             moment_ns: None,
+            naming: Naming::default(),
         };
         snapshot.sites = snapshot
             .profile
@@ -191,9 +196,9 @@ impl Snapshot {
         self.reading.pid
     }
 
-    /// The path of the program.
+    /// The program by its own name, with a path if one is known: see [`names::own`].
     pub fn program(&self) -> String {
-        layout::text(&self.profile.header.program)
+        names::own_of_header(&self.profile.header)
     }
 
     /// The options it was started with, as in FREEHOLD=….

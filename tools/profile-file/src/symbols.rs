@@ -10,8 +10,11 @@ use std::rc::Rc;
 use blazesym::helper::read_elf_build_id;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use object::Object;
 use serde::{Deserialize, Serialize};
 
+use crate::debuginfod::{Fetcher, Missing};
+use crate::functions::Functions;
 use crate::process;
 use crate::snapshot::{Module, Snapshot};
 
@@ -71,6 +74,15 @@ enum Lookup {
     Nothing,
 }
 
+/// What a file without debug information says about an address.
+enum OwnName {
+    /// The function that it is in.
+    At(String),
+    /// It is in none, and this exported one is close.
+    Near(String),
+    None,
+}
+
 /// Looks names up, each address once.
 pub struct Symbols {
     modules: Vec<Module>,
@@ -78,6 +90,10 @@ pub struct Symbols {
     table: Option<SymbolTable>,
     symbolizer: Symbolizer,
     files: HashMap<usize, Lookup>,
+    /// What a file names beyond its debug information, by path.
+    functions: HashMap<PathBuf, Functions>,
+    /// None: nothing is fetched.
+    fetcher: Option<Fetcher>,
     cache: HashMap<u64, Rc<[Frame]>>,
     warned: HashSet<String>,
     warnings: Vec<String>,
@@ -99,6 +115,8 @@ impl Symbols {
                 .enable_inlined_fns(true)
                 .build(),
             files: HashMap::new(),
+            functions: HashMap::new(),
+            fetcher: snapshot.naming.debuginfod.then(Fetcher::default),
             cache: HashMap::new(),
             warned: HashSet::new(),
         }
@@ -124,8 +142,12 @@ impl Symbols {
             .table
             .as_ref()
             .and_then(|table| table.frames.get(&return_address));
+        // What was saved without a name may have one where debug information is fetched.
+        let enough = |frames: &[Frame]| {
+            !frames.is_empty() && (self.fetcher.is_none() || frames.iter().any(|frame| frame.named))
+        };
         let frames: Rc<[Frame]> = match saved {
-            Some(frames) if !frames.is_empty() => frames.as_slice().into(),
+            Some(frames) if enough(frames) => frames.as_slice().into(),
             _ => self.look_up(return_address).into(),
         };
         self.cache.insert(return_address, Rc::clone(&frames));
@@ -187,16 +209,36 @@ impl Symbols {
                 return frames;
             }
         }
+        let own = match self.file(number) {
+            Lookup::File(path) => self.own_names(&path, offset),
+            Lookup::Nothing => OwnName::None,
+        };
         let module = &self.modules[number];
+        let place = format!("{}+{offset:#x}", module.name());
+        let (function, named) = match own {
+            OwnName::At(name) => (demangled(&name), true),
+            OwnName::Near(name) => (format!("{place}, near {}", demangled(&name)), false),
+            OwnName::None => (place, false),
+        };
         vec![Frame {
-            function: format!("{}+{offset:#x}", module.name()),
+            function,
             module: module.path.clone(),
             offset,
             file: None,
             line: None,
             inlined: false,
-            named: false,
+            named,
         }]
+    }
+
+    /// What a file without debug information says about an address all the same.
+    fn own_names(&mut self, path: &Path, offset: u64) -> OwnName {
+        let functions = functions_of(&mut self.functions, path);
+        match (functions.at(offset), functions.near(offset)) {
+            (Some(name), _) => OwnName::At(name.to_owned()),
+            (None, Some(name)) => OwnName::Near(name.to_owned()),
+            (None, None) => OwnName::None,
+        }
     }
 
     /// The functions at an offset of a module, out of this file; none: it has no name there, or could not be read, which is
@@ -212,12 +254,14 @@ impl Symbols {
         let own = (own != path && is_it(&own)).then_some(own);
         let mut failed = None;
         for path in std::iter::once(path).chain(own) {
-            let mut elf = Elf::new(path);
+            let mut elf = Elf::new(path.clone());
             elf.debug_syms = true;
-            match self
+            let source = Source::Elf(elf);
+            let found = self
                 .symbolizer
-                .symbolize_single(&Source::Elf(elf), Input::VirtOffset(offset))
-            {
+                .symbolize_single(&source, Input::VirtOffset(offset));
+            match found {
+                Ok(found) if is_doubtful(&mut self.functions, &path, &found) => return None,
                 Ok(found) => return named(&found, &self.modules[number], offset),
                 Err(error) => {
                     failed.get_or_insert(error);
@@ -262,6 +306,10 @@ impl Symbols {
             // The vDSO and the like: memory without a file.
             return Lookup::Nothing;
         }
+        let fetched = self.fetch_for(&module);
+        if let Some(path) = fetched {
+            return Lookup::File(path);
+        }
         let mut changed = false;
         for path in self.candidates(&module) {
             if !path.is_file() {
@@ -282,6 +330,35 @@ impl Symbols {
             format!("{path} is not on this machine: no names from it")
         });
         Lookup::Nothing
+    }
+
+    /// The debug information of a module that has none on this machine, if it may be fetched and there is some.
+    fn fetch_for(&mut self, module: &Module) -> Option<PathBuf> {
+        if self.fetcher.is_none() || module.build_id.is_empty() {
+            return None;
+        }
+        let is_it = |path: &PathBuf| matches!(read_elf_build_id(path), Ok(Some(id)) if *id == *module.build_id);
+        let mut here = self.candidates(module).into_iter().filter(is_it);
+        if here.any(|path| has_lines(&path)) {
+            return None;
+        }
+        let why = match self.fetcher.as_mut()?.fetch(&module.build_id_hex()) {
+            Ok(path) if is_it(&path) => return Some(path),
+            Ok(path) => Some(format!(
+                "{}: the debug information that was fetched is of another build ({})",
+                module.path,
+                path.display()
+            )),
+            Err(Missing::Unknown(why)) => Some(format!(
+                "{}: no debug information was fetched: {why}",
+                module.path
+            )),
+            Err(Missing::Impossible(why)) => why,
+        };
+        if let Some(why) = why {
+            self.warn(why);
+        }
+        None
     }
 
     /// Where the file may be: as the process sees it, then here, then among separate debug files.
@@ -314,6 +391,34 @@ impl Symbols {
         }
         places
     }
+}
+
+fn functions_of<'a>(known: &'a mut HashMap<PathBuf, Functions>, path: &Path) -> &'a Functions {
+    known
+        .entry(path.to_owned())
+        .or_insert_with(|| Functions::of(path))
+}
+
+/// A symbol that has no size is taken for all that follows it. That is a function's name only if the file exports it as
+/// one, which the name of a version is not.
+fn is_doubtful(known: &mut HashMap<PathBuf, Functions>, path: &Path, found: &Symbolized) -> bool {
+    match found {
+        Symbolized::Sym(symbol) if symbol.code_info.is_none() => {
+            symbol.size.is_none_or(|size| size == 0)
+                && symbol
+                    .name
+                    .bytes()
+                    .all(|letter| !letter.is_ascii_lowercase())
+                && !functions_of(known, path).exports(&symbol.name)
+        }
+        _ => false,
+    }
+}
+
+/// The file has debug information of its own.
+fn has_lines(path: &Path) -> bool {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    object::File::parse(&*bytes).is_ok_and(|file| file.section_by_name(".debug_info").is_some())
 }
 
 /// A name as it was written, if it is one of C++ or Rust. All of these begin with `_Z` or `_R`; a C function `w` is no

@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::bytes::read_one;
 use crate::error::{ReadError, SavedError};
-use crate::layout::{self, DIRECTORY, Header, MEMFD, PREFIX};
+use crate::layout::{self, DIRECTORY, Header, PREFIX};
+use crate::live::{asked_for, live_page};
+use crate::names;
 use crate::process;
 use crate::profile::read_header;
 use crate::saved;
@@ -120,7 +121,7 @@ pub enum FindError {
         reason: io::Error,
     },
     #[error(
-        "no program called {name:?} runs, and none has left a profile file; neither is there a file of that name"
+        "no program called {name:?} runs, and none has left a profile file; neither is there a run or a file of that name"
     )]
     NoName { name: String },
     #[error("{} answer to {name:?}; name one of them:\n{}", .choices.len(), list(.choices))]
@@ -154,6 +155,8 @@ fn without_profile(told: bool) -> &'static str {
 pub struct Choice {
     pub target: Target,
     pub program: String,
+    /// What it answers to.
+    pub names: Vec<String>,
 }
 
 fn list(choices: &[Choice]) -> String {
@@ -172,8 +175,8 @@ fn list(choices: &[Choice]) -> String {
 
 impl Target {
     /// Finds what a person calls `word`: a number is a process, something with a slash a file or a directory of
-    /// profile files, everything else is a program's name; and a file's, if no program of that name is known. Who
-    /// builds a server stands in the directory where its file lies, and means the process.
+    /// profile files, everything else is a program's name; then that of a run, as `freehold run --list` has it; then a
+    /// file's. Somebody who builds a server is in the directory of its file, and means the process.
     pub fn find(word: &str) -> Result<Target, FindError> {
         if let Ok(pid) = word.parse::<u64>() {
             return Self::of_process(pid);
@@ -183,7 +186,13 @@ impl Target {
             return Self::of_path(path);
         }
         match Self::of_name(word) {
-            Err(FindError::NoName { .. }) if path.exists() => Self::of_path(path),
+            Err(FindError::NoName { .. }) => match run_called(word) {
+                Some(directory) => Self::of_folder(&directory),
+                None if path.exists() => Self::of_path(path),
+                None => Err(FindError::NoName {
+                    name: word.to_owned(),
+                }),
+            },
             found => found,
         }
     }
@@ -272,6 +281,7 @@ impl Target {
         match choices.len() {
             0 => Err(FindError::EmptyFolder(directory.to_owned())),
             1 => Ok(choices.remove(0).target),
+            _ if directory.join(RECORD).is_file() => Ok(largest(choices)),
             _ => Err(FindError::Several {
                 name: directory.display().to_string(),
                 choices,
@@ -286,13 +296,14 @@ impl Target {
         for pid in process::all().unwrap_or_default() {
             // The command that looks is never meant.
             // A zombie cannot be asked either; the profile file that it left can.
-            let named = || process::names(pid).iter().any(|known| known == name);
+            let named = || names::of_process(pid).iter().any(|known| known == name);
             if pid == me || !process::runs(pid) || !named() {
                 continue;
             }
             match live_page(pid) {
                 Some(profile) => choices.push(Choice {
                     program: process::command_line(pid).join(" "),
+                    names: names::of_process(pid),
                     target: Target::Live { pid, profile },
                 }),
                 None => unobserved.push(pid),
@@ -303,7 +314,7 @@ impl Target {
             // meant.
             let mut left = every_page();
             left.retain(|choice| {
-                choice.program.rsplit('/').next() == Some(name)
+                choice.names.iter().any(|known| known == name)
                     && matches!(choice.target, Target::Left { .. })
             });
             left.sort_by_key(|choice| modified(choice.target.path()));
@@ -437,7 +448,7 @@ fn modified(path: &Path) -> i128 {
     fs::metadata(path).map_or(0, time)
 }
 
-fn header_of(profile: &Path) -> Result<Header, ReadError> {
+pub(crate) fn header_of(profile: &Path) -> Result<Header, ReadError> {
     let file = File::open(profile)?;
     let length = file.metadata()?.len();
     read_header(&file, length)
@@ -475,7 +486,8 @@ fn profiles_in(directory: &Path) -> Vec<Choice> {
             let header = header_of(&path).ok()?;
             Some(Choice {
                 target: of_profile(&path, &header),
-                program: layout::text(&header.program),
+                program: names::own_of_header(&header),
+                names: names::of_header(&header),
             })
         })
         .collect();
@@ -488,6 +500,27 @@ pub fn has_profiles(directory: &Path) -> bool {
     !profiles_in(directory).is_empty()
 }
 
+/// The directory of a kept run of this name.
+fn run_called(name: &str) -> Option<PathBuf> {
+    // "." and ".." are paths, and no run is called so.
+    kept_directories()
+        .into_iter()
+        .filter(|_| !matches!(name, "." | ".."))
+        .map(|kept| kept.join(name))
+        .find(|directory| directory.is_dir())
+}
+
+/// Of the processes of a run, the one that the run's own summary is about: it had the most memory.
+fn largest(choices: Vec<Choice>) -> Target {
+    let peak = |choice: &Choice| {
+        let file = File::open(choice.target.path()).ok()?;
+        let control: layout::Control = read_one(&file, layout::CONTROL_OFFSET).ok()?;
+        Some(control.peak_bytes)
+    };
+    let largest = choices.into_iter().max_by_key(peak);
+    largest.expect("there are several").target
+}
+
 /// Every profile file in the usual places, of this user or of those whom this one may read.
 pub fn every_page() -> Vec<Choice> {
     places()
@@ -498,7 +531,7 @@ pub fn every_page() -> Vec<Choice> {
 
 /// The directories that profile files are in by default: the library's own, the kept one, and in that a
 /// directory for each `freehold run`.
-fn places() -> Vec<PathBuf> {
+pub(crate) fn places() -> Vec<PathBuf> {
     let mut places = vec![PathBuf::from(DIRECTORY)];
     for kept in kept_directories() {
         let runs = fs::read_dir(&kept).into_iter().flatten();
@@ -520,113 +553,13 @@ fn kept_names() -> String {
     names.join(", ")
 }
 
-/// The profile file of a process that runs: where the library makes it, seen from the process' own root (it may live
-/// in a container); else among its mappings and open files.
-fn live_page(pid: u64) -> Option<PathBuf> {
-    // A program that has just begun may be about to make its profile file.
-    for _ in 0..50 {
-        let profile = profile_now(pid);
-        if profile.is_some() || !asked_for(pid) {
-            return profile;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    None
-}
-
-/// Its environment says that the process is to observe itself.
-fn asked_for(pid: u64) -> bool {
-    fs::read(process::directory(pid).join("environ")).is_ok_and(|environment| {
-        environment
-            .split(|byte| *byte == 0)
-            .filter_map(|word| word.strip_prefix(b"FREEHOLD="))
-            .any(|options| options.windows(9).any(|part| part == b"observe=1"))
-    })
-}
-
-fn profile_now(pid: u64) -> Option<PathBuf> {
-    let base = process::directory(pid);
-    let start = process::start_ticks(pid);
-    let fits = |path: &Path| {
-        header_of(path).is_ok_and(|header| {
-            header.process_start == 0 || start.is_none_or(|start| start == header.process_start)
-        })
-    };
-    let name = format!("{PREFIX}{pid}");
-    let direct: Vec<PathBuf> = places()
-        .iter()
-        .map(|directory| directory.join(&name))
-        .collect();
-    if let Some(path) = direct.iter().find(|path| fits(path)) {
-        return Some(path.clone());
-    }
-    mapped_pages(&base).into_iter().find(|path| fits(path))
-}
-
-/// Files among the mappings of a process that are called like a profile file, as paths that can be opened from here.
-fn mapped_pages(base: &Path) -> Vec<PathBuf> {
-    let Ok(maps) = fs::read_to_string(base.join("maps")) else {
-        return Vec::new();
-    };
-    let mut found: Vec<PathBuf> = Vec::new();
-    let mut memfd = false;
-    for line in maps.lines() {
-        // address, rights, offset, device, inode, path: the path may contain blanks.
-        let mut words = line.splitn(6, ' ');
-        let Some(range) = words.next() else { continue };
-        let Some(path) = words.last().map(str::trim_start) else {
-            continue;
-        };
-        if path.starts_with(&format!("/memfd:{MEMFD}")) {
-            memfd = true;
-            push_new(&mut found, base.join("map_files").join(range));
-        } else if path.rsplit('/').next().is_some_and(is_page_name) {
-            push_new(&mut found, PathBuf::from(path));
-            push_new(
-                &mut found,
-                base.join("root").join(path.trim_start_matches('/')),
-            );
-            push_new(&mut found, base.join("map_files").join(range));
-        }
-    }
-    if memfd {
-        found.extend(open_memfds(base));
-    }
-    found
-}
-
-fn push_new(into: &mut Vec<PathBuf>, path: PathBuf) {
-    if !into.contains(&path) {
-        into.push(path);
-    }
-}
-
-fn is_page_name(name: &str) -> bool {
-    name.strip_suffix(" (deleted)")
-        .unwrap_or(name)
-        .strip_prefix(PREFIX)
-        .is_some_and(|number| {
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        })
-}
-
-fn open_memfds(base: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(base.join("fd")) else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            fs::read_link(path)
-                .is_ok_and(|to| to.to_string_lossy().starts_with(&format!("/memfd:{MEMFD}")))
-        })
-        .collect()
-}
-
 /// Why a process that runs has no profile file.
 fn why_none(pid: u64) -> FindError {
     let base = process::directory(pid);
-    let name = process::names(pid).into_iter().next().unwrap_or_default();
+    let name = names::of_process(pid)
+        .into_iter()
+        .next()
+        .unwrap_or_default();
     match fs::read_to_string(base.join("maps")) {
         Err(reason) => FindError::Forbidden { pid, name, reason },
         Ok(maps) if maps.is_empty() => FindError::NoMemory { pid, name },

@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use profile_file::{Snapshot, Target, View, human};
 use serde::Serialize;
 
+use crate::naming::NamingArgs;
 use crate::output::print;
 use crate::profile::ViewArgs;
 use crate::profile::group::{By, Key};
@@ -41,14 +42,16 @@ pub struct Args {
     /// Show also what changed within its error
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    naming: NamingArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let before = Target::find(&args.before)?.read()?;
-    let after = Target::find(&args.after)?.read()?;
+    let before = args.naming.of(Target::find(&args.before)?.read()?);
+    let after = args.naming.of(Target::find(&args.after)?.read()?);
     let before = Side {
         stacks: Stacks::of(&before),
         snapshot: &before,
@@ -210,7 +213,8 @@ fn remarks(before: &Side, after: &Side, args: &Args) -> String {
     }
     for (name, side) in [("before", before), ("after", after)] {
         let notes = side.snapshot.warnings.iter().map(|warning| &warning.text);
-        for note in notes.chain(&side.stacks.warnings) {
+        let skipped = side.stacks.skipped.sentence();
+        for note in notes.chain(&side.stacks.warnings).chain(&skipped) {
             text.push_str(&format!("note ({name}): {note}\n"));
         }
     }
@@ -261,6 +265,9 @@ struct DiffOut<'a> {
     by: By,
     whole: ChangeOut<'a>,
     changes: Vec<ChangeOut<'a>>,
+    /// Functions that no site is named after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<String>,
     notes_before: Vec<Note>,
     notes_after: Vec<Note>,
 }
@@ -285,6 +292,7 @@ fn json(
             .take(args.most)
             .map(ChangeOut::from)
             .collect(),
+        skipped: after.stacks.skipped.sentence(),
         notes_before: notes(before.snapshot, &before.stacks.warnings),
         notes_after: notes(after.snapshot, &after.stacks.warnings),
     })

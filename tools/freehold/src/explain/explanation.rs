@@ -1,7 +1,7 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
 use profile_file::layout;
-use profile_file::{LiveSample, Snapshot, Symbols};
+use profile_file::{LiveSample, Skipped, Snapshot, Symbols};
 use serde::Serialize;
 
 use super::counts::{counted, everything};
@@ -499,7 +499,8 @@ impl<'a> Work<'a> {
                 bytes(resident)
             ));
         }
-        let classes = self.pinned();
+        let (classes, skipped) = self.pinned();
+        self.notes.extend(skipped.sentence());
         let verdict = self.facts(ours, resident, &classes).verdict();
         let snapshot = self.sources.snapshot.as_ref();
         Explanation {
@@ -524,17 +525,19 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Classes with much free space, with the names of the call sites that hold on to them.
-    fn pinned(&self) -> Vec<PinnedClass> {
+    /// Classes with much free space, with the names of the call sites that hold on to them; and the functions that
+    /// those are not named after.
+    fn pinned(&self) -> (Vec<PinnedClass>, Skipped) {
+        let mut skipped = Skipped::default();
         let Some(snapshot) = &self.sources.snapshot else {
-            return Vec::new();
+            return (Vec::new(), skipped);
         };
         let found = heap::pinned(&self.counted, &self.samples, 5);
         if found.is_empty() {
-            return Vec::new();
+            return (Vec::new(), skipped);
         }
         let mut symbols = Symbols::new(snapshot);
-        found
+        let classes = found
             .into_iter()
             .map(|class| PinnedClass {
                 size: class.size,
@@ -546,11 +549,13 @@ impl<'a> Work<'a> {
                     .iter()
                     .filter_map(|&(site, live_bytes)| {
                         let name = sites::name(snapshot, &mut symbols, site)?;
+                        sites::add_skipped(snapshot, &mut symbols, site, &mut skipped);
                         Some(PinningSite { name, live_bytes })
                     })
                     .collect(),
             })
-            .collect()
+            .collect();
+        (classes, skipped)
     }
 
     fn facts(&self, ours: u64, resident: u64, classes: &[PinnedClass]) -> Facts {

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::naming::NamingArgs;
 use crate::output::print;
 
 /// Says where a program's memory is, and why.
@@ -39,18 +40,25 @@ use crate::output::print;
     freehold explain --json 4711     for programs\n\n\
     The parts add up to what is resident. Without a name: the one observed program.")]
 pub struct Args {
-    /// A process, a program's name, a profile file or a saved snapshot.
+    /// A process, a program's or a run's name, a profile file or a saved snapshot.
     #[arg(value_name = "PID|NAME|FILE")]
     subject: Option<String>,
 
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let word = args.subject.as_deref();
-    let sources = sources::fetch(word).map_err(|error| sources::explain_failure(error, word))?;
+    let mut sources =
+        sources::fetch(word).map_err(|error| sources::explain_failure(error, word))?;
+    if let Some(snapshot) = &mut sources.snapshot {
+        snapshot.naming = args.naming.naming();
+    }
     let explanation = explanation::explain(&sources);
     if args.json {
         print(&(serde_json::to_string_pretty(&explanation)? + "\n"))?;

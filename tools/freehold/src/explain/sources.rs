@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use profile_file::{Control, FindError, Snapshot, Target};
+use profile_file::{Control, FindError, Snapshot, Target, names};
 
 use super::kinds::{self, Ours};
 use super::mappings::{self, Memory, PageMap};
@@ -75,7 +75,7 @@ fn of_live(pid: u32, profile: &Path) -> Result<Sources> {
     Ok(Sources {
         word: pid.to_string(),
         pid: Some(pid),
-        program: program_of(pid),
+        program: names::own_of_process(u64::from(pid)),
         presence: Presence::Observed,
         ours: ours(&snapshot, &memory, Some(profile.to_owned())),
         snapshot: Some(snapshot),
@@ -98,7 +98,7 @@ fn of_process(pid: u32, presence: Presence) -> Result<Sources> {
     Ok(Sources {
         word: pid.to_string(),
         pid: Some(pid),
-        program: program_of(pid),
+        program: names::own_of_process(u64::from(pid)),
         presence,
         snapshot: None,
         ours: Ours {

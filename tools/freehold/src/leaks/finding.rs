@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use profile_file::{Snapshot, Symbols, View};
+use profile_file::{Naming, Skipped, Snapshot, Symbols, View};
 use serde::Serialize;
 
 use super::reachability::{Reach, Scan};
@@ -211,6 +211,18 @@ pub fn likely(snapshot: &Snapshot) -> Vec<(u32, Growth)> {
         .collect();
     found.sort_by(|a, b| b.1.rate().0.total_cmp(&a.1.rate().0));
     found
+}
+
+/// Which functions these sites are not named after, in a sentence.
+pub fn skipped<'a>(
+    findings: impl IntoIterator<Item = &'a Finding>,
+    naming: &Naming,
+) -> Option<String> {
+    let mut skipped = Skipped::default();
+    for finding in findings {
+        finding.call_site.add_skipped(&mut skipped, naming);
+    }
+    skipped.sentence()
 }
 
 /// All likely leaks together.

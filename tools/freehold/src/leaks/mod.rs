@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use profile_file::{Clearing, Control, Snapshot, Target};
 use serde::Serialize;
 
+use crate::naming::NamingArgs;
 use crate::output::print;
 use finding::{Finding, Limit};
 use gate::{FailOn, Outcome};
@@ -45,7 +46,7 @@ use watch::Watch;
     Exit code: 0, 1 if --fail-on found what it looks for, 2 the question could not be answered; with --fail-on also if too\n\
     little was sampled or seen to say that there is none.")]
 pub struct Args {
-    /// The process, by number or name; or a profile file or snapshot file. Without it: the one observed program.
+    /// The process, by number or name; or a run, a profile file or snapshot file. Without it: the one observed program.
     #[arg(value_name = "PID|NAME|FILE")]
     target: Option<String>,
 
@@ -84,6 +85,9 @@ pub struct Args {
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 /// Everything that is known, for text and JSON alike.
@@ -117,6 +121,9 @@ pub struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing_because: Option<String>,
     pub warnings: Vec<String>,
+    /// Functions that no site is named after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     pub unused_suppressions: Vec<String>,
     pub sites: Vec<Finding>,
     #[serde(skip)]
@@ -144,7 +151,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             target.word()
         );
     }
-    let (mut snapshot, watch) = look(args, &target, running)?;
+    let (snapshot, watch) = look(args, &target, running)?;
+    let mut snapshot = args.naming.of(snapshot);
     let mut cleared = None;
     if !args.exit {
         (snapshot, cleared) = judged(snapshot);
@@ -248,6 +256,7 @@ fn answer(
         outcome,
         nothing_because: snapshot.why_empty(),
         warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
+        skipped: finding::skipped(&sites, &snapshot.naming),
         unused_suppressions: suppressions
             .texts()
             .filter(|text| !used(text))

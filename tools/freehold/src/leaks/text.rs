@@ -27,8 +27,8 @@ pub fn render(answer: &Answer) -> String {
     for text in &answer.unused_suppressions {
         let _ = writeln!(out, "The suppression leak:{text} matched nothing.");
     }
-    for warning in &answer.warnings {
-        let _ = writeln!(out, "Note: {warning}.");
+    for note in answer.warnings.iter().chain(&answer.skipped) {
+        let _ = writeln!(out, "Note: {note}.");
     }
     if answer.checks {
         check(&mut out, answer);

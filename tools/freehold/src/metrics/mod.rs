@@ -29,7 +29,7 @@ use samples::SAMPLES;
     The file is replaced as a whole, so that no reader sees half of it. A program can also write it itself, without this\n\
     command: FREEHOLD=metrics=FILE.")]
 pub struct Args {
-    /// A process, a program's name, a profile file or a saved snapshot.
+    /// A process, a program's or a run's name, a profile file or a saved snapshot.
     #[arg(value_name = "PID|NAME|FILE")]
     subject: Option<String>,
 

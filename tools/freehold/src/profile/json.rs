@@ -119,6 +119,9 @@ struct ProfileOut<'a> {
     totals: Views,
     groups: Vec<GroupOut<'a>>,
     left_out: usize,
+    /// Functions that no site is named after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<String>,
     notes: Vec<Note>,
 }
 
@@ -152,6 +155,7 @@ pub fn report(
             })
             .collect(),
         left_out: groups.len().saturating_sub(most),
+        skipped: stacks.skipped.sentence(),
         notes: notes(snapshot, &stacks.warnings),
     };
     serde_json::to_string_pretty(&out)

@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use profile_file::{Concern, Snapshot, Target, View};
 
+use crate::naming::NamingArgs;
 use crate::output::print;
 use group::By;
 use stacks::Stacks;
@@ -28,7 +29,7 @@ use stacks::Stacks;
     freehold profile 4242 --allocated --by module   all since the beginning, by library\n  \
     freehold profile 4242 --html flame.html         a flame graph with all views, in one file")]
 pub struct Args {
-    /// A PID, a program's name, a profile file, or a saved snapshot; without it the one observed program
+    /// A PID, a program's or a run's name, a profile file, or a saved snapshot; without it the one observed program
     #[arg(value_name = "PID|NAME|FILE")]
     target: Option<String>,
     /// Put call sites together by this
@@ -54,6 +55,8 @@ pub struct Args {
     /// Save the snapshot, with names, for later and for other machines
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    #[command(flatten)]
+    naming: NamingArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -98,7 +101,7 @@ impl ViewArgs {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = Target::find_or_only(args.target.as_deref())?;
-    let mut snapshot = target.read()?;
+    let mut snapshot = args.naming.of(target.read()?);
     if let Some(path) = &args.save {
         snapshot.save(path)?;
     }
@@ -145,7 +148,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     print(&footer(
         &snapshot,
-        &stacks.warnings,
+        &[&stacks.warnings[..], stacks.skipped.sentence().as_slice()].concat(),
         &written,
         &next(&snapshot, &target, args),
     ))?;

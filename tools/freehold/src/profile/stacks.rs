@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use profile_file::{Amount, Frame, Snapshot, Symbols, View, blame};
+use profile_file::{Amount, Frame, Skipped, Snapshot, Symbols, View, blame};
 
 /// A call site: its stack, and what it allocated.
 pub struct Entry {
@@ -27,6 +27,8 @@ pub struct Stacks {
     pub entries: Vec<Entry>,
     /// Why names are missing.
     pub warnings: Vec<String>,
+    /// Functions that sites are not named after.
+    pub skipped: Skipped,
 }
 
 impl Stacks {
@@ -34,6 +36,7 @@ impl Stacks {
         let mut symbols = Symbols::new(snapshot);
         let mut known: HashMap<Frame, usize> = HashMap::new();
         let mut frames = Vec::new();
+        let mut skipped = Skipped::default();
         let mut entries = Vec::with_capacity(snapshot.sites.len());
         for site in &snapshot.sites {
             let stack = snapshot.stack(site.node);
@@ -55,6 +58,8 @@ impl Stacks {
                 .take_while(|frame| blame::is_beginning(frame))
                 .count();
             let named = &named[..(named.len() - outer).max(1).min(named.len())];
+            let culprit = blame::culprit(named, &snapshot.naming);
+            skipped.add(named, culprit, &snapshot.naming);
             let places = named
                 .iter()
                 .map(|frame| {
@@ -66,7 +71,7 @@ impl Stacks {
                 .collect();
             entries.push(Entry {
                 frames: places,
-                culprit: blame::culprit(named),
+                culprit,
                 cut: stack.cut,
                 amounts: View::ALL.map(|view| site.amount(view)),
             });
@@ -75,6 +80,7 @@ impl Stacks {
             frames,
             entries,
             warnings: symbols.warnings().to_vec(),
+            skipped,
         }
     }
 

@@ -99,6 +99,7 @@ impl Page {
         let program = snapshot.program();
         let process = snapshot.process.as_ref();
         let mut sites = sites(snapshot);
+        let skipped = finding::skipped(sites.iter().map(|site| &site.finding), &snapshot.naming);
         let rest: Vec<Site> = sites.split_off(sites.len().min(MOST_SITES));
         Page {
             name: format!(
@@ -125,6 +126,7 @@ impl Page {
                 .map(|cleared| format!("{}; this is the state before", freed_last(cleared)))
                 .into_iter()
                 .chain(snapshot.warnings.iter().map(ToString::to_string))
+                .chain(skipped)
                 .collect(),
             limit: Limit::tightest(snapshot),
             heap: heap(snapshot),

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use profile_file::{Control, ProcessFacts, Target};
 
 use crate::leaks;
+use crate::naming::NamingArgs;
 use crate::output::print;
 
 const FRAME: &str = include_str!("page/frame.html");
@@ -28,7 +29,7 @@ const SCRIPT: &str = include_str!("page/script.js");
     freehold report page.freehold          a saved snapshot; the page is called freehold-report.html\n\n\
     The page needs no network and no other file: it can be sent as it is.")]
 pub struct Args {
-    /// The process, by number or name; or a page or snapshot file. Without it: the one observed program.
+    /// The process, by number or name; or a run, a profile file or snapshot file. Without it: the one observed program.
     #[arg(value_name = "PID|NAME|FILE")]
     target: Option<String>,
 
@@ -44,6 +45,9 @@ pub struct Args {
     /// Print what the page is made of as JSON, and write no page.
     #[arg(long, conflicts_with = "output")]
     json: bool,
+
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -55,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         // Statistics of a moment ago serve as well, if the program does not answer.
         control.refresh(Duration::from_millis(200));
     }
-    let (mut snapshot, cleared) = leaks::judged(target.read()?);
+    let (mut snapshot, cleared) = leaks::judged(args.naming.of(target.read()?));
     if snapshot.process.is_none() && snapshot.is_alive() {
         snapshot.process = Some(ProcessFacts::capture(snapshot.pid()));
     }

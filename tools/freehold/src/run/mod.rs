@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use profile_file::{Target, output_file, process, target};
+use profile_file::{Target, names, output_file, process, target};
 
 use crate::amounts;
 use crate::output::print;
@@ -115,7 +115,7 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
         None => {
             kept::private_folder(base)?;
             kept::prune(base);
-            kept::new_run(base, command[0].rsplit('/').next().unwrap_or("program"))?
+            kept::new_run(base, &own_name(&command))?
         }
     };
     let mut record = Record::new(command.clone());
@@ -160,6 +160,13 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
         obstacle,
     };
     finish(args, &run, Summary::of(&run))
+}
+
+/// What a person would call the program: a script rather than its interpreter.
+fn own_name(command: &[String]) -> String {
+    let name = names::own_of_command(command);
+    let plain = name.rsplit('/').next().filter(|name| !name.is_empty());
+    plain.unwrap_or("program").to_owned()
 }
 
 /// A word that looks like an option and is none of ours is a mistake rather than a program.
@@ -339,7 +346,9 @@ fn list(bases: &[PathBuf], json: bool) -> Result<ExitCode> {
             amounts::bytes(kept.bytes)
         );
     }
-    text += &format!("In {names}; `freehold run --clean` removes what has ended.\n");
+    text += &format!(
+        "In {names}; every command takes these names. `freehold run --clean` removes what has ended.\n"
+    );
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -27,6 +27,7 @@ use model::Model;
 use screen::Theme;
 
 use crate::leaks::{judged, parse_time};
+use crate::naming::NamingArgs;
 
 /// Shows the heap of a running program: live sites with error bars, rates, ages and trends.
 #[derive(clap::Args)]
@@ -37,7 +38,7 @@ use crate::leaks::{judged, parse_time};
     freehold top 4711 --json     an object for each refresh, one a line\n\n\
     Colours follow NO_COLOR.")]
 pub struct Args {
-    /// The process, by number or name; a profile file or saved snapshot also works.
+    /// The process, by number or name; a run, a profile file or saved snapshot also works.
     #[arg(value_name = "PID|NAME|FILE")]
     target: Option<String>,
 
@@ -60,6 +61,9 @@ pub struct Args {
     /// Sites that plain screens and JSON show.
     #[arg(long, value_name = "N", default_value_t = 20)]
     sites: usize,
+
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -73,7 +77,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         },
         (word, _) => Target::find_or_only(word.as_deref())?,
     };
-    let mut feed = Feed::open(target, args.every.max(Duration::from_millis(50)))?;
+    let mut feed = Feed::open(
+        target,
+        args.every.max(Duration::from_millis(50)),
+        &args.naming,
+    )?;
     if interactive {
         let mut terminal = ratatui::init();
         let outcome = converse(&mut terminal, &mut feed);
@@ -104,7 +112,7 @@ fn with_resident_now(mut snapshot: Snapshot) -> Snapshot {
 }
 
 impl Feed {
-    fn open(target: Target, every: Duration) -> Result<Feed> {
+    fn open(target: Target, every: Duration, naming: &NamingArgs) -> Result<Feed> {
         // Without the right to write one can look, but not ask for fresh statistics.
         let control = target
             .profile_path()
@@ -113,7 +121,7 @@ impl Feed {
             control.refresh(Duration::from_millis(30));
         }
         let profile = target.hold()?;
-        let (snapshot, cleared) = judged(profile.read()?);
+        let (snapshot, cleared) = judged(naming.of(profile.read()?));
         let mut model = Model::new(with_resident_now(snapshot), target.word());
         model.gone = !model.snapshot.is_alive();
         model.cleared = cleared;

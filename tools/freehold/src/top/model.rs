@@ -153,7 +153,8 @@ impl Model {
     }
 
     /// Takes a new snapshot over.
-    pub fn take(&mut self, snapshot: Snapshot) {
+    pub fn take(&mut self, mut snapshot: Snapshot) {
+        snapshot.naming = self.snapshot.naming.clone();
         self.symbols.update(&snapshot);
         let now = snapshot.now_ns();
         let statistics = snapshot.profile.statistics.as_deref();

@@ -3,6 +3,7 @@
 use profile_file::layout::SLOT_BYTES;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
@@ -103,7 +104,8 @@ fn stack(row: &Row, area: Rect, theme: Theme) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled("stack", theme.strong())];
     let frames = &row.call_site.frames;
     let height = usize::from(area.height.saturating_sub(1));
-    for frame in frames.iter().take(height) {
+    let inner = row.call_site.inner().len();
+    for (at, frame) in frames.iter().take(height).enumerate() {
         let place = frame
             .short_place()
             .unwrap_or_else(|| frame.module_name().to_owned());
@@ -111,8 +113,14 @@ fn stack(row: &Row, area: Rect, theme: Theme) -> Vec<Line<'static>> {
             &frame.function,
             room.saturating_sub(place.chars().count() + 2).max(12),
         );
+        // What only allocates for the site is there, and stands back.
+        let style = if at < inner {
+            theme.soft()
+        } else {
+            Style::new()
+        };
         lines.push(Line::from(vec![
-            Span::raw(format!("{function}  ")),
+            Span::styled(format!("{function}  "), style),
             Span::styled(place, theme.soft()),
         ]));
     }

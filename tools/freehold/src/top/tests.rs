@@ -219,6 +219,7 @@ fn several_programs_are_a_list() {
                 profile: format!("/dev/shm/freehold-{pid}").into(),
             },
             program: program.to_owned(),
+            names: Vec::new(),
         })
         .collect();
     let mut terminal = Terminal::new(TestBackend::new(60, 6)).unwrap();
