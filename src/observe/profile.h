@@ -8,7 +8,8 @@
  *
  * Where: FREEHOLD=observe=1 makes /dev/shm/freehold-PID (0600; the directory by FREEHOLD=page=DIR), a memfd of the name
  * "freehold-profile" if there is no such directory or no room in it. It is removed when the program ends by itself, unless
- * page=DIR was given; `freehold run` does that, so what it holds survives exit, SIGKILL and the end of memory.
+ * page=DIR was given; `freehold run` does that, so what it holds survives exit, SIGKILL and the end of memory. Where no
+ * directory has room, `freehold run` holds memfds of that name: page=/proc/PID/fd/N, and the numbers that follow.
  *
  * Every number is little-endian and naturally aligned. Each extent is allocated in the file before the library touches
  * it, so that a full file system is an error and not SIGBUS. Words marked (atomic) change while one reads: each is right

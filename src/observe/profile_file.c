@@ -30,6 +30,10 @@ static const uint32_t entry_bytes[FH_PROFILE_SECTIONS] = {
 /* The file never takes more than this: a program of which every block is sampled would else fill the machine. */
 #define MOST_BYTES FH_GIB
 
+/* Files that `freehold run` offers at most, and no descriptor has a higher number. */
+#define OFFERED_MOST 64u
+#define OFFERED_LAST (UINT64_C(1) << 30)
+
 enum { NONE, MAKING, LIVE, LEAVING, FAILED };
 
 static fh_word life;    /* see profile_file.h */
@@ -186,6 +190,41 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
     profile->magic = FH_PROFILE_MAGIC;
 }
 
+/* Whose an offered file is, is decided by its header's pid: of the processes that find 0 there one puts itself in. */
+static bool claim(fh_profile_header *profile, const fh_process *self) {
+    uint64_t none = 0;
+    return fh_cas_acq_rel(fh_profile_word(&profile->pid), &none, self->pid);
+}
+
+/* Takes one of the files that `freehold run` holds where no directory has room for them: path is /proc/PID/fd/NUMBER, and
+ * the next ones have the numbers that follow. NULL: the path is nothing of the kind, or all are taken. */
+static void *take_offered(const char *path, const fh_process *self) {
+    const char *digits = strrchr(path, '/');
+    uint64_t number = 0;
+    if (!digits || strncmp(path, "/proc/", 6) != 0) return NULL;
+    for (const char *c = digits + 1; *c >= '0' && *c <= '9' && number < OFFERED_LAST; c++)
+        number = number * 10 + (uint64_t)(*c - '0');
+    for (unsigned i = 0; i < OFFERED_MOST; i++, number++) {
+        char name[64];
+        int error;
+        fh_text t = fh_text_in(name, sizeof name - 1);
+        for (const char *c = path; c <= digits; c++) fh_text_char(&t, *c);
+        fh_text_number(&t, number);
+        *t.at = 0;
+        if (fh_shared_open_nameless(&file, name, FH_PROFILE_MEMFD) != 0) return NULL;
+        fh_profile_header *p = fh_shared_extend(&file, 0, first_bytes, &error);
+        if (p && claim(p, self)) return p;
+        /* This process had it before it called exec. */
+        bool ours = p && p->pid == self->pid && p->process_start == self->start;
+        if (ours) fh_shared_empty(&file);
+        if (p) fh_system_unmap(p, first_bytes);
+        p = ours ? fh_shared_extend(&file, 0, first_bytes, &error) : NULL;
+        if (p && claim(p, self)) return p;
+        fh_shared_forget(&file);
+    }
+    return NULL;
+}
+
 /* The mapped first part of the file, in the wanted directory or without a name; NULL after a message. */
 static void *make_file(const fh_process *self) {
     char name[64];
@@ -198,6 +237,7 @@ static void *make_file(const fh_process *self) {
     const char *directory = wanted ? wanted : FH_PROFILE_DIRECTORY;
     int error = fh_shared_create(&file, directory, name);
     void *p = error ? NULL : fh_shared_extend(&file, 0, first_bytes, &error);
+    if (!p && wanted && error) p = take_offered(wanted, self);
     if (p) return p;
     if (file.path[0]) fh_shared_remove(&file);
     if (file.path[0] && file.descriptor > 0) fh_shared_forget(&file);
