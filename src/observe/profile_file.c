@@ -161,6 +161,15 @@ static void copy_text(char *to, size_t size, const char *from) {
     to[length] = 0;
 }
 
+/* What never changes again. */
+static void check_header(fh_profile_header *profile) {
+    const size_t begin = offsetof(fh_profile_header, page_size), end = offsetof(fh_profile_header, section);
+    _Static_assert(offsetof(fh_profile_header, section) % 8 == 0, "whole words");
+    uint64_t h = fh_profile_check(0, &profile->pid, 5 * sizeof(uint64_t));
+    h = fh_profile_check(h, &profile->inherited, sizeof profile->inherited);
+    profile->check = fh_profile_checked(fh_profile_check(h, (const char *)profile + begin, end - begin));
+}
+
 static void fill_in(fh_profile_header *profile, const fh_process *self, const uint64_t *offset_of) {
     bool ready;
     profile->layout = FH_PROFILE_LAYOUT;
@@ -177,6 +186,7 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
     copy_text(profile->version, sizeof profile->version, FH_VERSION);
     fh_system_program(profile->program, sizeof profile->program);
     copy_text(profile->options, sizeof profile->options, fh_system_environment("FREEHOLD", &ready));
+    check_header(profile);
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
         fh_profile_section *s = &profile->section[kind];
         s->entry_bytes = entry_bytes[kind];
@@ -282,6 +292,7 @@ fh_profile_header *fh_profile_begin(void) {
 void fh_profile_end(void) {
     fh_profile_header *profile = fh_profile();
     if (!profile) return;
+    profile->ended_check = fh_profile_checked(fh_profile_check(0, &profile->pid, sizeof profile->pid));
     /* release: the last statistics before the word that says so. */
     fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_STATE_ENDED);
     if (!keep_file) fh_shared_remove(&file);

@@ -55,12 +55,22 @@ static int scan(const request *q, uintptr_t stack) {
     return 0;
 }
 
+static uint64_t check_of(const fh_profile_scan *a) {
+    const size_t begin = offsetof(fh_profile_scan, root_bytes), end = offsetof(fh_profile_scan, searched_so_far);
+    uint64_t h = fh_profile_check(0, &a->number, sizeof a->number);
+    h = fh_profile_check(h, &a->begun_ns, sizeof a->begun_ns);
+    h = fh_profile_check(h, &a->scan_ns, sizeof a->scan_ns);
+    h = fh_profile_check(h, (const char *)a + begin, end - begin);
+    return fh_profile_checked(fh_profile_check(h, a->row, sizeof a->row));
+}
+
 _Noreturn static void answer(const request *q, uintptr_t stack) {
     uint64_t begun = fh_system_nanoseconds();
     fh_store(fh_profile_word(&q->answer->pid), fh_system_pid());
     int error = scan(q, stack);
     q->answer->scan_ns = fh_system_nanoseconds() - begun;
     fh_store(fh_profile_word(&q->answer->error), (uint64_t)error);
+    q->answer->check = check_of(q->answer);
     /* release: the whole answer before it counts. */
     fh_store_release(fh_profile_word(&q->answer->state), error ? FH_PROFILE_SCAN_FAILED : FH_PROFILE_SCAN_DONE);
     fh_snapshot_end();
@@ -90,7 +100,9 @@ __attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number,
     fh_store_release(fh_profile_word(&a->number), number);
     long process = fh_snapshot_fork();
     if (process == 0) answer(&q, (uintptr_t)&q);
-    fh_store(fh_profile_word(&a->fork_ns), fh_system_nanoseconds() - begun);
+    uint64_t held_up = fh_system_nanoseconds() - begun;
+    a->fork_check = fh_profile_checked(fh_profile_check(0, &held_up, sizeof held_up));
+    fh_store(fh_profile_word(&a->fork_ns), held_up);
     if (process < 0) {
         fh_store(fh_profile_word(&a->error), (uint64_t)-process);
         fh_store_release(fh_profile_word(&a->state), FH_PROFILE_SCAN_FAILED);
