@@ -44,7 +44,7 @@ static void judge(const request *q, const fh_reach *r, fh_profile_sample *sample
 
 static int scan(const request *q, uintptr_t stack) {
     fh_snapshot_settle();
-    fh_reach *r = fh_reach_begin();
+    fh_reach *r = fh_reach_begin(q->answer);
     if (!r) return ENOMEM;
     if (!fh_reach_follow(r, stack)) return ENOENT;
     fh_reach_count(r, q->answer);
@@ -82,6 +82,8 @@ static void clear(fh_profile_scan *a) {
     a->scan_ns = a->root_bytes = a->block_bytes = a->skipped_bytes = 0;
     a->reachable_blocks = a->reachable_bytes = a->unreachable_blocks = a->unreachable_bytes = 0;
     a->huge_reachable = a->huge_unreachable = a->samples_reachable = a->samples_unreachable = 0;
+    fh_store(fh_profile_word(&a->searched_so_far), 0);
+    fh_store(fh_profile_word(&a->reached_so_far), 0);
     for (unsigned c = 0; c < FH_PROFILE_CLASSES; c++) a->row[c].reachable = a->row[c].unreachable = 0;
     fh_store(fh_profile_word(&a->error), 0);
     fh_store(fh_profile_word(&a->fork_ns), 0);
