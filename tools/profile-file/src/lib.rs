@@ -23,6 +23,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`target`] | finds the profile file that a person means: PID, name, file, directory, saved snapshot |
+//! | [`kept`] | which directory has room for the profile files of a run |
 //! | [`profile`] | copies a profile file's parts, [`sections`](self) checking every offset and count |
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
 //! | [`before`] | what a program held before it freed everything at its end |
@@ -47,6 +48,7 @@ pub mod control;
 mod counted;
 pub mod error;
 pub mod human;
+pub mod kept;
 pub mod layout;
 pub mod output_file;
 pub mod process;

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::child::Outcome;
 use super::ending::Ending;
-use super::kept;
 use crate::amounts::{bytes, duration};
 use crate::explain::sites;
 use crate::leaks::finding::Leaking;
@@ -90,6 +89,7 @@ pub struct Run<'a> {
     pub outcome: &'a Outcome,
     pub seconds: f64,
     pub directory: &'a Path,
+    pub profiles: &'a [PathBuf],
     /// Profile files that were removed, as there were too many.
     pub thinned: usize,
     /// What `doctor` said was in the way.
@@ -98,11 +98,12 @@ pub struct Run<'a> {
 
 impl Summary {
     pub fn of(run: &Run) -> Self {
-        let mut profiles: Vec<(PathBuf, Snapshot)> = kept::profiles(run.directory)
-            .into_iter()
+        let mut profiles: Vec<(PathBuf, Snapshot)> = run
+            .profiles
+            .iter()
             .filter_map(|profile| {
                 let snapshot = Target::find(profile.to_str()?).ok()?.read().ok()?;
-                Some((profile, snapshot))
+                Some((profile.clone(), snapshot))
             })
             .collect();
         let still_running = profiles
@@ -321,6 +322,7 @@ fn next_command(run: &Run, heap: Option<&Heap>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept;
     use super::*;
     use profile_file::testing::ProfileBuilder;
 
@@ -354,12 +356,14 @@ mod tests {
             ending,
             peak_resident: Some(100 * MIB),
         };
+        let profiles = kept::profiles(dir.path());
         let mut run = Run {
             command: &command,
             pid: 4_194_801,
             outcome: &outcome,
             seconds: 12.34,
             directory: dir.path(),
+            profiles: &profiles,
             thinned: 0,
             obstacle: None,
         };
