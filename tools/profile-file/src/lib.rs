@@ -67,6 +67,7 @@ pub use amount::{Amount, View};
 pub use before::Clearing;
 pub use bytes::Bytes;
 pub use control::{Control, ControlError};
+pub use counted::Missing;
 pub use error::{ReadError, SavedError};
 pub use process::ProcessFacts;
 pub use profile::Profile;

@@ -345,6 +345,11 @@ impl Snapshot {
         counted::alarm(self)
     }
 
+    /// What is missing because there was no room for samples.
+    pub fn missing(&self) -> counted::Missing {
+        counted::missing(self)
+    }
+
     /// Why there is nothing to show, if there is nothing.
     pub fn why_empty(&self) -> Option<String> {
         if !self.sites.is_empty() {

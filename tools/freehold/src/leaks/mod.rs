@@ -99,6 +99,8 @@ pub struct Answer {
     /// Mean bytes between samples.
     pub interval: u64,
     pub live_samples: usize,
+    /// Of the live blocks' samples, the part that there was no room for.
+    pub lost_share: f64,
     pub marks: u64,
     pub at_exit: bool,
     /// What was freed at the end: the verdicts are about the moment before.
@@ -239,6 +241,7 @@ fn answer(
         watched_seconds: watch.map(Watch::seconds),
         interval: snapshot.interval(),
         live_samples: snapshot.samples.len(),
+        lost_share: snapshot.missing().share,
         marks: snapshot.profile.control.mark,
         at_exit: args.exit,
         cleared: None,

@@ -53,6 +53,7 @@ pub struct Heap {
     pub pid: u64,
     pub program: String,
     pub peak_bytes: u64,
+    pub peak_error_bytes: u64,
     pub live_bytes: u64,
     pub live_error_bytes: u64,
     /// Why these must not be believed as they are.
@@ -211,14 +212,14 @@ impl Summary {
         if u64::from(self.pid) != heap.pid {
             line += &format!("; in {} ({})", short(&heap.program), heap.pid);
         }
-        let error = match heap.live_error_bytes {
-            0 => String::new(),
-            error => format!(" ± {}", bytes(error)),
+        let estimate = |amount: u64, error: u64| match error {
+            0 => bytes(amount),
+            error => format!("{} ± {}", bytes(amount), bytes(error)),
         };
         line += &format!(
-            "; heap at most {}, live at the end {}{error}",
-            bytes(heap.peak_bytes),
-            bytes(heap.live_bytes)
+            "; heap at most {}, live at the end {}",
+            estimate(heap.peak_bytes, heap.peak_error_bytes),
+            estimate(heap.live_bytes, heap.live_error_bytes)
         );
         match &heap.biggest_site {
             Some(site) => {
@@ -292,6 +293,7 @@ impl Heap {
             pid: snapshot.pid(),
             program: snapshot.program(),
             peak_bytes: snapshot.profile.control.peak_bytes,
+            peak_error_bytes: snapshot.total(View::Peak).error().round() as u64,
             live_bytes: live.bytes.round() as u64,
             live_error_bytes: live.error().round() as u64,
             alarm: snapshot.alarm(),
