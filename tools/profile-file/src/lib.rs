@@ -27,6 +27,7 @@
 //! | [`profile`] | copies a profile file's parts, [`sections`](self) checking every offset and count |
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
 //! | [`before`] | what a program held before it freed everything at its end |
+//! | `integrity` | whether the words are those that were written |
 //! | `check` | puts right what refers to nowhere, compares what the profile file says twice |
 //! | `counted` | compares the samples with what the allocator has counted itself |
 //! | [`amount`] | sums of samples and what they may be off by |
@@ -48,6 +49,7 @@ pub mod control;
 mod counted;
 pub mod error;
 pub mod human;
+mod integrity;
 pub mod kept;
 pub mod layout;
 pub mod output_file;

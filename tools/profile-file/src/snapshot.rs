@@ -7,6 +7,7 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::counted;
 use crate::error::ReadError;
+use crate::integrity;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
 use crate::process::ProcessFacts;
 use crate::profile::Profile;
@@ -152,6 +153,7 @@ impl Snapshot {
         reading: Reading,
         mut warnings: Vec<Warning>,
     ) -> Snapshot {
+        integrity::check(&profile, reading.alive, &mut warnings);
         check::mend_nodes(&mut profile, &mut warnings);
         check::mend_sites(&mut profile, &mut warnings);
         check::mend_samples(&mut profile, &mut warnings);
