@@ -24,6 +24,10 @@ static fh_profile_module *add(const fh_module *m) {
     entry->build_id_bytes = m->image.build_id_bytes;
     entry->bias = m->image.bias;
     entry->begin = m->image.begin;
+    const uint64_t words[3] = {m->image.begin, m->image.end, m->image.bias};
+    uint64_t h = fh_profile_check(0, words, sizeof words);
+    const size_t begin = offsetof(fh_profile_module, build_id_bytes), end = offsetof(fh_profile_module, check);
+    entry->check = fh_profile_checked(fh_profile_check(h, (const char *)entry + begin, end - begin));
     /* Last, so that a reader who finds an end finds the rest. */
     fh_store_release(fh_profile_word(&entry->end), m->image.end);
     return entry;

@@ -13,7 +13,14 @@ typedef struct {
 static bool same(uint32_t number, const void *key) {
     const step *wanted = key;
     const fh_profile_node *node = fh_profile_entry(FH_PROFILE_NODES, number);
-    return node && node->address == wanted->address && node->parent == wanted->parent && node->flags == wanted->flags;
+    return node && node->address == wanted->address && node->parent == wanted->parent &&
+           (node->flags & FH_PROFILE_NODE_CUT) == wanted->flags;
+}
+
+static uint32_t check_of(const step *s) {
+    uint64_t words[2] = {s->address, s->parent | (uint64_t)s->flags << 32};
+    uint64_t h = fh_profile_checked(fh_profile_check(0, words, sizeof words));
+    return (uint32_t)(h >> 33) << FH_PROFILE_NODE_CHECK_SHIFT;
 }
 
 /* The entry is written before its number goes into the index, and by this thread alone. */
@@ -22,7 +29,10 @@ static uint32_t make(const void *key) {
     uint64_t number = fh_profile_add(FH_PROFILE_NODES);
     fh_profile_node *node = number < UINT32_MAX ? fh_profile_entry(FH_PROFILE_NODES, number) : NULL;
     if (!node) return 0;
-    *node = (fh_profile_node){.address = wanted->address, .parent = wanted->parent, .flags = wanted->flags};
+    uint64_t flags = wanted->flags | check_of(wanted);
+    node->address = wanted->address;
+    /* One word, and the second, so that a reader finds a check only with all that it is of. */
+    fh_store_release((fh_word *)(void *)&node->parent, wanted->parent | flags << 32);
     return (uint32_t)number;
 }
 

@@ -8,7 +8,8 @@
  *
  * Where: FREEHOLD=observe=1 makes /dev/shm/freehold-PID (0600; the directory by FREEHOLD=page=DIR), a memfd of the name
  * "freehold-profile" if there is no such directory or no room in it. It is removed when the program ends by itself, unless
- * page=DIR was given; `freehold run` does that, so what it holds survives exit, SIGKILL and the end of memory.
+ * page=DIR was given; `freehold run` does that, so what it holds survives exit, SIGKILL and the end of memory. Where no
+ * directory has room, `freehold run` holds memfds of that name: page=/proc/PID/fd/N, and the numbers that follow.
  *
  * Every number is little-endian and naturally aligned. Each extent is allocated in the file before the library touches
  * it, so that a full file system is an error and not SIGBUS. Words marked (atomic) change while one reads: each is right
@@ -33,6 +34,10 @@
 #define FH_PROFILE_DIRECTORY "/dev/shm"
 #define FH_PROFILE_PREFIX "freehold-"
 #define FH_PROFILE_MEMFD "freehold-profile"
+
+/* What a reader cannot compare with anything else has a check word: a file may lie on a disk that lost blocks, or be of a
+ * program that overwrote it. Over 64-bit words w, h = (h ^ w) · FACTOR from h = 0; the check is h | 1. 0: none was made. */
+#define FH_PROFILE_CHECK_FACTOR UINT64_C(0x9E3779B97F4A7C15)
 
 /* ── Header ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -69,7 +74,10 @@ typedef struct {
     uint64_t window_begin, window_bytes; /* address range of all blocks; 0 until it is known */
     uint64_t metadata_bytes;             /* bytes of this file that have memory: the profiler's own */
     uint64_t inherited; /* 1: forked from an observed program; blocks of before are not in the samples */
-    uint64_t reserved[7];
+    uint64_t check; /* of pid … process_start, inherited, and page_size … options: see FH_PROFILE_CHECK_FACTOR */
+    uint64_t window_check; /* of window_begin and window_bytes */
+    uint64_t ended_check;  /* of pid, written before state ENDED */
+    uint64_t reserved[4];
     uint64_t file_bytes; /* (atomic) */
     uint32_t page_size, cpus;
     char version[32];  /* FH_VERSION of the library */
@@ -140,7 +148,12 @@ typedef struct {
     uint64_t unreachable_blocks, unreachable_bytes;  /* not in a variable, nor in a reachable block */
     uint64_t huge_reachable, huge_unreachable;       /* blocks above 2 MiB (of the above) */
     uint64_t samples_reachable, samples_unreachable; /* live samples that got a verdict */
-    uint64_t reserved[14];
+    /* (atomic) Of a scan that is under way, every MiB or so: bytes looked through, and of blocks that were reached. */
+    uint64_t searched_so_far, reached_so_far;
+    uint64_t
+        check; /* of number, begun_ns and scan_ns, then root_bytes … samples_unreachable and the rows; before DONE */
+    uint64_t fork_check; /* of fork_ns */
+    uint64_t reserved[10];
     fh_profile_scan_row row[FH_PROFILE_CLASSES];
 } fh_profile_scan;
 
@@ -203,7 +216,8 @@ typedef struct {
     /* And of slots of sampled blocks, live ones and free ones, the pages without memory: such a slot is up to twice as
      * large as its block. They are part of live_bytes and free_bytes. */
     uint64_t absent_live_bytes, absent_free_bytes;
-    uint64_t reserved[11];
+    uint64_t check; /* of taken_ns … absent_free_bytes, and of as many rows as count */
+    uint64_t reserved[10];
     fh_profile_row row[FH_PROFILE_CLASSES];
 } fh_profile_statistics;
 
@@ -222,17 +236,21 @@ typedef struct {
     uint64_t unloaded_ns; /* 0: still there */
     uint32_t build_id_bytes;
     uint8_t build_id[36];
-    char path[952]; /* zero-terminated */
+    char path[944]; /* zero-terminated */
+    uint64_t check; /* of begin, end and bias, then build_id_bytes … path */
 } fh_profile_module;
 
 /* ── Stacks: a tree of return addresses, each path kept once ─────────────────────────────────────────────────────── */
 
 #define FH_PROFILE_NODE_CUT 1u /* flag: the walk ended here, and not at the thread's beginning */
+#define FH_PROFILE_NODE_CHECK_SHIFT                                                                                    \
+    1u /* the other 31 bits of the flags: the upper ones of the check of address, then
+                                          parent + (cut << 32); 0: none was made */
 
 typedef struct {
     uint64_t address; /* return address (symbolise address − 1); 0 of the root */
     uint32_t parent;  /* the caller's node: smaller than this node's own number. 0: outermost */
-    uint32_t flags;   /* FH_PROFILE_NODE_CUT */
+    uint32_t flags;   /* FH_PROFILE_NODE_CUT, and the check */
 } fh_profile_node;
 
 /* A call site: a node that allocated. All sums are weighted: a sample of s bytes stands for s/P bytes and 1/P blocks,

@@ -30,6 +30,10 @@ static const uint32_t entry_bytes[FH_PROFILE_SECTIONS] = {
 /* The file never takes more than this: a program of which every block is sampled would else fill the machine. */
 #define MOST_BYTES FH_GIB
 
+/* Files that `freehold run` offers at most, and no descriptor has a higher number. */
+#define OFFERED_MOST 64u
+#define OFFERED_LAST (UINT64_C(1) << 30)
+
 enum { NONE, MAKING, LIVE, LEAVING, FAILED };
 
 static fh_word life;    /* see profile_file.h */
@@ -157,6 +161,15 @@ static void copy_text(char *to, size_t size, const char *from) {
     to[length] = 0;
 }
 
+/* What never changes again. */
+static void check_header(fh_profile_header *profile) {
+    const size_t begin = offsetof(fh_profile_header, page_size), end = offsetof(fh_profile_header, section);
+    _Static_assert(offsetof(fh_profile_header, section) % 8 == 0, "whole words");
+    uint64_t h = fh_profile_check(0, &profile->pid, 5 * sizeof(uint64_t));
+    h = fh_profile_check(h, &profile->inherited, sizeof profile->inherited);
+    profile->check = fh_profile_checked(fh_profile_check(h, (const char *)profile + begin, end - begin));
+}
+
 static void fill_in(fh_profile_header *profile, const fh_process *self, const uint64_t *offset_of) {
     bool ready;
     profile->layout = FH_PROFILE_LAYOUT;
@@ -175,6 +188,7 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
     size_t path = strlen(profile->program) + 1;
     if (path < sizeof profile->program) fh_system_command(profile->program + path, sizeof profile->program - path);
     copy_text(profile->options, sizeof profile->options, fh_system_environment("FREEHOLD", &ready));
+    check_header(profile);
     for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
         fh_profile_section *s = &profile->section[kind];
         s->entry_bytes = entry_bytes[kind];
@@ -186,6 +200,41 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
     profile->section[FH_PROFILE_NODES].used = profile->section[FH_PROFILE_SITES].used = 1;
     fh_profile_controls(profile)->wanted_interval = FH_PROFILE_INTERVAL_AS_STARTED;
     profile->magic = FH_PROFILE_MAGIC;
+}
+
+/* Whose an offered file is, is decided by its header's pid: of the processes that find 0 there one puts itself in. */
+static bool claim(fh_profile_header *profile, const fh_process *self) {
+    uint64_t none = 0;
+    return fh_cas_acq_rel(fh_profile_word(&profile->pid), &none, self->pid);
+}
+
+/* Takes one of the files that `freehold run` holds where no directory has room for them: path is /proc/PID/fd/NUMBER, and
+ * the next ones have the numbers that follow. NULL: the path is nothing of the kind, or all are taken. */
+static void *take_offered(const char *path, const fh_process *self) {
+    const char *digits = strrchr(path, '/');
+    uint64_t number = 0;
+    if (!digits || strncmp(path, "/proc/", 6) != 0) return NULL;
+    for (const char *c = digits + 1; *c >= '0' && *c <= '9' && number < OFFERED_LAST; c++)
+        number = number * 10 + (uint64_t)(*c - '0');
+    for (unsigned i = 0; i < OFFERED_MOST; i++, number++) {
+        char name[64];
+        int error;
+        fh_text t = fh_text_in(name, sizeof name - 1);
+        for (const char *c = path; c <= digits; c++) fh_text_char(&t, *c);
+        fh_text_number(&t, number);
+        *t.at = 0;
+        if (fh_shared_open_nameless(&file, name, FH_PROFILE_MEMFD) != 0) return NULL;
+        fh_profile_header *p = fh_shared_extend(&file, 0, first_bytes, &error);
+        if (p && claim(p, self)) return p;
+        /* This process had it before it called exec. */
+        bool ours = p && p->pid == self->pid && p->process_start == self->start;
+        if (ours) fh_shared_empty(&file);
+        if (p) fh_system_unmap(p, first_bytes);
+        p = ours ? fh_shared_extend(&file, 0, first_bytes, &error) : NULL;
+        if (p && claim(p, self)) return p;
+        fh_shared_forget(&file);
+    }
+    return NULL;
 }
 
 /* The mapped first part of the file, in the wanted directory or without a name; NULL after a message. */
@@ -200,6 +249,7 @@ static void *make_file(const fh_process *self) {
     const char *directory = wanted ? wanted : FH_PROFILE_DIRECTORY;
     int error = fh_shared_create(&file, directory, name);
     void *p = error ? NULL : fh_shared_extend(&file, 0, first_bytes, &error);
+    if (!p && wanted && error) p = take_offered(wanted, self);
     if (p) return p;
     if (file.path[0]) fh_shared_remove(&file);
     if (file.path[0] && file.descriptor > 0) fh_shared_forget(&file);
@@ -244,6 +294,7 @@ fh_profile_header *fh_profile_begin(void) {
 void fh_profile_end(void) {
     fh_profile_header *profile = fh_profile();
     if (!profile) return;
+    profile->ended_check = fh_profile_checked(fh_profile_check(0, &profile->pid, sizeof profile->pid));
     /* release: the last statistics before the word that says so. */
     fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_STATE_ENDED);
     if (!keep_file) fh_shared_remove(&file);

@@ -6,8 +6,21 @@
 #include "base/atomic.h"
 #include "observe/profile.h"
 
+#include <stddef.h>
+
 static inline fh_word *fh_profile_word(uint64_t *field) {
     return (fh_word *)field;
+}
+
+/* A check word continues over so many words, and ends. See FH_PROFILE_CHECK_FACTOR. */
+static inline uint64_t fh_profile_check(uint64_t h, const void *words, size_t bytes) {
+    const uint64_t *w = words;
+    for (size_t i = 0; i < bytes / sizeof *w; i++) h = (h ^ w[i]) * FH_PROFILE_CHECK_FACTOR;
+    return h;
+}
+
+static inline uint64_t fh_profile_checked(uint64_t h) {
+    return h | 1;
 }
 
 /* The control words of a file, and the answer to a scan, which follow its header. */

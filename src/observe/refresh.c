@@ -76,6 +76,8 @@ static void add_point(fh_profile_header *profile, const fh_profile_statistics *f
 /* Known from the first slab on. */
 static void set_window(fh_profile_header *profile) {
     if (profile->window_begin || fh_window_base() == FH_NO_WINDOW) return;
+    uint64_t both[2] = {fh_window_base(), FH_WINDOW_SIZE};
+    profile->window_check = fh_profile_checked(fh_profile_check(0, both, sizeof both));
     fh_store(fh_profile_word(&profile->window_bytes), FH_WINDOW_SIZE);
     fh_store_release(fh_profile_word(&profile->window_begin), fh_window_base());
 }
@@ -91,6 +93,12 @@ static void refresh_modules(fh_profile_header *profile, bool all, uint64_t now) 
 /* Bytes of private memory that the observer has taken. The file is counted in its own header. */
 static uint64_t observer_bytes(void) {
     return fh_nodes_bytes() + fh_sites_bytes() + fh_stack_memory();
+}
+
+static uint64_t check_of(const fh_profile_statistics *f) {
+    const size_t begin = offsetof(fh_profile_statistics, taken_ns), end = offsetof(fh_profile_statistics, check);
+    uint64_t h = fh_profile_check(0, (const char *)f + begin, end - begin);
+    return fh_profile_checked(fh_profile_check(h, f->row, f->rows * sizeof f->row[0]));
 }
 
 /* `all`: they are the last ones. Those that were asked for are as complete. */
@@ -109,6 +117,7 @@ static void take(fh_profile_header *profile, bool all) {
     fh_statistics_collect(f);
     if (all || f->chunks <= MEASURED_CHUNKS) fh_residency_measure(f);
     f->observer_bytes = observer_bytes();
+    f->check = check_of(f);
     fh_store_release(fh_profile_word(&f->sequence), (sequence | 1) + 1);
     add_point(profile, f);
     fh_store(fh_profile_word(&control->refreshed), asked);

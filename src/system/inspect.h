@@ -100,10 +100,11 @@ bool fh_system_is_program(uintptr_t begin, uintptr_t end);
 /* Every piece of it is allocated in the file before it is mapped, so that a full file system is an answer (ENOSPC) and not a
  * signal at the first touch. The program may close all descriptors that there are, and open others under their numbers:
  * device and inode say whether the descriptor still is ours.
- *     equation:  length 0 in path ⇔ the file has no name (memfd) */
+ *     equation:  length 0 in path ⇔ the file has no name (memfd), and no other process offers it */
 typedef struct {
     int descriptor; /* closed on exec, out of the way of low numbers */
     uint64_t device, inode;
+    bool offered; /* the path is another process's descriptor */
     char path[512];
 } fh_shared_file;
 
@@ -113,6 +114,12 @@ int fh_shared_create(fh_shared_file *f, const char *directory, const char *name)
 
 /* One without a name; others find it through /proc/PID/fd. */
 int fh_shared_create_nameless(fh_shared_file *f, const char *name);
+
+/* One without a name that another process made and holds: `path` is below its /proc/PID/fd. Anything else is refused. */
+int fh_shared_open_nameless(fh_shared_file *f, const char *path, const char *name);
+
+/* Zeroes in place of all that is in it; it stays as long as it is. */
+void fh_shared_empty(const fh_shared_file *f);
 
 /* Allocates `size` bytes of the file at `offset` (both whole pages) and maps them, zero. NULL: no room, and *error. */
 void *fh_shared_extend(const fh_shared_file *f, uint64_t offset, size_t size, int *error);

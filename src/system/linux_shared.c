@@ -57,7 +57,7 @@ static int reach(const fh_shared_file *f, bool *opened) {
     *opened = false;
     if (is_ours(f, f->descriptor)) return f->descriptor;
     if (!f->path[0]) return -1;
-    int fd = fh_open_file(f->path, O_RDWR | O_NOFOLLOW, 0);
+    int fd = fh_open_file(f->path, O_RDWR | (f->offered ? 0 : O_NOFOLLOW), 0);
     *opened = is_ours(f, fd);
     if (*opened) return fd;
     fh_read_close(fd);
@@ -78,6 +78,7 @@ static bool set_path(fh_shared_file *f, const char *directory, const char *name)
 int fh_shared_create(fh_shared_file *f, const char *directory, const char *name) {
     int saved = errno;
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+    f->offered = false;
     if (!set_path(f, directory, name)) return ENAMETOOLONG;
     int fd = fh_open_file(f->path, flags, 0600);
     if (fd < 0 && errno == EEXIST) {
@@ -92,11 +93,47 @@ int fh_shared_create(fh_shared_file *f, const char *directory, const char *name)
 int fh_shared_create_nameless(fh_shared_file *f, const char *name) {
     int saved = errno;
     f->path[0] = 0;
+    f->offered = false;
     if (fh_system_is_restricted()) return EPERM;
     long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC);
     int error = fd < 0 ? errno : keep(f, (int)fd);
     errno = saved;
     return error;
+}
+
+int fh_shared_open_nameless(fh_shared_file *f, const char *path, const char *name) {
+    int saved = errno;
+    char leads_to[64], wanted[64];
+    fh_text t = fh_text_in(wanted, sizeof wanted - 1);
+    fh_text_string(&t, "/memfd:");
+    fh_text_string(&t, name);
+    *t.at = 0;
+    if (fh_system_is_restricted()) return EPERM;
+    /* A file of the user's must never be taken for one of ours. */
+    long length = syscall(SYS_readlinkat, AT_FDCWD, path, leads_to, sizeof leads_to);
+    if (length < (long)strlen(wanted) || memcmp(leads_to, wanted, strlen(wanted)) != 0) {
+        errno = saved;
+        return ENOENT;
+    }
+    t = fh_text_in(f->path, sizeof f->path - 1);
+    fh_text_string(&t, path);
+    *t.at = 0;
+    f->offered = true;
+    int fd = fh_open_file(path, O_RDWR, 0);
+    int error = fd < 0 ? errno : keep(f, fd);
+    errno = saved;
+    return error;
+}
+
+void fh_shared_empty(const fh_shared_file *f) {
+    int saved = errno;
+    const int punch_hole_keep_size = 3;
+    struct stat now;
+    bool opened;
+    int fd = reach(f, &opened);
+    if (fd >= 0 && fstat(fd, &now) == 0) syscall(SYS_fallocate, fd, punch_hole_keep_size, (off_t)0, now.st_size);
+    if (opened) fh_read_close(fd);
+    errno = saved;
 }
 
 /* Writes zeroes where the file system, or a filter of system calls, does not know fallocate. */

@@ -16,6 +16,14 @@ SITE = ["allocated_samples", "allocated_bytes", "allocated_blocks", "allocated_v
         "freed_bytes", "freed_blocks", "freed_variance", "first_ns", "last_ns", "peak_of", "peak_bytes", "peak_blocks"]
 
 
+def check_word(data):
+    """What the library makes of these words: see FH_PROFILE_CHECK_FACTOR."""
+    check = 0
+    for word in struct.unpack(f"<{len(data) // 8}Q", bytes(data)):
+        check = (check ^ word) * 0x9E3779B97F4A7C15 % 2**64
+    return check | 1
+
+
 class BadPage(Exception):
     pass
 
@@ -104,6 +112,32 @@ class Page:
         for number in range(min(self.used("timeline"), self.capacity("timeline"))):
             yield struct.unpack_from("<8Q", self.data, self.entry("timeline", number))
 
+    def unchecked(self):
+        """The parts whose words are not those of their check."""
+        data, bad = self.data, []
+        at = 16 + 10 * 8
+        check, window, ended = struct.unpack_from("<3Q", data, at)
+        if check != check_word(data[24:24 + 5 * 8] + data[at - 8:at] + data[at + 8 * 8:at + 9 * 8 + 32 + 2 * 512]):
+            bad.append("the header's check")
+        if self.window_begin and window != check_word(data[24 + 5 * 8:24 + 7 * 8]):
+            bad.append("the window's check")
+        if (self.state == 2) != (ended == check_word(data[24:32])):
+            bad.append("the check of the end")
+        at = self.entry("figures", 0)
+        sequence, rows = (struct.unpack_from("<Q", data, at + 8 * n)[0] for n in (0, 3))
+        whole = self.section["figures"][0]
+        row = at + whole - 200 * 128
+        if sequence and sequence % 2 == 0:
+            said = struct.unpack_from("<Q", data, row - 11 * 8)[0]
+            if said != check_word(data[at + 8:row - 11 * 8] + data[row:row + rows * 128]):
+                bad.append("the check of the statistics")
+        for number in range(self.used("modules")):
+            at = self.entry("modules", number)
+            said = struct.unpack_from("<Q", data, at + 1016)[0]
+            if said != check_word(data[at:at + 24] + data[at + 32:at + 1016]):
+                bad.append(f"the check of module {number}")
+        return bad
+
     def check(self, slack=0):
         """Everything that must hold; `slack` samples may be in the middle of being entered or removed."""
         bad = []
@@ -127,7 +161,9 @@ class Page:
         for number in range(1, self.used("nodes")):
             address, parent, flags = self.node(number)
             must(parent < number, f"node {number} has parent {parent}")
-            must(flags <= 1, f"node {number} has flags {flags}")
+            check = check_word(struct.pack("<QII", address, parent, flags & 1))
+            must(flags >> 1 == check >> 33, f"node {number} has flags {flags:x}, not those of its words")
+        bad += self.unchecked()
         live, allocated = {}, 0
         seen = set()
         for s in self.samples():

@@ -395,6 +395,48 @@ def test_folders(bench):
     mounted("size=512k", grows_too_much)
 
 
+def test_offered(bench):
+    """Files in memory that somebody else holds: each program takes one, also after exec, and what it wrote outlives it.
+    When all are taken, the page is the program's own again; nothing that is not such a file is ever written to."""
+    made = [os.memfd_create("freehold-profile") for _ in range(3)]
+    held = [200 + n for n in range(3)]
+    for descriptor, number in zip(made, held):
+        os.dup2(descriptor, number, inheritable=False)
+    offered = [f"/proc/{os.getpid()}/fd/{number}" for number in held]
+
+    def ends(arguments):
+        program = bench.start(arguments, "sample=1k", offered[0], stderr=subprocess.PIPE)
+        _, errors = program.communicate("", timeout=PATIENCE)
+        must(program.returncode == 0, f"ended with {program.returncode}: {errors}")
+        return program.pid, errors
+
+    first, errors = ends(["rotation", 20000])
+    must(not errors, f"said {errors!r}")
+    second, errors = ends(["again", 5])
+    must(not errors, f"said {errors!r}")
+    for path, pid in zip(offered, (first, second)):
+        found = profile_file.read(path)
+        bad = found.check()
+        must(not bad, f"{path}: " + "; ".join(bad[:5]))
+        must(found.pid == pid and found.state == 2, f"{path} is of {found.pid} in state {found.state}, not of {pid}")
+        must(found.control["taken"] > 0, f"{path}: nothing was sampled")
+    ends(["rotation", 20000])
+    _, errors = ends(["rotation", 20000])
+    must("it is in memory, until the program ends" in errors, f"a fourth program of three files said {errors!r}")
+    for descriptor in made + held:
+        os.close(descriptor)
+    other = os.path.join(bench.folder, "letter")
+    with open(other, "wb") as file:
+        file.write(bytes(1 << 20))
+    with open(other, "rb+") as file:
+        for place in (other, f"/proc/{os.getpid()}/fd/{file.fileno()}"):
+            program = bench.start(["rotation", 20000], "sample=1k", place, stderr=subprocess.PIPE)
+            program.communicate("", timeout=PATIENCE)
+            must(program.returncode == 0, f"{place}: ended with {program.returncode}")
+    with open(other, "rb") as file:
+        must(not any(file.read()), "a file of the user's was written to")
+
+
 def test_filtered(bench, filtered):
     """fallocate forbidden by a filter of system calls, as some containers have it; and interrupted by a signal each time."""
     for error in (errno.EPERM, errno.EINTR):

@@ -272,6 +272,13 @@ static void measure(unsigned mib) {
                (unsigned long long)(scan->block_bytes >> 20));
         CHECK(scan->reachable_blocks >= ((uint64_t)mib << 20) / 128, "only %llu reached",
               (unsigned long long)scan->reachable_blocks);
+        /* Told every MiB. What was reached is on the list, or was reached and not searched yet. */
+        uint64_t searched = load(&scan->searched_so_far), reached = load(&scan->reached_so_far);
+        uint64_t all = scan->root_bytes + scan->block_bytes;
+        CHECK(searched <= all && searched + (2 << 20) > all, "told %llu of %llu", (unsigned long long)searched,
+              (unsigned long long)all);
+        CHECK(reached <= scan->reachable_bytes && reached + (2 << 20) > (uint64_t)mib << 20,
+              "told %llu of %llu reached", (unsigned long long)reached, (unsigned long long)scan->reachable_bytes);
     }
 }
 

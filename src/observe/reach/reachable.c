@@ -44,7 +44,7 @@ static void judge(const request *q, const fh_reach *r, fh_profile_sample *sample
 
 static int scan(const request *q, uintptr_t stack) {
     fh_snapshot_settle();
-    fh_reach *r = fh_reach_begin();
+    fh_reach *r = fh_reach_begin(q->answer);
     if (!r) return ENOMEM;
     if (!fh_reach_follow(r, stack)) return ENOENT;
     fh_reach_count(r, q->answer);
@@ -55,12 +55,22 @@ static int scan(const request *q, uintptr_t stack) {
     return 0;
 }
 
+static uint64_t check_of(const fh_profile_scan *a) {
+    const size_t begin = offsetof(fh_profile_scan, root_bytes), end = offsetof(fh_profile_scan, searched_so_far);
+    uint64_t h = fh_profile_check(0, &a->number, sizeof a->number);
+    h = fh_profile_check(h, &a->begun_ns, sizeof a->begun_ns);
+    h = fh_profile_check(h, &a->scan_ns, sizeof a->scan_ns);
+    h = fh_profile_check(h, (const char *)a + begin, end - begin);
+    return fh_profile_checked(fh_profile_check(h, a->row, sizeof a->row));
+}
+
 _Noreturn static void answer(const request *q, uintptr_t stack) {
     uint64_t begun = fh_system_nanoseconds();
     fh_store(fh_profile_word(&q->answer->pid), fh_system_pid());
     int error = scan(q, stack);
     q->answer->scan_ns = fh_system_nanoseconds() - begun;
     fh_store(fh_profile_word(&q->answer->error), (uint64_t)error);
+    q->answer->check = check_of(q->answer);
     /* release: the whole answer before it counts. */
     fh_store_release(fh_profile_word(&q->answer->state), error ? FH_PROFILE_SCAN_FAILED : FH_PROFILE_SCAN_DONE);
     fh_snapshot_end();
@@ -72,6 +82,8 @@ static void clear(fh_profile_scan *a) {
     a->scan_ns = a->root_bytes = a->block_bytes = a->skipped_bytes = 0;
     a->reachable_blocks = a->reachable_bytes = a->unreachable_blocks = a->unreachable_bytes = 0;
     a->huge_reachable = a->huge_unreachable = a->samples_reachable = a->samples_unreachable = 0;
+    fh_store(fh_profile_word(&a->searched_so_far), 0);
+    fh_store(fh_profile_word(&a->reached_so_far), 0);
     for (unsigned c = 0; c < FH_PROFILE_CLASSES; c++) a->row[c].reachable = a->row[c].unreachable = 0;
     fh_store(fh_profile_word(&a->error), 0);
     fh_store(fh_profile_word(&a->fork_ns), 0);
@@ -90,7 +102,9 @@ __attribute__((noinline)) static void begin(fh_profile_scan *a, uint64_t number,
     fh_store_release(fh_profile_word(&a->number), number);
     long process = fh_snapshot_fork();
     if (process == 0) answer(&q, (uintptr_t)&q);
-    fh_store(fh_profile_word(&a->fork_ns), fh_system_nanoseconds() - begun);
+    uint64_t held_up = fh_system_nanoseconds() - begun;
+    a->fork_check = fh_profile_checked(fh_profile_check(0, &held_up, sizeof held_up));
+    fh_store(fh_profile_word(&a->fork_ns), held_up);
     if (process < 0) {
         fh_store(fh_profile_word(&a->error), (uint64_t)-process);
         fh_store_release(fh_profile_word(&a->state), FH_PROFILE_SCAN_FAILED);

@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "observe/class_use.h"
+#include "observe/profile_words.h"
 #include "store/depot.h"
 #include "store/holes.h"
 #include "store/large.h"
@@ -44,6 +45,8 @@ struct fh_reach {
     range own[8]; /* mappings of the scan itself */
     unsigned owns;
     uint64_t root_bytes, block_bytes, skipped_bytes;
+    uint64_t reached_bytes, told; /* blocks that were reached; bytes searched when that was last told */
+    fh_profile_scan *answer;
     _Alignas(8) char buffer[FH_MAPPINGS_BYTES];
 };
 
@@ -164,9 +167,10 @@ static void find_heads(fh_reach *r) {
     }
 }
 
-fh_reach *fh_reach_begin(void) {
+fh_reach *fh_reach_begin(fh_profile_scan *answer) {
     fh_reach *r = map(NULL, sizeof *r);
     if (!r) return NULL;
+    r->answer = answer;
     r->own[r->owns++] = (range){(uintptr_t)r, (uintptr_t)r + sizeof *r};
     r->slots = fh_window_chunks() * FH_CHUNK_SLOTS;
     r->huge_room = count_huge() + 1;
@@ -269,7 +273,17 @@ static inline void reach(fh_reach *r, uintptr_t word) {
     } else {
         *f.word |= f.bits;
     }
+    r->reached_bytes += f.size;
     push(r, &f);
+}
+
+/* relaxed: nothing is read through them. */
+static void tell(fh_reach *r) {
+    uint64_t searched = r->root_bytes + r->block_bytes;
+    if (searched - r->told < FH_MIB) return;
+    r->told = searched;
+    fh_store(fh_profile_word(&r->answer->searched_so_far), searched);
+    fh_store(fh_profile_word(&r->answer->reached_so_far), r->reached_bytes);
 }
 
 /* ── Ranges ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -313,6 +327,7 @@ static void search_block(fh_reach *r, range b) {
     } else {
         r->block_bytes += search_pages(r, b.begin, b.end);
     }
+    tell(r);
 }
 
 static void drain(fh_reach *r) {

@@ -12,8 +12,9 @@
 
 typedef struct fh_reach fh_reach;
 
-/* Makes the bitmaps and takes everything that is free out of the way. NULL: no memory. About 1 % of the heap's size. */
-fh_reach *fh_reach_begin(void);
+/* Makes the bitmaps and takes everything that is free out of the way. NULL: no memory. About 1 % of the heap's size. How far
+ * it has come is told in *answer from then on. */
+fh_reach *fh_reach_begin(fh_profile_scan *answer);
 
 /* Follows everything from the writable memory of the program: its variables, thread-local ones, stacks. Of the stack that
  * `stack` is on, only what is above. False: the list of mappings cannot be read. */

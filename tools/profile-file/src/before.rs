@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use crate::amount::Amount;
+use crate::counted;
 use crate::layout::{self, AGES};
 use crate::snapshot::{LiveSample, Snapshot, live_sample};
 
@@ -178,6 +179,7 @@ impl Snapshot {
                 });
         }
         past.statistics_of(moment);
+        counted::widen_live(&mut past);
         past
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::amount::{Amount, View};
 use crate::counted;
+use crate::human;
 use crate::layout::{self, SectionKind};
 use crate::profile::Profile;
 use crate::snapshot::{Module, Snapshot};
@@ -250,6 +251,23 @@ fn odd(snapshot: &Snapshot, text: String) -> Warning {
     }
 }
 
+fn lost_samples(snapshot: &Snapshot) -> String {
+    let mut text = format!(
+        "of {} samples were not entered for want of room: all sums are short by them, and their error bars wide",
+        snapshot.profile.control.taken
+    );
+    if let Some(statistics) = &snapshot.profile.statistics {
+        let counted = statistics.live_bytes.saturating_add(statistics.huge_bytes);
+        let live = human::bytes(counted as f64);
+        text += &format!(". The allocator itself counted {live} of live blocks");
+        let age = snapshot.statistics_age_ns().unwrap_or(0);
+        if age > 1_000_000_000 {
+            text += &format!(", {} ago", human::duration(age));
+        }
+    }
+    text
+}
+
 /// What the library itself noted.
 fn shortcomings(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
     let control = &snapshot.profile.control;
@@ -258,13 +276,7 @@ fn shortcomings(snapshot: &Snapshot, warnings: &mut Vec<Warning>) {
             warnings.push(Warning::incomplete(format!("{count} {text}")));
         }
     };
-    note(
-        control.lost_samples,
-        &format!(
-            "of {} samples were not entered for want of room: all sums are short by them, and their error bars wide",
-            control.taken
-        ),
-    );
+    note(control.lost_samples, &lost_samples(snapshot));
     note(
         control.lost_stacks,
         "samples have no stack for want of room: they stand under the root",

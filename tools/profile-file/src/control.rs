@@ -125,6 +125,14 @@ impl Control {
         (number, state)
     }
 
+    /// Bytes that the scan which is under way has looked through.
+    pub fn scan_searched(&self) -> u64 {
+        let begin = (layout::SCAN_OFFSET - CONTROL_OFFSET) as usize;
+        // Relaxed: a number for a person.
+        self.word(begin + std::mem::offset_of!(layout::Scan, searched_so_far))
+            .load(Ordering::Relaxed)
+    }
+
     /// Asks for fresh statistics; the number is the question's, for [`Control::answered`].
     pub fn ask(&self) -> u64 {
         self.word(std::mem::offset_of!(layout::Control, refresh))

@@ -141,27 +141,59 @@ pub fn compare(snapshot: &Snapshot) -> Option<Warning> {
     })
 }
 
-/// Widens the error bars by the samples that there was no room for: each may have stood for as much as the mean of the
-/// others, at any site.
-pub fn widen(snapshot: &mut Snapshot) {
+/// What is missing because there was no room for samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Missing {
+    /// Bytes that the lost samples may have stood for, and those of blocks that live.
+    pub allocated: f64,
+    pub live: f64,
+    pub freed: f64,
+    /// Of the live blocks' samples, the part that was lost.
+    pub share: f64,
+}
+
+/// Each lost sample may have stood for as much as the mean of the others. Blocks differ, so what the allocator counts
+/// beyond the samples is missing too.
+pub fn missing(snapshot: &Snapshot) -> Missing {
     let control = &snapshot.profile.control;
     let lost = control.lost_samples.min(control.taken);
     let entered = control.taken - lost;
     if lost == 0 || entered == 0 {
+        return Missing::default();
+    }
+    let (allocated, live) = snapshot.sites.iter().fold((0.0, 0.0), |sum, site| {
+        (sum.0 + site.allocated.bytes, sum.1 + site.live.bytes)
+    });
+    let each = allocated / entered as f64;
+    // Of those whose block was freed it is known by now, but in the child of a fork, which frees its parent's.
+    let known = snapshot.moment_ns.is_none() && snapshot.profile.header.inherited == 0;
+    let gone = if known {
+        control.unknown_frees.min(lost)
+    } else {
+        0
+    };
+    let counted = snapshot
+        .profile
+        .statistics
+        .as_ref()
+        .map_or(0.0, |it| it.live_bytes.saturating_add(it.huge_bytes) as f64);
+    let alive = (lost - gone) as f64;
+    let missing = (each * alive).max(counted - live);
+    let there = snapshot.samples.len() as f64;
+    Missing {
+        allocated: (each * lost as f64).max(missing),
+        live: missing,
+        freed: each * gone as f64,
+        share: alive / (alive + there).max(1.0),
+    }
+}
+
+/// Widens the error bars by the samples that there was no room for: they may have been of any site.
+pub fn widen(snapshot: &mut Snapshot) {
+    let missing = missing(snapshot);
+    if missing == Missing::default() {
         return;
     }
-    let allocated: f64 = snapshot.sites.iter().map(|site| site.allocated.bytes).sum();
-    let each = allocated / entered as f64;
-    // Of those whose block was freed it is known, but in the child of a fork, which frees its parent's.
-    let gone = match snapshot.profile.header.inherited {
-        0 => control.unknown_frees.min(lost),
-        _ => 0,
-    };
-    let (all, live, freed) = (
-        each * lost as f64,
-        each * (lost - gone) as f64,
-        each * gone as f64,
-    );
     let sum = |of: fn(&crate::Site) -> Amount| -> f64 {
         snapshot.sites.iter().map(|site| of(site).bytes).sum()
     };
@@ -172,10 +204,19 @@ pub fn widen(snapshot: &mut Snapshot) {
         sum(|site| site.peak),
     );
     for site in &mut snapshot.sites {
-        spread(&mut site.allocated, all, sums.0);
-        spread(&mut site.live, live, sums.1);
-        spread(&mut site.freed, freed, sums.2);
-        spread(&mut site.peak, all, sums.3);
+        spread(&mut site.allocated, missing.allocated, sums.0);
+        spread(&mut site.live, missing.live, sums.1);
+        spread(&mut site.freed, missing.freed, sums.2);
+        spread(&mut site.peak, missing.allocated, sums.3);
+    }
+}
+
+/// The same for what a past moment's live samples were summed up to anew.
+pub fn widen_live(snapshot: &mut Snapshot) {
+    let missing = missing(snapshot).live;
+    let whole = snapshot.sites.iter().map(|site| site.live.bytes).sum();
+    for site in &mut snapshot.sites {
+        spread(&mut site.live, missing, whole);
     }
 }
 
@@ -192,6 +233,10 @@ pub fn alarm(snapshot: &Snapshot) -> Option<String> {
     if control.lost_samples != 0 {
         let share = 100.0 * control.lost_samples as f64 / control.taken.max(1) as f64;
         return Some(format!("{} % of the samples are lost", share.ceil()));
+    }
+    if control.lost_stacks != 0 {
+        let share = 100.0 * control.lost_stacks as f64 / control.taken.max(1) as f64;
+        return Some(format!("{} % of the samples have no stack", share.ceil()));
     }
     compare(snapshot).map(|_| "samples and counts disagree".to_owned())
 }
@@ -259,6 +304,34 @@ mod tests {
         let mut killed = heap(20 * MIB, 400 * MIB);
         killed.change(|profile| profile.header.state = layout::STATE_LIVE);
         assert!(said(&killed).is_empty());
+    }
+
+    #[test]
+    fn what_is_counted_beyond_the_samples_is_missing_too() {
+        // One sample in a hundred was lost, but that of large blocks.
+        let mut short = heap(100 * MIB, 400 * MIB);
+        short.change(|profile| {
+            profile.control.lost_samples = profile.control.taken / 100;
+            profile.control.taken += profile.control.lost_samples;
+        });
+        let short = short.snapshot();
+        let error = short.total(crate::View::Live).error();
+        assert!((error / (300 * MIB) as f64 - 1.0).abs() < 0.05, "{error}");
+        let missing = short.missing();
+        assert!((missing.share - 0.01).abs() < 0.005, "{missing:?}");
+        assert!(
+            said(&heap(1, 1)).is_empty() && heap(1, 1).snapshot().missing() == Missing::default()
+        );
+    }
+
+    #[test]
+    fn samples_without_stacks_are_alarming() {
+        let mut lost = heap(100 * MIB, 100 * MIB);
+        lost.change(|profile| profile.control.lost_stacks = profile.control.taken / 2);
+        assert_eq!(
+            alarm(&lost.snapshot()).as_deref(),
+            Some("50 % of the samples have no stack")
+        );
     }
 
     #[test]

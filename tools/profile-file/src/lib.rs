@@ -24,9 +24,11 @@
 //! |---|---|
 //! | [`target`] | finds the profile file that a person means: PID, name, run, file, directory, saved snapshot |
 //! | `live` | finds the profile file of a process that runs |
+//! | [`kept`] | which directory has room for the profile files of a run |
 //! | [`profile`] | copies a profile file's parts, [`sections`](self) checking every offset and count |
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
 //! | [`before`] | what a program held before it freed everything at its end |
+//! | `integrity` | whether the words are those that were written |
 //! | `check` | puts right what refers to nowhere, compares what the profile file says twice |
 //! | `counted` | compares the samples with what the allocator has counted itself |
 //! | [`amount`] | sums of samples and what they may be off by |
@@ -55,6 +57,8 @@ mod debuginfod;
 pub mod error;
 mod functions;
 pub mod human;
+mod integrity;
+pub mod kept;
 pub mod layout;
 mod live;
 pub mod names;
@@ -77,6 +81,7 @@ pub use amount::{Amount, View};
 pub use before::Clearing;
 pub use bytes::Bytes;
 pub use control::{Control, ControlError};
+pub use counted::Missing;
 pub use error::{ReadError, SavedError};
 pub use naming::{Naming, Skipped};
 pub use process::ProcessFacts;

@@ -7,6 +7,7 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::counted;
 use crate::error::ReadError;
+use crate::integrity;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
 use crate::names;
 use crate::naming::Naming;
@@ -156,6 +157,7 @@ impl Snapshot {
         reading: Reading,
         mut warnings: Vec<Warning>,
     ) -> Snapshot {
+        integrity::check(&profile, reading.alive, &mut warnings);
         check::mend_nodes(&mut profile, &mut warnings);
         check::mend_sites(&mut profile, &mut warnings);
         check::mend_samples(&mut profile, &mut warnings);
@@ -348,6 +350,11 @@ impl Snapshot {
     /// A few words, for where there is no room for [`Snapshot::warnings`], if the sums must not be believed as they are.
     pub fn alarm(&self) -> Option<String> {
         counted::alarm(self)
+    }
+
+    /// What is missing because there was no room for samples.
+    pub fn missing(&self) -> counted::Missing {
+        counted::missing(self)
     }
 
     /// Why there is nothing to show, if there is nothing.

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::bytes::read_one;
 use crate::error::{ReadError, SavedError};
+use crate::kept::kept_directories;
 use crate::layout::{self, DIRECTORY, Header, PREFIX};
 use crate::live::{asked_for, live_page};
 use crate::names;
@@ -17,68 +18,6 @@ use crate::process;
 use crate::profile::read_header;
 use crate::saved;
 use crate::snapshot::{Reading, Snapshot};
-
-/// Less room than this is too little for the profile files of a large program: some hundred thousand samples.
-const ROOM: u64 = 64 << 20;
-
-/// Where `freehold run` may keep the profile files of this user's programs, so that what is in them survives; the best
-/// first.
-pub fn kept_directories() -> Vec<PathBuf> {
-    let user = rustix::process::getuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let mut found: Vec<PathBuf> = Vec::new();
-    let parents = [
-        Some(PathBuf::from(DIRECTORY)),
-        runtime,
-        Some(std::env::temp_dir()),
-    ];
-    for parent in parents.into_iter().flatten() {
-        let directory = parent.join(format!("freehold-kept-{user}"));
-        if parent.is_absolute() && parent.is_dir() && !found.contains(&directory) {
-            found.push(directory);
-        }
-    }
-    found
-}
-
-/// The one that a new run takes: the first with enough room; failing that, the one with most. And what is said if it is
-/// not the first.
-pub fn kept_directory() -> (PathBuf, Option<String>) {
-    choose(&kept_directories(), &room_in)
-}
-
-fn choose(candidates: &[PathBuf], room: &dyn Fn(&Path) -> u64) -> (PathBuf, Option<String>) {
-    let Some(first) = candidates.first() else {
-        return (std::env::temp_dir().join("freehold-kept"), None);
-    };
-    let chosen = candidates
-        .iter()
-        .find(|candidate| room(candidate) >= ROOM)
-        .or_else(|| candidates.iter().max_by_key(|candidate| room(candidate)))
-        .unwrap_or(first);
-    let said = (chosen != first).then(|| {
-        format!(
-            "{} has {} left, too little to observe a program; its profile file is in {}",
-            first.parent().unwrap_or(first).display(),
-            crate::human::bytes(room(first) as f64),
-            chosen.display()
-        )
-    });
-    (chosen.clone(), said)
-}
-
-/// What this user may still write in the file system that a directory is in, or will be.
-fn room_in(directory: &Path) -> u64 {
-    let there = if directory.is_dir() {
-        Some(directory)
-    } else {
-        directory.parent()
-    };
-    there
-        .filter(|there| rustix::fs::access(*there, rustix::fs::Access::WRITE_OK).is_ok())
-        .and_then(|there| rustix::fs::statvfs(there).ok())
-        .map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize))
-}
 
 /// A profile file that one can read, or a saved copy of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -495,11 +434,6 @@ fn profiles_in(directory: &Path) -> Vec<Choice> {
     found
 }
 
-/// There is a profile file in this directory.
-pub fn has_profiles(directory: &Path) -> bool {
-    !profiles_in(directory).is_empty()
-}
-
 /// The directory of a kept run of this name.
 fn run_called(name: &str) -> Option<PathBuf> {
     // "." and ".." are paths, and no run is called so.
@@ -585,33 +519,4 @@ fn defines_freehold(base: &Path) -> bool {
             part.first() == Some(&0) && part.last() == Some(&0) && &part[1..=name.len()] == name
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_kept_where_there_is_room() {
-        let candidates = ["/shm/kept", "/run/kept", "/tmp/kept"].map(PathBuf::from);
-        let with = |rooms: [u64; 3]| {
-            let room = move |path: &Path| match path.to_str() {
-                Some("/shm/kept") => rooms[0],
-                Some("/run/kept") => rooms[1],
-                _ => rooms[2],
-            };
-            choose(&candidates, &room)
-        };
-        let gib = 1 << 30;
-        assert_eq!(with([gib, gib, gib]), (candidates[0].clone(), None));
-        let (place, said) = with([400 << 10, 4096, gib]);
-        assert_eq!(place, candidates[2]);
-        assert_eq!(
-            said.as_deref(),
-            Some(
-                "/shm has 400.0 KiB left, too little to observe a program; its profile file is in /tmp/kept"
-            )
-        );
-        assert_eq!(with([400 << 10, 1 << 20, 4096]).0, candidates[1]);
-    }
 }

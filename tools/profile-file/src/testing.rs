@@ -7,6 +7,7 @@ use std::panic::Location;
 use bytemuck::Zeroable;
 
 use crate::amount::Amount;
+use crate::integrity;
 use crate::layout::{self, BLOCK_UNIT, Header, Statistics, VARIANCE_SHIFT};
 use crate::profile::Profile;
 use crate::snapshot::{Reading, Snapshot};
@@ -251,7 +252,9 @@ impl ProfileBuilder {
 
     /// The profile file as a file has it.
     pub fn bytes(&self) -> Vec<u8> {
-        self.profile.to_bytes()
+        let mut profile = self.profile.clone();
+        integrity::seal(&mut profile);
+        profile.to_bytes()
     }
 
     /// The profile file, read back; its program was killed.

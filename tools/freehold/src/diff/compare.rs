@@ -135,7 +135,8 @@ pub fn compare(before: &Side, after: &Side, by: By, view: View) -> (Change, Vec<
                 // A site's number is the same in both profile files of one process.
                 let mut numbers: HashSet<u32> = sites(before, &old).into_iter().collect();
                 numbers.extend(sites(after, &new));
-                numbers.iter().map(|number| shared.variance(*number)).sum()
+                let sampled: f64 = numbers.iter().map(|number| shared.variance(*number)).sum();
+                sampled + shared.lost * (was.bytes + is.bytes)
             }
             // What was counted before is counted in both, with the same luck.
             (Some(_), View::Allocated | View::Freed | View::ShortLived) => {
@@ -164,6 +165,8 @@ pub fn compare(before: &Side, after: &Side, by: By, view: View) -> (Change, Vec<
 /// same in both, so nothing about them is uncertain.
 struct Shared {
     by_site: HashMap<u32, f64>,
+    /// What samples that were lost between the two add to it, by live bytes in either.
+    lost: f64,
 }
 
 impl Shared {
@@ -184,11 +187,29 @@ impl Shared {
                 }
             }
         }
-        Shared { by_site }
+        Shared {
+            by_site,
+            lost: lost_between(before, after),
+        }
     }
 
     fn variance(&self, site: u32) -> f64 {
         self.by_site.get(&site).copied().unwrap_or(0.0)
+    }
+}
+
+/// Blocks whose samples were lost may have come and gone between the two, at any site. What both miss, neither has.
+fn lost_between(before: &Snapshot, after: &Snapshot) -> f64 {
+    let (old, new) = (before.missing(), after.missing());
+    let change = (new.allocated - old.allocated)
+        .abs()
+        .max((new.live - old.live).abs())
+        .max((new.freed - old.freed).abs());
+    let whole = before.total(View::Live).bytes + after.total(View::Live).bytes;
+    if whole > 0.0 {
+        change * change / whole
+    } else {
+        0.0
     }
 }
 

@@ -232,7 +232,9 @@ impl<'a> Work<'a> {
     fn catch_up(&mut self, snapshot: &Snapshot) {
         // Of a program that is gone it is unknown how long it went on after the count.
         let fresh = snapshot.is_alive() && snapshot.statistics_age_ns().unwrap_or(0) < FRESH_NS;
-        if snapshot.profile.statistics.is_none() || fresh {
+        // Samples that were lost were not freed: only the count is whole.
+        let short = snapshot.profile.control.lost_samples != 0;
+        if snapshot.profile.statistics.is_none() || fresh || short {
             return;
         }
         let change = self.counted.catch_up(&self.samples, snapshot.interval());
@@ -321,6 +323,13 @@ impl<'a> Work<'a> {
         if fresh && sampled > 0.0 && (0.5..2.0).contains(&(counted / sampled)) {
             let share = counted / sampled;
             (resident, error) = (resident * share, error * share.min(0.1));
+        }
+        if snapshot.profile.control.lost_samples != 0 && counted > sampled {
+            // Without their samples it is unknown how much of them was touched.
+            (resident, error) = (
+                resident + (counted - sampled),
+                error + (counted - sampled) / 2.0,
+            );
         }
         Huge {
             bytes: resident.round() as u64,
@@ -600,7 +609,8 @@ impl<'a> Work<'a> {
             trend: snapshot.and_then(trend::of_snapshot),
             leaking: snapshot
                 .and_then(|snapshot| Leaking::of(snapshot, &mut Symbols::new(snapshot))),
-            peak: snapshot.map_or(0, |snapshot| snapshot.profile.control.peak_bytes),
+            peak: snapshot.map_or(0, most_live),
+            lost_share: snapshot.map_or(0.0, |snapshot| snapshot.missing().share),
             ended: snapshot.is_some_and(|snapshot| !snapshot.is_alive()),
             limit,
             pinning: classes
@@ -611,6 +621,20 @@ impl<'a> Work<'a> {
             eager: statistics.is_some_and(|statistics| statistics.purge_mode == 1),
         }
     }
+}
+
+/// The most that was live: by the samples, and where some of them were lost also by what the allocator counted.
+fn most_live(snapshot: &Snapshot) -> u64 {
+    let profile = &snapshot.profile;
+    let sampled = profile.control.peak_bytes;
+    if profile.control.lost_samples == 0 {
+        return sampled;
+    }
+    let points = profile.timeline.iter();
+    let points = points.map(|point| point.live_bytes.saturating_add(point.huge_bytes));
+    let last = profile.statistics.as_ref();
+    let last = last.map(|it| it.live_bytes.saturating_add(it.huge_bytes));
+    points.chain(last).max().unwrap_or(0).max(sampled)
 }
 
 /// The three largest mappings of a kind, by name, and how many there are.

@@ -164,7 +164,11 @@ fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u
     // Samples in slots of their own are known one by one.
     let own = || samples.iter().filter(|s| counted.slot_of(s).is_some());
     let there = counted.slots.live.saturating_sub(counted.slots.absent);
-    let asked = own().map(|s| s.size - missing(s)).sum::<u64>().min(there) as f64;
+    let seen: u64 = own().filter_map(|s| counted.slot_of(s)).sum();
+    // Where some samples were lost, the others stand for them.
+    let scale = (counted.slots.live as f64 / seen.max(1) as f64).max(1.0);
+    let asked = own().map(|s| s.size - missing(s)).sum::<u64>() as f64 * scale;
+    let asked = asked.min(there as f64);
     let untouched: u64 = own().map(missing).sum();
     let slack = there as f64 - asked;
     let live = counted.live.saturating_sub(counted.slots.live) as f64;

@@ -7,6 +7,7 @@ use super::kinds::Kind;
 use crate::amounts::{bytes, duration};
 use crate::leaks::finding::Leaking;
 use crate::leaks::trend::Trend;
+use crate::leaks::verdict::TOO_MANY_LOST;
 use crate::wording;
 
 /// What the verdict is made of.
@@ -29,6 +30,8 @@ pub struct Facts {
     pub leaking: Option<Leaking>,
     /// The most that was live, by the samples.
     pub peak: u64,
+    /// Of the live blocks' samples, the part that there was no room for.
+    pub lost_share: f64,
     /// The program has ended, however.
     pub ended: bool,
     /// Of the container, or the allocator's own: limit and what is used of it.
@@ -63,6 +66,8 @@ pub enum Finding {
     NotActive,
     /// No trouble was found in a program that has ended.
     Ended,
+    /// Too much is missing to say that there is none.
+    Unknown,
     Fine,
 }
 
@@ -293,6 +298,9 @@ impl Facts {
         if self.ended {
             return self.over();
         }
+        if self.lost_share > TOO_MANY_LOST && !self.trend.is_some_and(|trend| trend.can_tell()) {
+            return self.unknown();
+        }
         let grown = match self.trend {
             Some(trend) if trend.can_tell() => format!(
                 ", and it has not grown beyond doubt in the last {}",
@@ -321,12 +329,37 @@ impl Facts {
 }
 
 impl Facts {
+    fn lost(&self) -> String {
+        let percent = (100.0 * self.lost_share).ceil();
+        format!("because {percent} % of the samples of live blocks are lost")
+    }
+
+    /// What grew may be what is missing.
+    fn unknown(&self) -> Verdict {
+        Verdict {
+            finding: Finding::Unknown,
+            sentence: format!(
+                "No verdict: whether it grows, and who holds the memory, cannot be told, {}.",
+                self.lost()
+            ),
+            change: vec![
+                "freehold run --keep DIR      with a directory that has room for the profile file"
+                    .to_owned(),
+            ],
+        }
+    }
+
     /// Of a program that has ended: nothing is fine about one that was killed for want of memory.
     fn over(&self) -> Verdict {
+        let leaks = if self.lost_share > TOO_MANY_LOST {
+            format!("whether a call site leaks cannot be told, {}", self.lost())
+        } else {
+            "no call site is a likely leak".to_owned()
+        };
         Verdict {
             finding: Finding::Ended,
             sentence: format!(
-                "It has ended: at most {} were live, {} when it was last seen, and no call site is a likely leak.",
+                "It has ended: at most {} were live, {} when it was last seen, and {leaks}.",
                 bytes(self.peak),
                 bytes(self.live),
             ),

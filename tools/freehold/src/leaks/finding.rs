@@ -145,13 +145,14 @@ pub fn examine(
         samples.entry(sample.site).or_default().push(sample);
     }
     let limit = Limit::tightest(snapshot);
+    let lost = snapshot.missing().share;
     let mut found: Vec<Finding> = snapshot
         .sites
         .iter()
         .map(|site| {
             let samples = samples.remove(&site.number).unwrap_or_default();
             let history = history(site, &samples);
-            let judgement = judge(&history, snapshot.now_ns(), rules);
+            let judgement = judge(&history, snapshot.now_ns(), rules).with_lost(lost);
             let call_site = CallSite::of(snapshot, &mut symbols, site.node);
             let mut ages: Vec<u64> = samples.iter().map(|s| s.age_ns).collect();
             ages.sort_unstable();

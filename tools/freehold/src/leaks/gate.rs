@@ -6,7 +6,8 @@ use profile_file::Snapshot;
 use serde::Serialize;
 
 use super::finding::Finding;
-use super::verdict::Verdict;
+use super::text;
+use super::verdict::{TOO_MANY_LOST, Verdict};
 
 /// `--fail-on`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,10 @@ pub fn unanswered(snapshot: &Snapshot, at_exit: bool, reachability: bool) -> Opt
             "{reason}; run it with --sample 1 to count every block"
         ));
     }
+    let share = snapshot.missing().share;
+    if share > TOO_MANY_LOST {
+        return Some(text::lost(share));
+    }
     let seconds = snapshot.running_ns() as f64 / 1e9;
     (!at_exit && !reachability && seconds < SHORTEST_SECONDS).then(|| {
         "it was observed for less than a second, in which no growth can be told; with --exit the question is what was \
@@ -145,6 +150,13 @@ mod tests {
         let block = profile.allocate(site, 4096, 0);
         profile.free(block, 10);
         assert_eq!(code(&profile.snapshot(), true), 0);
+        // What was not seen for want of room may leak: with --exit as well, where it may be live.
+        profile.change(|profile| {
+            profile.control.taken = 50;
+            profile.control.lost_samples = 49;
+        });
+        let short = profile.snapshot();
+        assert_eq!((code(&short, true), code(&short, false)), (2, 2));
         let mut failed = check(&[], Some(FailOn::Any), true);
         failed.unanswered = unanswered(&empty, true, false);
         failed.failed = true;

@@ -26,7 +26,7 @@ use crate::naming::NamingArgs;
 use crate::output::print;
 use finding::{Finding, Limit};
 use gate::{FailOn, Outcome};
-use reachability::Scan;
+use reachability::{Scan, Unfinished};
 pub use suppressions::Suppressions;
 use trend::Trend;
 use verdict::Rules;
@@ -62,9 +62,9 @@ pub struct Args {
     #[arg(long, conflicts_with = "exit")]
     reachability: bool,
 
-    /// How long to wait for the program's answer.
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "reachability", value_parser = parse_time)]
-    patience: Duration,
+    /// How long to wait for the program's answer. Else it is ten seconds, and longer for a large program.
+    #[arg(long, value_name = "TIME", requires = "reachability", value_parser = parse_time)]
+    patience: Option<Duration>,
 
     /// The question is what is live at the end of a program that ended.
     #[arg(long)]
@@ -103,6 +103,8 @@ pub struct Answer {
     /// Mean bytes between samples.
     pub interval: u64,
     pub live_samples: usize,
+    /// Of the live blocks' samples, the part that there was no room for.
+    pub lost_share: f64,
     pub marks: u64,
     pub at_exit: bool,
     /// What was freed at the end: the verdicts are about the moment before.
@@ -115,6 +117,9 @@ pub struct Answer {
     pub limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<Scan>,
+    /// What there is of a scan that was not finished in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Unfinished>,
     /// With --fail-on: whether it failed. Always: what counts under the rule.
     pub outcome: Outcome,
     /// Why there is nothing to judge.
@@ -132,6 +137,16 @@ pub struct Answer {
     pub all: bool,
     #[serde(skip)]
     pub checks: bool,
+}
+
+impl Answer {
+    /// The question after what cannot be reached has no whole answer. What else was found stands.
+    fn unfinish(&mut self, unfinished: Unfinished) {
+        let reason = &mut self.outcome.unanswered;
+        reason.get_or_insert_with(|| "the scan was not finished".to_owned());
+        self.warnings.push(unfinished.text());
+        self.unfinished = Some(unfinished);
+    }
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -153,12 +168,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let (snapshot, watch) = look(args, &target, running)?;
     let mut snapshot = args.naming.of(snapshot);
+    let mut unfinished = None;
+    if args.reachability {
+        unfinished = reachability::ask(&target, args.patience)?;
+        snapshot = args.naming.of(target.read()?);
+    }
     let mut cleared = None;
     if !args.exit {
         (snapshot, cleared) = judged(snapshot);
     }
     let mut answer = answer(args, &target, &snapshot, watch.as_ref(), &suppressions);
     answer.cleared = cleared;
+    if let Some(unfinished) = unfinished {
+        answer.unfinish(unfinished);
+    }
     if args.json {
         print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
     } else {
@@ -170,16 +193,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// The snapshot to judge. A live program is watched for a while.
 fn look(args: &Args, target: &Target, running: bool) -> Result<(Snapshot, Option<Watch>)> {
     if !running || args.length.is_zero() {
-        if args.reachability {
-            reachability::ask(target, args.patience)?;
-        }
         return Ok((target.read()?, None));
     }
-    let (mut snapshot, watch) = watch::watch(target, args.length)?;
-    if args.reachability {
-        reachability::ask(target, args.patience)?;
-        snapshot = target.read()?;
-    }
+    let (snapshot, watch) = watch::watch(target, args.length)?;
     Ok((snapshot, Some(watch)))
 }
 
@@ -247,12 +263,14 @@ fn answer(
         watched_seconds: watch.map(Watch::seconds),
         interval: snapshot.interval(),
         live_samples: snapshot.samples.len(),
+        lost_share: snapshot.missing().share,
         marks: snapshot.profile.control.mark,
         at_exit: args.exit,
         cleared: None,
         trend: trend::of_snapshot(snapshot),
         limit: Limit::tightest(snapshot),
         scan,
+        unfinished: None,
         outcome,
         nothing_because: snapshot.why_empty(),
         warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),

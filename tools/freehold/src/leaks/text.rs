@@ -8,7 +8,7 @@ use super::Answer;
 use super::finding::Finding;
 use super::gate::SHORTEST_SECONDS;
 use super::trend::Trend;
-use super::verdict::{Doubt, Verdict};
+use super::verdict::{Doubt, TOO_MANY_LOST, Verdict};
 use crate::wording::{self, bytes, count, duration, estimate, plural};
 
 /// Callers that are shown of each site.
@@ -87,6 +87,8 @@ fn verdicts(out: &mut String, answer: &Answer) {
     let suspects: Vec<&&Finding> = open.iter().filter(|site| site.is_suspect()).collect();
     if let Some(reason) = &answer.nothing_because {
         let _ = writeln!(out, "No leak found: {reason}.");
+    } else if suspects.is_empty() && answer.lost_share > TOO_MANY_LOST {
+        let _ = writeln!(out, "No verdict, because {}.", lost(answer.lost_share));
     } else if suspects.is_empty() {
         let _ = writeln!(out, "No leak found, because {}.", why_none(answer, &open));
     } else {
@@ -163,6 +165,15 @@ fn scanned(out: &mut String, answer: &Answer) {
             bytes(scan.skipped_bytes as f64)
         );
     }
+}
+
+/// Why it is unknown whether anything grows.
+pub fn lost(share: f64) -> String {
+    format!(
+        "{} % of the samples of live blocks are lost, so what grows may not be seen: the profile file had no room for them. \
+         Choose its directory with `freehold run --keep DIR`, or take fewer samples with --sample",
+        (100.0 * share).ceil()
+    )
 }
 
 /// "None" needs a reason too.
@@ -322,6 +333,7 @@ pub fn reason(site: &Finding) -> &'static str {
         Some(Doubt::OldIsFreed) => "what becomes old is freed",
         Some(Doubt::WithinError) => "no growth beyond the error",
         Some(Doubt::TooFew) => "too few samples",
+        Some(Doubt::Lost) => "too many samples of live blocks are lost",
         Some(Doubt::TooShort) => "a cache that fills up may look like this for half a minute",
         None => "grows, goes on, and what is old stays",
     }
@@ -356,10 +368,15 @@ fn live_of(sites: &[&Finding]) -> String {
 
 /// The rest: named one by one only on demand.
 fn others(out: &mut String, answer: &Answer, open: &[&Finding]) {
+    let unknown = if answer.lost_share > TOO_MANY_LOST {
+        "Too many samples are lost to tell"
+    } else {
+        "Too few samples to tell"
+    };
     for (verdict, title) in [
         (Verdict::Stopped, "Grew and stopped"),
         (Verdict::Steady, "Steady"),
-        (Verdict::Unknown, "Too few samples to tell"),
+        (Verdict::Unknown, unknown),
     ] {
         let sites: Vec<&Finding> = open
             .iter()

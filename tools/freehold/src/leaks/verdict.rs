@@ -109,7 +109,12 @@ pub enum Doubt {
     TooFew,
     /// Only the later half of its time looks like a leak, and that was short: a cache that fills up may do so.
     TooShort,
+    /// Too many samples of live blocks were lost: what is missing may be of this site.
+    Lost,
 }
+
+/// If a larger part of the live blocks' samples was lost, no growth that is not seen means nothing.
+pub const TOO_MANY_LOST: f64 = 0.01;
 
 /// Growth of a site within a window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -156,6 +161,21 @@ pub struct Judgement {
     pub growth: Option<Growth>,
 }
 
+impl Judgement {
+    /// The same where this part of the live blocks' samples was lost. What was found stands; that nothing was found
+    /// does not.
+    pub fn with_lost(self, share: f64) -> Judgement {
+        if share <= TOO_MANY_LOST || self.verdict == Verdict::LikelyLeak {
+            return self;
+        }
+        Judgement {
+            verdict: Verdict::Unknown,
+            doubt: Some(Doubt::Lost),
+            growth: self.growth,
+        }
+    }
+}
+
 /// The verdict over one site at the time `now_ns`.
 pub fn judge(site: &History, now_ns: u64, rules: &Rules) -> Judgement {
     let life = now_ns.saturating_sub(site.first_ns);
@@ -194,7 +214,7 @@ pub fn judge(site: &History, now_ns: u64, rules: &Rules) -> Judgement {
             Doubt::OldIsFreed | Doubt::WithinError => Verdict::Steady,
             Doubt::Stopped => Verdict::Stopped,
             Doubt::Slowing | Doubt::Uneven | Doubt::TooShort => Verdict::Growing,
-            Doubt::TooFew => Verdict::Unknown,
+            Doubt::TooFew | Doubt::Lost => Verdict::Unknown,
         },
         doubt: Some(reason),
         growth: Some(growth),

@@ -5,11 +5,13 @@
 //! | `child` | starts it, passes signals on, waits |
 //! | `ending` | how it ended, and who sent a SIGKILL |
 //! | `kept` | where its profile files are, bounded, listed, removed |
+//! | `offered` | profile files in memory, where no directory has room |
 //! | `summary` | three lines at the end |
 
 mod child;
 mod ending;
 mod kept;
+mod offered;
 mod summary;
 
 use std::ffi::{OsStr, OsString};
@@ -22,15 +24,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use profile_file::{Target, names, output_file, process, target};
+use profile_file::{Target, kept as kept_in, names, output_file, process};
 
 use crate::amounts;
 use crate::output::print;
 use crate::wording::plural;
 use crate::{doctor, library};
 use child::{GroupWatch, Observation};
-use ending::Kills;
+use ending::{Ending, Kills};
 use kept::Record;
+use offered::Offered;
 use summary::{Run, Summary};
 
 /// Runs a command under Freehold, observed, and keeps what it shows even if it crashes.
@@ -76,21 +79,89 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let bases = target::kept_directories();
+    let bases = kept_in::kept_directories();
     if args.list {
         return list(&bases, args.json);
     }
     if let Some(wanted) = &args.clean {
         return clean(&bases, wanted);
     }
-    let (base, said) = target::kept_directory();
-    if let (Some(said), None) = (said, &args.keep) {
-        eprintln!("freehold: {said}");
-    }
-    observe(args, &base)
+    observe(args)
 }
 
-fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
+/// Where the profile files of a run are.
+struct Place {
+    /// With the record of the run; none if not even that can be written anywhere.
+    directory: Option<PathBuf>,
+    /// Where they are if no directory has room for them.
+    offered: Option<Offered>,
+}
+
+impl Place {
+    fn choose(args: &Args, program: &str) -> Result<Self> {
+        if let Some(directory) = &args.keep {
+            let directory = given_folder(directory)?;
+            if let Some(said) = kept_in::too_small(&directory) {
+                eprintln!("freehold: {said}");
+            }
+            return Ok(Self {
+                directory: Some(directory),
+                offered: None,
+            });
+        }
+        let base = kept_in::kept_directory();
+        if let Some(said) = base.said {
+            eprintln!("freehold: {said}");
+        }
+        let made = kept::private_folder(&base.path).and_then(|()| {
+            kept::prune(&base.path);
+            kept::new_run(&base.path, program)
+        });
+        if base.is_roomy {
+            return Ok(Self {
+                directory: Some(made?),
+                offered: None,
+            });
+        }
+        Ok(Self {
+            directory: made.ok(),
+            offered: Some(Offered::new()?),
+        })
+    }
+
+    /// What the library is told.
+    fn page(&self) -> PathBuf {
+        match (&self.offered, &self.directory) {
+            (Some(offered), _) => offered.page(),
+            (None, directory) => directory.clone().unwrap_or_default(),
+        }
+    }
+
+    fn profiles(&self) -> Vec<PathBuf> {
+        match (&self.offered, &self.directory) {
+            (Some(offered), _) => offered.profiles(),
+            (None, Some(directory)) => kept::profiles(directory),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// What was done is noted as far as there is room: the program runs all the same.
+    fn note(&self, record: &Record) {
+        let written = self.directory.as_ref().map(|it| record.write(it));
+        if let (Some(Err(error)), None) = (written, &self.offered) {
+            eprintln!("freehold: how it ended is not kept: {error:#}");
+        }
+    }
+
+    /// Removes the directory of a run that nothing is kept of, unless it is the user's.
+    fn forget(&self, args: &Args) {
+        if let (Some(directory), None) = (&self.directory, &args.keep) {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+fn observe(args: &Args) -> Result<ExitCode> {
     not_an_option(&args.command[0])?;
     let library = library::locate(args.library.as_deref())?;
     if let Some(file) = &args.save {
@@ -110,20 +181,17 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
             command[0]
         );
     }
-    let directory = match &args.keep {
-        Some(directory) => given_folder(directory)?,
-        None => {
-            kept::private_folder(base)?;
-            kept::prune(base);
-            kept::new_run(base, &own_name(&command))?
-        }
-    };
+    let place = Place::choose(args, &own_name(&command))?;
     let mut record = Record::new(command.clone());
-    record.write(&directory)?;
+    match (&place.directory, &place.offered) {
+        (Some(directory), None) => record.write(directory)?,
+        _ => place.note(&record),
+    }
+    let page = place.page();
 
     let how = Observation {
         library: &library,
-        directory: &directory,
+        directory: &page,
         interval: args.sample,
     };
     let before = Kills::of(std::process::id());
@@ -131,35 +199,39 @@ fn observe(args: &Args, base: &Path) -> Result<ExitCode> {
     let mut child = match child::start(&args.command, &how)? {
         Ok(child) => child,
         Err(failed) => {
-            if args.keep.is_none() {
-                // Nothing is in it yet but our own record.
-                let _ = std::fs::remove_dir_all(&directory);
-            }
+            // Nothing is in it yet but our own record.
+            place.forget(args);
             eprintln!("freehold: {}", failed.message);
             return Ok(ExitCode::from(failed.code));
         }
     };
     let pid = child.id();
     record.pid = Some(u64::from(pid));
-    let janitor = Janitor::start(directory.clone(), pid);
+    let janitor = match &place.offered {
+        None => Some(Janitor::start(page.clone(), pid)),
+        Some(_) => None,
+    };
     let outcome = child::wait(&mut child, GroupWatch::start(pid, before))?;
     let seconds = begun.elapsed().as_secs_f64();
-    wait_for_profiles(&directory);
-    let thinned = janitor.end();
+    wait_for_profiles(&place);
+    let thinned = janitor.map_or(0, Janitor::end);
 
     record.ended_unix_ns = Some(process::unix_ns());
     record.ending = Some(outcome.ending.clone());
-    record.write(&directory)?;
+    // The directory may be full by now. What the program did is told all the same.
+    place.note(&record);
+    let profiles = place.profiles();
     let run = Run {
         command: &command,
         pid,
         outcome: &outcome,
         seconds,
-        directory: &directory,
+        directory: place.directory.as_deref().unwrap_or(Path::new("")),
+        profiles: &profiles,
         thinned,
         obstacle,
     };
-    finish(args, &run, Summary::of(&run))
+    finish(args, &run, &place)
 }
 
 /// What a person would call the program: a script rather than its interpreter.
@@ -181,25 +253,32 @@ fn not_an_option(word: &OsStr) -> Result<()> {
 }
 
 /// Tells how it was, and saves what is to be saved. The command's exit code is ours, whatever becomes of that.
-fn finish(args: &Args, run: &Run, mut summary: Summary) -> Result<ExitCode> {
-    if let Some(file) = &args.save {
+fn finish(args: &Args, run: &Run, place: &Place) -> Result<ExitCode> {
+    let mut summary = Summary::of(run);
+    // What is in memory is gone when this command ends; saved, it takes a hundredth of the room.
+    let kept = place.directory.as_ref().filter(|_| place.offered.is_some());
+    let kept = kept.map(|directory| directory.join("profile.freehold"));
+    if let (Some(file), Some(heap)) = (args.save.as_ref().or(kept.as_ref()), &summary.heap) {
+        let profile = heap.profile.display().to_string();
         match save(&summary, file) {
             Ok(()) => {
+                summary.next = summary.next.replace(&profile, &file.display().to_string());
                 summary.saved = Some(file.clone());
-                summary.next = summary.next.replace(
-                    &summary
-                        .heap
-                        .as_ref()
-                        .map_or(String::new(), |heap| heap.profile.display().to_string()),
-                    &file.display().to_string(),
-                );
             }
             Err(error) => eprintln!("freehold: nothing was saved: {error:#}"),
         }
+    } else if args.save.is_some() {
+        eprintln!("freehold: nothing was saved: no process of it was observed");
     }
-    if summary.processes == 0 && args.keep.is_none() && observed_by(run.directory).is_empty() {
+    if place.offered.is_some() && summary.heap.is_some() && summary.saved.is_none() {
+        summary.next = format!(
+            "freehold run --save FILE {}, because nothing could be kept",
+            run.command.join(" ")
+        );
+    }
+    if summary.processes == 0 && observed_by(&place.page()).is_empty() {
         // Nothing is in it but our own record.
-        let _ = std::fs::remove_dir_all(run.directory);
+        place.forget(args);
     }
     if args.json {
         eprintln!("{}", serde_json::to_string(&summary)?);
@@ -215,7 +294,12 @@ fn save(summary: &Summary, file: &Path) -> Result<()> {
         .as_ref()
         .context("no process of it was observed")?;
     let target = Target::find(&heap.profile.display().to_string())?;
-    target.read()?.save(file)?;
+    let mut snapshot = target.read()?;
+    if heap.pid == u64::from(summary.pid) && !snapshot.is_alive() {
+        // The record is not beside a profile file in memory.
+        snapshot.reading.exited = Some(matches!(summary.ending, Ending::Exited { .. }));
+    }
+    snapshot.save(file)?;
     Ok(())
 }
 
@@ -234,9 +318,9 @@ fn observed_by(directory: &Path) -> Vec<u64> {
 
 /// A program that goes on in the background may not have allocated yet, and so have no profile file to be found by: it
 /// is given a moment, unless there are profile files, or no process to make them.
-fn wait_for_profiles(directory: &Path) {
+fn wait_for_profiles(place: &Place) {
     for _ in 0..20 {
-        if target::has_profiles(directory) || observed_by(directory).is_empty() {
+        if !place.profiles().is_empty() || observed_by(&place.page()).is_empty() {
             return;
         }
         thread::sleep(Duration::from_millis(25));

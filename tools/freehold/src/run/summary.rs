@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::child::Outcome;
 use super::ending::Ending;
-use super::kept;
 use crate::amounts::{bytes, duration};
 use crate::explain::sites;
 use crate::leaks::finding::Leaking;
@@ -54,6 +53,7 @@ pub struct Heap {
     pub pid: u64,
     pub program: String,
     pub peak_bytes: u64,
+    pub peak_error_bytes: u64,
     pub live_bytes: u64,
     pub live_error_bytes: u64,
     /// Why these must not be believed as they are.
@@ -90,6 +90,7 @@ pub struct Run<'a> {
     pub outcome: &'a Outcome,
     pub seconds: f64,
     pub directory: &'a Path,
+    pub profiles: &'a [PathBuf],
     /// Profile files that were removed, as there were too many.
     pub thinned: usize,
     /// What `doctor` said was in the way.
@@ -98,11 +99,12 @@ pub struct Run<'a> {
 
 impl Summary {
     pub fn of(run: &Run) -> Self {
-        let mut profiles: Vec<(PathBuf, Snapshot)> = kept::profiles(run.directory)
-            .into_iter()
+        let mut profiles: Vec<(PathBuf, Snapshot)> = run
+            .profiles
+            .iter()
             .filter_map(|profile| {
                 let snapshot = Target::find(profile.to_str()?).ok()?.read().ok()?;
-                Some((profile, snapshot))
+                Some((profile.clone(), snapshot))
             })
             .collect();
         let still_running = profiles
@@ -210,14 +212,14 @@ impl Summary {
         if u64::from(self.pid) != heap.pid {
             line += &format!("; in {} ({})", short(&heap.program), heap.pid);
         }
-        let error = match heap.live_error_bytes {
-            0 => String::new(),
-            error => format!(" ± {}", bytes(error)),
+        let estimate = |amount: u64, error: u64| match error {
+            0 => bytes(amount),
+            error => format!("{} ± {}", bytes(amount), bytes(error)),
         };
         line += &format!(
-            "; heap at most {}, live at the end {}{error}",
-            bytes(heap.peak_bytes),
-            bytes(heap.live_bytes)
+            "; heap at most {}, live at the end {}",
+            estimate(heap.peak_bytes, heap.peak_error_bytes),
+            estimate(heap.live_bytes, heap.live_error_bytes)
         );
         match &heap.biggest_site {
             Some(site) => {
@@ -291,6 +293,7 @@ impl Heap {
             pid: snapshot.pid(),
             program: snapshot.program(),
             peak_bytes: snapshot.profile.control.peak_bytes,
+            peak_error_bytes: snapshot.total(View::Peak).error().round() as u64,
             live_bytes: live.bytes.round() as u64,
             live_error_bytes: live.error().round() as u64,
             alarm: snapshot.alarm(),
@@ -321,6 +324,7 @@ fn next_command(run: &Run, heap: Option<&Heap>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept;
     use super::*;
     use profile_file::testing::ProfileBuilder;
 
@@ -354,12 +358,14 @@ mod tests {
             ending,
             peak_resident: Some(100 * MIB),
         };
+        let profiles = kept::profiles(dir.path());
         let mut run = Run {
             command: &command,
             pid: 4_194_801,
             outcome: &outcome,
             seconds: 12.34,
             directory: dir.path(),
+            profiles: &profiles,
             thinned: 0,
             obstacle: None,
         };
