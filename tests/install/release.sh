@@ -25,9 +25,9 @@ diff -r "$work/first" "$work/second" || fail "two runs differ"
 [ "$(cd "$work/first" && sed 's/^[^ ]*  //' SHA256SUMS)" = "$(cd "$work/first" && printf '%s\n' * | grep -vx SHA256SUMS)" ] ||
     fail "not every file has a sum"
 
-archive=("$work"/first/freehold-*[0-9a-f].tar.gz)
-tar -tzf "${archive[0]}" >"$work/names"
-grep -q '^freehold-[^/]*/include/freehold/freehold.h$' "$work/names" || fail "the sources are not in ${archive[0]}"
+archive=$(find "$work/first" -name 'freehold-*.tar.gz' ! -name '*-linux-*' ! -name '*-amalgamation.*')
+tar -tzf "$archive" >"$work/names"
+grep -q '^freehold-[^/]*/include/freehold/freehold.h$' "$work/names" || fail "the sources are not in $archive"
 if [ "$form" = whole ]; then
     for part in linux- cdx.json; do
         ls "$work"/first/freehold-*"$part"* >/dev/null || fail "there is no $part"
