@@ -29,18 +29,22 @@ __attribute__((noinline)) static char *grow(size_t n) { char *p = malloc(n); mem
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
-    struct timespec pause = {0, 1000000};
+    struct timespec next;
     size_t sum = 0;
     int alone = !strcmp(how, "alone"), n = 0;
     setvbuf(stdout, NULL, _IONBF, 0); /* a buffer of its own would be live at the end */
     struct pollfd line = {0, POLLIN, 0};
+    clock_gettime(CLOCK_MONOTONIC, &next);
     for (; n < MOST; n++) {
         held[n] = grow(1000);
         sum += 1000;
         for (int k = 0; k < 20; k++) free(grow(500));
         if (n == BLOCKS * 2 / 3) printf("growing\n");
         if (n % 12 != 0) continue;
-        nanosleep(&pause, NULL);
+        /* By the clock, so that it grows as evenly on a busy machine. */
+        next.tv_nsec += 1000000;
+        if (next.tv_nsec >= 1000000000) next.tv_sec++, next.tv_nsec -= 1000000000;
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
         if (n >= BLOCKS && (alone || poll(&line, 1, 0) > 0)) break;
     }
     printf("%zu\n", sum);
@@ -106,12 +110,10 @@ fn profile_in(directory: &TempDir) -> PathBuf {
 fn all_commands_judge_the_state_before_the_clearing_up() {
     let (_directory, mut run) = start("");
     let pid = run.pid().to_string();
-    let live = json(&["leaks", &pid, "--for", "0", "--json"]);
-    assert_eq!(
-        (first(&live).0, first(&live).1),
-        ("grow", "likely_leak"),
-        "{live:#}"
-    );
+    wait_for("the leak", || {
+        let live = json(&["leaks", &pid, "--for", "0", "--json"]);
+        (first(&live).0 == "grow" && first(&live).1 == "likely_leak").then_some(())
+    });
     assert_eq!(
         json(&["explain", &pid, "--json"])["verdict"]["finding"],
         "growth"

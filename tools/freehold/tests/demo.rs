@@ -26,8 +26,10 @@ fn scene(name: &str, arguments: &[&str]) -> Option<String> {
         "more than a line: {complaint}"
     );
     let said = text(&output.stdout);
+    // What follows the table are answers of other commands, whose pictures are made of characters.
+    let table = said.split("\nThe same server").next().unwrap_or(&said);
     assert!(
-        !said.contains('\x1b') && !said.contains('█'),
+        !said.contains('\x1b') && !table.contains('█'),
         "not plain: {said}"
     );
     Some(said)

