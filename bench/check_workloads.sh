@@ -85,6 +85,9 @@ checksum() {
     sed -n 's/^check //p' <<<"$text"
 }
 
+# The ancestors are as they were: moar-2014 may end at a thread's exit, rarely. So theirs is a run of three; what runs must be right.
+tries() { case $1 in */ancestors/*) echo 1 2 3 ;; *) echo 1 ;; esac; }
+
 # The loader only warns about a library that it cannot find, and the program would run without it.
 for library in "$@"; do
     [ -f "$library" ] || { echo "$library does not exist"; exit 1; }
@@ -99,8 +102,13 @@ while read -r program arguments; do
     expected=$(checksum "" "$program" $arguments) || { echo "$program $arguments: failed without a library"; bad=1; continue; }
     for library in "$@"; do
         runs=$((runs + 1))
-        # shellcheck disable=SC2086
-        found=$(checksum "$library" "$program" $arguments) || found="no result"
+        found="no result"
+        for try in $(tries "$library"); do
+            # shellcheck disable=SC2086
+            found=$(checksum "$library" "$program" $arguments) && break
+            echo "$program $arguments: under $library: no result, try $try"
+            found="no result"
+        done
         if [ "$found" != "$expected" ]; then
             echo "$program $arguments: under $library: $found instead of $expected"
             bad=1
