@@ -81,6 +81,8 @@ soak?  ffmpeg               ffmpeg
 soak?  javac                default-jdk-headless
 soak?  mariadbd             mariadb-server
 soak?  tor                  tor
+soak?  tclsh                tcl
+soak?  /usr/include/zlib.h  zlib1g-dev
 soak?  chronyd              chrony
 soak?  gst-launch-1.0       gstreamer1.0-tools
 soak?  pkg:gstreamer1.0-plugins-base gstreamer1.0-plugins-base
