@@ -74,7 +74,7 @@ fn over_borders() -> Vec<Entry> {
         ),
         entry(
             "runs: several chunks are refused once",
-            Some(1),
+            Some(0),
             two(
                 &[(REST(2), Claim(56, 1)), (REST(2), Refuse(1))],
                 &[TryClaim(130)],
