@@ -129,8 +129,8 @@ FH_API void fh_thread_flush(void);
  *     deepbind   drop keep              what becomes of dlopen's flag RTLD_DEEPBIND (drop-in only), which gives a library the
  *                                       C library's malloc
  *     metrics    a path without comma   the file that fh_stats_metrics is written to at exit, and before that at most once
- *                                       a second by a thread that happens to be in a slow path; %p is the process's number. A device, or what a
- *                                       link leads to, is appended to
+ *                                       a second by a thread that happens to be in a slow path; %p is the process's number. What is
+ *                                       no file (a device) is not replaced, and a link not followed
  *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads
  *     sample     512k, 4m, …            mean bytes between two samples; 0: none, the heap's figures only
  *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm

@@ -143,7 +143,7 @@ void *fh_system_map_wiped_on_fork(size_t size);
 /* ── A file that is replaced as a whole ──────────────────────────────────────────────────────────────────────────── */
 
 /* Readers find the old content or the new one, never a part. What is there and is not a file itself is never replaced: a
- * device, and what a symbolic link leads to, are appended to; a pipe, a socket and a directory are left alone. */
+ * device is written to; a file behind a symbolic link, a pipe, a socket and a directory are left alone. */
 
 #define FH_FILE_LONGEST 300 /* of a path, with its terminating zero */
 

@@ -40,12 +40,12 @@ static bool may_be_replaced(const char *path) {
     return !look_at(path, &there, AT_SYMLINK_NOFOLLOW) || S_ISREG(there.st_mode);
 }
 
-/* What stands at `path` and is no file of its own: a device, or what a link leads to. Not a pipe: its reader may go at any
- * moment, and the signal of that would end the program. -1: not to be written. */
+/* A device. Not a file behind a link, which would grow with every second; and not a pipe: its reader may go at any moment, and
+ * the signal of that would end the program. -1: not to be written. */
 static int open_in_place(const char *path) {
     struct stat there;
-    if (!look_at(path, &there, 0) || !(S_ISREG(there.st_mode) || S_ISCHR(there.st_mode))) return -1;
-    return fh_open_file(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY, 0);
+    if (!look_at(path, &there, 0) || !S_ISCHR(there.st_mode)) return -1;
+    return fh_open_file(path, O_WRONLY | O_NONBLOCK | O_NOCTTY, 0);
 }
 
 static int open_beside(fh_file *f) {
