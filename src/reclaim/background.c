@@ -34,7 +34,7 @@ void fh_background_configure(void) {
 
 void fh_background_check(void) {
     uint64_t none = FH_BACKGROUND_NONE;
-    bool large = fh_used_bytes() >= FH_IDLE_FLOOR_SLOTS * FH_SLOT_SIZE;
+    bool large = fh_used_bytes() >= FH_BACKGROUND_FROM;
     if (large && fh_load(&fh_background) == none) fh_cas_relaxed(&fh_background, &none, FH_BACKGROUND_WANTED);
     if (fh_load(&fh_background) == FH_BACKGROUND_WANTED) fh_set_due(FH_DUE_THREAD);
     nudge();

@@ -39,12 +39,24 @@ static inline fh_pressure fh_stall_judge(unsigned hundredths) {
 
 /* ── Refault credit ──────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Refaults cost time, and what is kept to avoid them costs memory. FH_REFAULT_RATE bytes a second are not worth any: they
+ * take a hundredth of the time. So refaults are first paid from an allowance, which grows at that rate, up to a quarter of
+ * a second's worth. What it does not cover is credit.
+ *
+ * The allowance after so many nanoseconds. */
+static inline size_t fh_allowance_after(size_t allowance, uint64_t nanoseconds) {
+    uint64_t most = FH_REFAULT_RATE / 4,
+             more = nanoseconds < UINT64_C(1) << 30 ? nanoseconds * (FH_REFAULT_RATE >> 20) >> 10 : most;
+    return more < most - allowance ? allowance + (size_t)more : (size_t)most;
+}
+
 /* What the credit has become after so many seconds, in the last of which `reused` bytes of what was kept were in use again:
- * it halves every second, but not below what is being re-used, which would be missed again if it were purged. */
+ * it halves every second, but not below what is being re-used, which would be missed again if it were purged. So little that
+ * the allowance would cover it does not count. */
 static inline size_t fh_credit_after(size_t credit, size_t reused, uint64_t seconds) {
     if (seconds > 63) return 0;
-    size_t halved = credit >> seconds;
-    size_t needed = seconds > 1 ? 0 : reused < credit ? reused : credit;
+    size_t halved = credit >> seconds, missed = reused > FH_REFAULT_RATE ? reused : 0;
+    size_t needed = seconds > 1 ? 0 : missed < credit ? missed : credit;
     return halved > needed ? halved : needed;
 }
 
@@ -55,11 +67,16 @@ static inline size_t fh_credit_worth(size_t credit) {
 
 /* ── Free slots with memory behind them ──────────────────────────────────────────────────────────────────────────── */
 
-/* How many free slots may keep their memory: a floor, a share of what is used, and the credit, in slots. */
-static inline size_t fh_idle_budget(size_t used, size_t credit, fh_pressure pressure) {
+/* How many free slots may keep their memory: a floor, a share of what is used that is larger for a small heap, and the
+ * credit. The credit is for a program that returns to its size, so what it adds is at most what the peak was above what is
+ * used now, and a quarter. Else what is kept from one phase would come on top of the next phase's peak. All in slots. */
+static inline size_t fh_idle_budget(size_t used, size_t peak, size_t credit, fh_pressure pressure) {
     if (pressure == FH_PRESSURE_HIGH) return 0;
-    if (pressure == FH_PRESSURE_SOME) return FH_IDLE_FLOOR_SLOTS / 4;
-    return FH_IDLE_FLOOR_SLOTS + used / FH_IDLE_USED_SHARE + fh_credit_worth(credit);
+    if (pressure == FH_PRESSURE_SOME) return FH_IDLE_FLOOR_SLOTS / 2;
+    size_t small = used / FH_IDLE_SMALL_SHARE, most = (peak > used ? peak - used : 0) + used / FH_IDLE_PEAK_SHARE;
+    if (small > FH_IDLE_SMALL_SLOTS) small = FH_IDLE_SMALL_SLOTS;
+    size_t again = fh_credit_worth(credit);
+    return FH_IDLE_FLOOR_SLOTS + small + used / FH_IDLE_USED_SHARE + (again < most ? again : most);
 }
 
 /* Where a purge stops that began because `dirty` exceeded the budget: a quarter below it, so that the next system calls are

@@ -17,9 +17,22 @@ static void fade(void) {
     fh_cas_relaxed(&fh_order.credit, &credit, rest);
 }
 
+/* What of these refaults is worth credit. Of threads that are here at once the first has the time that has passed, and each
+ * takes of the allowance what there is: two may take the same, which is a few bytes of credit too few. */
+static size_t earn(size_t bytes) {
+    static fh_word allowance, allowed_ns;
+    uint64_t now = fh_system_nanoseconds(), then = fh_load(&allowed_ns);
+    size_t left = (size_t)fh_load(&allowance);
+    if (now > then && fh_cas_relaxed(&allowed_ns, &then, now)) left = fh_allowance_after(left, now - then);
+    size_t paid = bytes < left ? bytes : left;
+    fh_store(&allowance, left - paid);
+    return bytes - paid;
+}
+
 size_t fh_credit_now(void) {
     if (fh_load(&fh_order.credit)) fade();
     uint64_t bytes = fh_load(&fh_counts.refaulted) ? fh_swap_acq_rel(&fh_counts.refaulted, 0) : 0;
-    if (bytes) fh_add_relaxed(&fh_order.credit, bytes);
+    size_t earned = bytes ? earn((size_t)bytes) : 0;
+    if (earned) fh_add_relaxed(&fh_order.credit, earned);
     return (size_t)fh_load(&fh_order.credit);
 }

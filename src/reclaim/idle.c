@@ -21,12 +21,18 @@ static size_t next_chunk(size_t chunks) {
     return chunks - 1 - (size_t)fh_add_relaxed(&clock_hand, 1) % chunks;
 }
 
-/* In chunks on huge pages a piece of one costs that huge page: see fh_purge_extent. */
+/* In chunks on huge pages a piece of one costs that huge page: see fh_purge_extent. A chunk that has nothing to purge takes a
+ * load, so eight of them count as one: what is dirty may be far apart. */
 static size_t purge_some(size_t target_slots, size_t most_chunks, fh_purge_extent most) {
-    size_t chunks = fh_window_chunks(), purged = 0;
-    if (most_chunks > chunks) most_chunks = chunks;
-    for (size_t i = 0; i < most_chunks && fh_load(&fh_counts.dirty_slots) > target_slots; i++)
-        purged += fh_chunk_purge(next_chunk(chunks), most);
+    size_t chunks = fh_window_chunks(), purged = 0, steps = 8 * most_chunks;
+    for (size_t i = 0; i < chunks && steps > 0; i++) {
+        size_t dirty = (size_t)fh_load(&fh_counts.dirty_slots);
+        if (dirty <= target_slots) break;
+        size_t chunk = next_chunk(chunks);
+        bool clean = fh_load(&fh_chunk_at(chunk)->dirty) == 0;
+        steps -= clean ? 1 : steps < 8 ? steps : 8;
+        if (!clean) purged += fh_chunk_purge(chunk, most, dirty - target_slots);
+    }
     return purged;
 }
 
@@ -43,6 +49,18 @@ static void purge_eagerly(size_t dirty) {
     if (fh_load(&fh_counts.dirty_slots) > FH_EAGER_PIECES) purge_some(0, most, FH_PURGE_WHERE_IT_PAYS);
 }
 
+void fh_idle_note_peak(void) {
+    uint64_t used = fh_load(&fh_counts.used_slots);
+    if (used > fh_load(&fh_order.peak_slots)) fh_store(&fh_order.peak_slots, used + FH_PEAK_STEP_SLOTS + used / 64);
+}
+
+/* The peak is the next one to be noted: no more than that were in use. One that is too low by a slot would purge a quarter of
+ * what a program that comes back to its size will want again. */
+size_t fh_idle_budget_now(size_t used, fh_pressure pressure) {
+    size_t peak = (size_t)fh_load(&fh_order.peak_slots);
+    return fh_idle_budget(used, peak, fh_credit_now() / FH_SLOT_SIZE, pressure);
+}
+
 /* Dirty slots when a search found nothing to purge, and in the upper half for how many safe points that is believed. */
 static fh_word nothing_found;
 
@@ -55,7 +73,7 @@ static bool search_again(size_t dirty) {
 
 static void purge_by_budget(size_t dirty, fh_pressure pressure) {
     size_t used = (size_t)fh_load(&fh_counts.used_slots);
-    size_t budget = fh_idle_budget(used, fh_credit_now() / FH_SLOT_SIZE, pressure);
+    size_t budget = fh_idle_budget_now(used, pressure);
     FH_ASSERT(pressure != FH_PRESSURE_HIGH || budget == 0);
     if (dirty <= budget) return;
     if (pressure == FH_PRESSURE_NONE && !search_again(dirty)) return;

@@ -6,9 +6,16 @@
 #define FH_RECLAIM_IDLE_H
 
 #include "base/types.h"
+#include "store/events.h"
 
 /* The options or the pressure have changed: gives the orders again. */
 void fh_idle_configure(void);
+
+/* More is in use than was noted: notes it. */
+void fh_idle_note_peak(void);
+
+/* How many free slots may keep their memory now, while so many are in use. */
+size_t fh_idle_budget_now(size_t used, fh_pressure pressure);
 
 /* Purges a bounded piece if there is more than the budget allows. For the safe point. */
 void fh_idle_purge_excess(void);

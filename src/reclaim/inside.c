@@ -6,7 +6,7 @@
 #include "base/tuning.h"
 #include "cache/shrink.h"
 #include "reclaim/budget.h"
-#include "reclaim/credit.h"
+#include "reclaim/idle.h"
 #include "store/hints.h"
 #include "store/pages.h"
 #include "store/slab_life.h"
@@ -93,8 +93,7 @@ static void look(void) {
     figures f = sample();
     size_t used = fh_used_bytes(), dirty = fh_dirty_bytes(), known = (size_t)fh_load(&stays);
     used = used > f.free ? used - f.free : 0;
-    size_t credit = fh_credit_now() / FH_SLOT_SIZE;
-    size_t budget = fh_idle_budget(used / FH_SLOT_SIZE, credit, fh_pressure_now()) * FH_SLOT_SIZE;
+    size_t budget = fh_idle_budget_now(used / FH_SLOT_SIZE, fh_pressure_now()) * FH_SLOT_SIZE;
     fh_store(&fh_order.inside_step, fh_inside_step(f.live, f.free + dirty, budget));
     if (known > f.pages) known = f.pages;
     bool excess = fh_inside_is_excess(f.pages - known, dirty, budget);

@@ -184,6 +184,6 @@ void fh_limits_check_group(void) {
     if (group == FH_PRESSURE_NONE) return;
     if (group == FH_PRESSURE_HIGH) fh_cache_flush();
     fh_trim_caches();
-    make_room(0, group == FH_PRESSURE_SOME ? FH_IDLE_FLOOR_SLOTS / 4 * FH_SLOT_SIZE : 0);
+    make_room(0, group == FH_PRESSURE_SOME ? FH_IDLE_FLOOR_SLOTS / 2 * FH_SLOT_SIZE : 0);
     if (group == FH_PRESSURE_HIGH) fh_trim_inside();
 }

@@ -50,8 +50,9 @@ static void act(uint64_t due) {
     if (due & FH_DUE_INSIDE) fh_inside_check();
     if (due & FH_DUE_HUGE_PAGE) fh_huge_pages_touched();
     if (due & FH_DUE_PARKED) fh_cache_flush_parked();
+    if (due & FH_DUE_PEAK) fh_idle_note_peak();
     /* Last: what the others have freed counts. */
-    if (due & (FH_DUE_IDLE | FH_DUE_REFAULT)) {
+    if (due & (FH_DUE_IDLE | FH_DUE_REFAULT | FH_DUE_PEAK)) {
         drop_where_short();
         fh_idle_purge_excess();
     }

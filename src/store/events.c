@@ -8,6 +8,7 @@ fh_counters fh_counts;
 fh_class_events fh_class_event[FH_CLASSES];
 fh_orders fh_order = {
     .idle_slots = {FH_IDLE_FLOOR_SLOTS},
+    .peak_slots = {FH_IDLE_FLOOR_SLOTS},
     .inside_step = {FH_IDLE_FLOOR_SLOTS * FH_SLOT_SIZE},
     .thp_first_chunk = {FH_YOUNG_CHUNKS},
     .thp_timed = {1},
@@ -29,7 +30,8 @@ static void count_for_group(size_t bytes) {
 
 void fh_event_claimed(size_t slots, size_t dirty, size_t purged) {
     uint64_t watch = fh_load(&fh_order.watch);
-    fh_add_relaxed(&fh_counts.used_slots, slots);
+    uint64_t used = fh_add_relaxed(&fh_counts.used_slots, slots);
+    if (FH_UNLIKELY(used + slots > fh_load(&fh_order.peak_slots))) fh_set_due(FH_DUE_PEAK);
     if (FH_UNLIKELY(watch & FH_WATCH_GROUP)) count_for_group(slots > dirty ? (slots - dirty) * FH_SLOT_SIZE : 0);
     if (dirty) {
         uint64_t before = fh_sub_relaxed(&fh_counts.dirty_slots, dirty), now = before - dirty;

@@ -34,6 +34,7 @@
 #define FH_DUE_METRICS (UINT64_C(1) << 10)   /* the metrics file is to be written */
 #define FH_DUE_FLOW (UINT64_C(1) << 11)      /* another MiB was taken from slabs */
 #define FH_DUE_INSIDE (UINT64_C(1) << 12)    /* so much was flushed that pages inside slabs may be free */
+#define FH_DUE_PEAK (UINT64_C(1) << 13)      /* more slots are in use than `peak_slots` */
 
 /* What waits for the end of an allocation, because it may run the program's code or take the C library's locks. */
 #define FH_DUE_ALLOCATION_ONLY (FH_DUE_THREAD | FH_DUE_CALLBACK | FH_DUE_METRICS)
@@ -103,6 +104,7 @@ typedef struct {
     fh_word pressure;        /* an fh_pressure */
     fh_word watch;           /* FH_WATCH_…: events that are worth counting */
     fh_word idle_slots;      /* with more dirty slots than this the policy checks */
+    fh_word peak_slots;      /* with more slots in use than this the policy takes note of a peak */
     fh_word inside_step;     /* slabs are sampled when so many bytes were flushed */
     fh_word credit;          /* bytes of refault credit (reclaim/credit.h) */
     fh_word group_read_at;   /* the control group is to be read when `wanted` is so large; two's complement */

@@ -132,8 +132,9 @@ static void purge_stretches(size_t index, uint64_t slots) {
 
 /* On huge pages a slot that was never written to has memory all the same when a neighbour was. So there all free slots of a
  * half are purged that has a dirty one: without that a heap of 1.5 MiB blocks kept a quarter of its peak for ever. */
-unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
+unsigned fh_chunk_purge(size_t index, fh_purge_extent most, size_t wanted) {
     bool huge = fh_thp_is_huge(index);
+    uint64_t low = fh_low_mask(FH_CHUNK_SLOTS / 2);
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t free = fh_load(&chunk->free), take;
     do {
@@ -141,11 +142,12 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most) {
         /* A half counts as whole when all of it is free, be it dirty or not. */
         if (huge) take = worth_splitting(index, free & touched_halves(take), free, most);
         if (!take) return 0;
-        take |= free & fh_load(&chunk->moved);                    /* perhaps they can be mapped afresh now */
+        take |= free & fh_load(&chunk->moved); /* perhaps they can be mapped afresh now */
+        if (wanted <= FH_CHUNK_SLOTS / 2 && take & ~low) take &= ~low;
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in chunk.c's claim */
     FH_ASSERT((take & ~free) == 0);
     fh_chunk_changed(index, free);
-    uint64_t whole = whole_halves(take), low = fh_low_mask(32);
+    uint64_t whole = whole_halves(take);
     for (unsigned half = 0; half < 2 && huge; half++) {
         uint64_t mask = low << 32 * half;
         if (take & ~whole & mask) fh_thp_keep_split(index, half);

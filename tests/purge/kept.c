@@ -76,10 +76,10 @@ static void bounds(void) {
         live -= (size_t)(i % 5 + 3) << 20;
         CHECK(fh_used_bytes() == rest + live, "%zu bytes are live, and the figures say %zu", live,
               fh_used_bytes() - rest);
-        size_t budget = fh_idle_budget((rest + live) / FH_SLOT_SIZE, 0, FH_PRESSURE_NONE) * FH_SLOT_SIZE;
+        size_t budget = fh_idle_budget((rest + live) / FH_SLOT_SIZE, 0, 0, FH_PRESSURE_NONE) * FH_SLOT_SIZE;
         CHECK(fh_dirty_bytes() <= budget, "%zu KiB are kept, of a budget of %zu", fh_dirty_bytes() >> 10, budget >> 10);
     }
-    CHECK(fh_dirty_bytes() >= 3 << 20, "nothing is kept");
+    CHECK(fh_dirty_bytes() >= 1 << 20, "%zu KiB are kept", fh_dirty_bytes() >> 10);
     CHECK(fh_malloc_trim(0) == 1 && fh_dirty_bytes() == 0, "trimmed, and %zu bytes kept", fh_dirty_bytes());
 }
 

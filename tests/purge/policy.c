@@ -13,50 +13,83 @@ static size_t mib(size_t n) {
 
 /* The promise behind "goes home while the program sleeps": whatever was used before, what may stay is a small share. */
 static void budget_is_bounded(void) {
-    CHECK(fh_idle_budget(0, 0, FH_PRESSURE_NONE) == FH_IDLE_FLOOR_SLOTS, "an empty heap keeps its floor");
+    CHECK(fh_idle_budget(0, mib(512), 0, FH_PRESSURE_NONE) == FH_IDLE_FLOOR_SLOTS, "an empty heap keeps its floor");
+    size_t before = 0;
     for (size_t used = 0; used <= mib(1 << 20); used = used * 2 + 1) {
-        size_t budget = fh_idle_budget(used, 0, FH_PRESSURE_NONE);
+        size_t budget = fh_idle_budget(used, 2 * used, 0, FH_PRESSURE_NONE);
         CHECK(budget >= FH_IDLE_FLOOR_SLOTS, "%zu slots used: a budget of %zu is below the floor", used, budget);
-        CHECK(budget <= FH_IDLE_FLOOR_SLOTS + used / FH_IDLE_USED_SHARE, "%zu slots used: budget %zu", used, budget);
+        CHECK(budget <= FH_IDLE_FLOOR_SLOTS + FH_IDLE_SMALL_SLOTS + used / FH_IDLE_USED_SHARE,
+              "%zu slots used: budget %zu", used, budget);
+        CHECK(budget >= before, "more is used, and %zu of %zu may stay", budget, before);
+        before = budget;
         size_t target = fh_idle_target(budget);
         CHECK(target < budget, "a purge that stops at the budget itself is for one slot: %zu of %zu", target, budget);
         CHECK(fh_idle_target(budget) >= budget / 2, "a purge that takes more than half: %zu of %zu", target, budget);
     }
+    CHECK(fh_idle_budget(mib(16), 0, 0, FH_PRESSURE_NONE) == mib(4 + 4 + 1), "16 MiB used: the table of memory.md");
+    CHECK(fh_idle_budget(mib(160), 0, 0, FH_PRESSURE_NONE) == mib(4 + 4 + 10), "160 MiB used: the table of memory.md");
     /* 512 MiB that were used once and are free now: at most a tenth may stay. */
-    CHECK(fh_idle_budget(0, 0, FH_PRESSURE_NONE) * 10 <= mib(512), "more than a tenth of 512 MiB stays");
+    CHECK(fh_idle_budget(0, mib(512), 0, FH_PRESSURE_NONE) * 10 <= mib(512), "more than a tenth of 512 MiB stays");
 }
 
 /* What was purged and wanted again raises the budget to cover it: the next phase of the same size purges nothing. */
 static void credit_covers_what_was_missed(void) {
     for (size_t missed = 1; missed <= mib(1 << 16); missed *= 3) {
-        size_t budget = fh_idle_budget(0, missed, FH_PRESSURE_NONE);
+        size_t budget = fh_idle_budget(0, missed, missed, FH_PRESSURE_NONE);
         CHECK(budget >= FH_IDLE_FLOOR_SLOTS + missed, "missed %zu, budget %zu", missed, budget);
     }
+}
+
+/* What it adds does not come on top of a peak: at the peak it is a quarter at most, however much was missed. */
+static void credit_ends_at_the_peak(void) {
+    for (size_t used = mib(1); used <= mib(1 << 16); used *= 3) {
+        size_t plain = fh_idle_budget(used, used, 0, FH_PRESSURE_NONE);
+        size_t most = fh_idle_budget(used, used, 16 * used, FH_PRESSURE_NONE);
+        CHECK(most == plain + used / 4, "%zu used, and the credit adds %zu", used, most - plain);
+        most = fh_idle_budget(used, 3 * used, 16 * used, FH_PRESSURE_NONE);
+        CHECK(most == plain + 2 * used + used / 4, "%zu used of %zu, and the credit adds %zu", used, 3 * used,
+              most - plain);
+    }
+}
+
+/* What is missed rarely earns nothing; what is missed at once, or all the time, does. */
+static void allowance_covers_what_is_rare(void) {
+    const size_t most = FH_REFAULT_RATE / 4;
+    CHECK(fh_allowance_after(0, UINT64_C(1) << 30) == most, "after a second there is more than the most");
+    CHECK(fh_allowance_after(most, UINT64_MAX) == most && fh_allowance_after(most, 0) == most, "the most is exceeded");
+    CHECK(fh_allowance_after(0, 0) == 0 && fh_allowance_after(5, 0) == 5, "no time has passed");
+    size_t step = fh_allowance_after(0, UINT64_C(1) << 20);
+    CHECK(step == FH_REFAULT_RATE >> 10, "in a thousandth of a second %zu bytes, of %zu a second", step,
+          (size_t)FH_REFAULT_RATE);
+    CHECK(fh_allowance_after(step, UINT64_C(1) << 20) == 2 * step, "what there was is lost");
 }
 
 static void credit_fades(void) {
     CHECK(fh_is_refault(0) && fh_is_refault(1), "wanted again within a second, and not missed");
     CHECK(!fh_is_refault(60), "a minute's sleep counts as a miss");
-    size_t credit = mib(512);
+    const size_t all = 512 * FH_MIB;
+    size_t credit = all;
     CHECK(fh_credit_after(credit, 0, 0) == credit, "no time has passed");
     CHECK(fh_credit_after(credit, 0, 1) == credit / 2, "it halves in a second");
     CHECK(fh_credit_after(credit, 0, 3) == credit / 8, "and in each further one");
-    CHECK(fh_credit_after(credit, 0, 64) == 0 && fh_credit_after(credit, credit, UINT64_MAX) == 0, "a long sleep");
+    CHECK(fh_credit_after(credit, 0, 64) == 0 && fh_credit_after(credit, all, UINT64_MAX) == 0, "a long sleep");
+    CHECK(fh_credit_after(FH_MIB, FH_REFAULT_RATE, 1) == FH_MIB / 2, "so little is re-used that missing it is cheap");
     /* Phases that go on: what is re-used each second is not forgotten, however long that goes on. */
-    for (int second = 0; second < 100; second++) credit = fh_credit_after(credit, mib(512), 1);
-    CHECK(credit == mib(512), "still in use, yet the credit fell to %zu", credit);
+    for (int second = 0; second < 100; second++) credit = fh_credit_after(credit, all, 1);
+    CHECK(credit == all, "still in use, yet the credit fell to %zu", credit);
     /* It never grows by itself, whatever was re-used. */
-    CHECK(fh_credit_after(10, 1000, 1) == 10, "re-use alone raised the credit");
+    CHECK(fh_credit_after(10, all, 1) == 10, "re-use alone raised the credit");
     /* Phases that stop: gone within ten seconds. */
     for (int second = 0; second < 10; second++) credit = fh_credit_after(credit, 0, 1);
-    CHECK(credit <= mib(1), "%zu slots are still credited after ten idle seconds", credit);
+    CHECK(credit <= FH_MIB, "%zu bytes are still credited after ten idle seconds", credit);
 }
 
 static void pressure_overrides(void) {
     size_t used = mib(4096), credit = mib(1024);
-    size_t none = fh_idle_budget(used, credit, FH_PRESSURE_NONE), some = fh_idle_budget(used, credit, FH_PRESSURE_SOME);
+    size_t none = fh_idle_budget(used, 2 * used, credit, FH_PRESSURE_NONE),
+           some = fh_idle_budget(used, 2 * used, credit, FH_PRESSURE_SOME);
     CHECK(none > some && some > 0, "some pressure: %zu of %zu", some, none);
-    CHECK(fh_idle_budget(used, credit, FH_PRESSURE_HIGH) == 0, "high pressure leaves nothing");
+    CHECK(fh_idle_budget(used, 2 * used, credit, FH_PRESSURE_HIGH) == 0, "high pressure leaves nothing");
     CHECK(!fh_idle_pieces_too(100, 100, FH_PRESSURE_NONE), "a huge page was split without need");
     CHECK(fh_idle_pieces_too(201, 100, FH_PRESSURE_NONE), "twice the budget, and huge pages still whole");
     CHECK(fh_idle_pieces_too(1, 100, FH_PRESSURE_SOME), "memory is short, and huge pages still whole");
@@ -254,6 +287,8 @@ int main(void) {
     samples_inside();
     budget_is_bounded();
     credit_covers_what_was_missed();
+    credit_ends_at_the_peak();
+    allowance_covers_what_is_rare();
     credit_fades();
     pressure_overrides();
     back_off_grows_and_ends();
