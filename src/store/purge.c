@@ -143,7 +143,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most, size_t wanted) {
         if (huge) take = worth_splitting(index, free & touched_halves(take), free, most);
         if (!take) return 0;
         take |= free & fh_load(&chunk->moved); /* perhaps they can be mapped afresh now */
-        if (wanted <= FH_CHUNK_SLOTS / 2 && take & ~low) take &= ~low;
+        if (most == FH_PURGE_WHOLE_ONES && wanted <= FH_CHUNK_SLOTS / 2 && take & ~low) take &= ~low;
     } while (!fh_cas_acquire(&chunk->free, &free, free & ~take)); /* acquire: as in chunk.c's claim */
     FH_ASSERT((take & ~free) == 0);
     fh_chunk_changed(index, free);

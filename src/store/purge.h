@@ -10,8 +10,8 @@
 /* How much of a chunk on huge pages is taken: what is a whole huge page; or also parts of one, where it pays; or all. */
 typedef enum { FH_PURGE_WHOLE_ONES, FH_PURGE_WHERE_IT_PAYS, FH_PURGE_EVERYTHING } fh_purge_extent;
 
-/* Purges the dirty free slots of one chunk; of its upper half only where there are some, if half a chunk is as much as is
- * `wanted`. Returns the slots purged. */
+/* Purges the dirty free slots of one chunk. With FH_PURGE_WHOLE_ONES of its upper half only, where there are some, if half a
+ * chunk is as much as is `wanted`. Returns the slots purged. */
 unsigned fh_chunk_purge(size_t index, fh_purge_extent most, size_t wanted);
 
 /* Moves the pages of n slots to n others that have no memory, with their contents; both are the caller's. Afterwards the first
