@@ -183,9 +183,8 @@ void *fh_alloc_zeroed(size_t n) {
 /* In each of the three below, so that the family costs no instruction unless somebody asks. */
 static inline void *alloc_aligned(size_t align, size_t n, unsigned said) {
     bool clean;
-    if (n == 0) n = 1;
     if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(align, n, &clean, said);
-    return fh_alloc_unobserved(align, n, &clean);
+    return fh_alloc_unobserved(align, n ? n : 1, &clean);
 }
 
 void *fh_alloc_aligned(size_t align, size_t n) {

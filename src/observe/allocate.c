@@ -65,6 +65,7 @@ void *fh_hook_alloc(size_t n, unsigned c) {
 
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(align, n, clean, said);
+    if (n == 0) n = 1;
     /* More than half of the address space cannot be had, and must not turn the count round. */
     bool counted = n <= PTRDIFF_MAX && (fh_is_observed() || become_observed());
     return counted && fh_count(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
