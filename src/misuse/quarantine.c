@@ -66,6 +66,15 @@ static size_t memory_of(const fh_checked *h) {
     return FH_FILL_MOST + 4 * page;
 }
 
+/* A block that leaves has been out of the CPU's cache for long. So those that leave soon are fetched: the header and what
+ * follows, of which small blocks have no more. A slot may be empty or change; a prefetch never faults. */
+#define AHEAD 6u
+static void fetch_ahead(uint64_t at) {
+    const fh_word *slots = (const fh_word *)(uintptr_t)fh_load(&ring);
+    const char *next = (const char *)block_of(fh_load(&slots[(at + AHEAD) % SLOTS]));
+    for (unsigned line = 0; line < 4; line++) __builtin_prefetch(next + (size_t)line * FH_CACHE_LINE, 1);
+}
+
 void fh_quarantine_put(fh_checked *h, void (*leave)(fh_checked *h)) {
     uint64_t limit = FH_SETTING(quarantine), at;
     if (limit == 0 || !fh_load(&ring)) {
@@ -78,6 +87,7 @@ void fh_quarantine_put(fh_checked *h, void (*leave)(fh_checked *h)) {
     at = fh_add_relaxed(&head, 1);
     let_go(swap(at, entry_of(h, units)), leave);
     for (unsigned i = 0; i < FH_QUARANTINE_LEAVE && used > limit && take_tail(&at); i++) {
+        fetch_ahead(at);
         let_go(swap(at, 0), leave);
         used = fh_load(&bytes);
     }
