@@ -9,7 +9,7 @@
 
 /* What the list of mappings says about an address. */
 typedef struct {
-    bool known;
+    bool known, asked; /* asked: the list could be read */
     uintptr_t begin, end;
     bool writable, executable;
     char path[LONGEST_PATH]; /* of its own mapping; empty: it is of no file */
@@ -30,6 +30,7 @@ static place find(uintptr_t address) {
     fh_mappings *list = fh_system_mappings_open(buffer, sizeof buffer);
     fh_mapping m;
     uintptr_t end = 0;
+    found.asked = list != NULL;
     while (list && fh_system_mappings_next(list, &m)) {
         bool next = m.begin == end && m.writable && !m.path[0];
         if (address >= m.begin && address < m.end) {
@@ -92,6 +93,6 @@ void fh_owner_say(fh_text *t, const void *p, const void *frame) {
     if (at.known) {
         say_mapping(t, &at, frame);
     } else {
-        fh_text_string(t, "nothing is mapped at it");
+        fh_text_string(t, at.asked ? "nothing is mapped at it" : "it is none of ours");
     }
 }

@@ -227,7 +227,9 @@ static void say_block(fh_text *t, const fh_misuse_report *r) {
     fh_text_string(t, allocators[family_of(r)]);
     fh_text_char(t, '\n');
     say_stack(t, "allocated", r->h->allocated);
-    bool by_this = r->call && r->what != FH_MISUSE_DOUBLE_FREE && r->what != FH_MISUSE_USE_AFTER_FREE;
+    /* These are found by the call that frees it. */
+    bool by_this = r->call && (r->what == FH_MISUSE_BEHIND || r->what == FH_MISUSE_BEFORE ||
+                               r->what == FH_MISUSE_SIZE || r->what == FH_MISUSE_ALIGN || r->what == FH_MISUSE_FAMILY);
     if (fh_checked_kind_of(s) != FH_CHECKED_LIVE && !by_this) say_stack(t, "freed", fh_checked_freed_of(s));
 }
 

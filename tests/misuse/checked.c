@@ -235,6 +235,12 @@ static void middle(void) {
     block += 16;
     frees();
 }
+static void middle_freed(void) {
+    allocates(100);
+    frees();
+    block += 16;
+    frees_again();
+}
 static void middle_odd(void) {
     allocates(100);
     block += 3;
@@ -284,6 +290,33 @@ static void check_heap(void) {
     many[150][1501] = many[299][299 * 700] = (char)0xEE;
     for (int i = 0; i < 300; i++) t_free(many[i]);
     block = NULL;
+}
+
+/* ── The option, and when the heap is looked at ── */
+
+static void set_later(void) {
+    char *before = t_malloc(100);
+    if (fh_option_set && fh_option_set("check", "1") != 0) puts("wrong: the option is refused");
+    before = t_realloc(before, 200);
+    t_free(before);
+    overflow_by_1();
+}
+static void *set_in_thread(void *unused) {
+    printf("set: %d\n", fh_option_set ? fh_option_set("check", "1") : 0);
+    return unused;
+}
+static void set_with_threads(void) {
+    in_thread(set_in_thread);
+    in_thread(free_in_thread);
+}
+/* Only check=2 looks at a live block before the end, and this program has none. */
+static void overflow_then_calls(void) {
+    allocates(40);
+    block[at] = 'x';
+    for (int i = 0; i < 5000; i++) t_free(t_malloc(100));
+    puts("went on");
+    fflush(stdout);
+    _exit(0);
 }
 
 /* ── No misuse at all: nothing may be said ── */
@@ -400,6 +433,7 @@ static const struct {
     CASE(foreign_brk),
     CASE(foreign_first_stack),
     CASE(middle),
+    CASE(middle_freed),
     CASE(middle_odd),
     CASE(middle_large),
     CASE(middle_realloc),
@@ -408,6 +442,9 @@ static const struct {
     CASE(check_freed),
     CASE(check_foreign),
     CASE(check_heap),
+    CASE(set_later),
+    CASE(set_with_threads),
+    CASE(overflow_then_calls),
     CASE(filled_and_zeroed),
     CASE(sizes),
     CASE(life),

@@ -102,6 +102,20 @@ def option_counts(programs):
     done = run(programs[0], "write_after_free_at_exit", "check=1,quarantine=0")
     if done.returncode != 0 or done.stderr:
         fail("write_after_free_at_exit", f"quarantine=0: said {done.stderr!r}")
+    # What it said of itself is in the memory that it has left, as long as that is not used again.
+    done = run(programs[0], "double_at_once", "check=1,quarantine=0")
+    if done.returncode != -signal.SIGABRT or "double free: this block of 40 bytes" not in done.stderr:
+        fail("double_at_once", f"quarantine=0: ended with {done.returncode}: {done.stderr}")
+    # It may be set later, while there is one thread.
+    done = run(programs[0], "set_later", "")
+    if done.returncode != -signal.SIGABRT or "overflow: byte 40" not in done.stderr or "wrong" in done.stdout:
+        fail("set_later", f"ended with {done.returncode}: {done.stdout}{done.stderr}")
+    done = run(programs[0], "set_with_threads", "")
+    if done.returncode != 0 or "set: -1" not in done.stdout or "check=1 is for the start" not in done.stderr:
+        fail("set_with_threads", f"ended with {done.returncode}: {done.stdout}{done.stderr}")
+    done = run(programs[0], "overflow_then_calls", "check=2")
+    if done.returncode != -signal.SIGABRT or "found by a check of the heap" not in done.stderr:
+        fail("overflow_then_calls", f"check=2: ended with {done.returncode}: {done.stderr}")
     done = run(programs[0], "life", "check=2")
     if done.returncode != 0 or done.stderr:
         fail("life", f"check=2: ended with {done.returncode} and said {done.stderr!r}")
