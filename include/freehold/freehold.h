@@ -96,7 +96,7 @@ FH_API void *fh_valloc(size_t size) FH_API_MALLOC FH_API_SIZE(1);
 FH_API void *fh_pvalloc(size_t size) FH_API_MALLOC;
 
 /* Bytes that the block at p holds: what was asked for or up to an eighth more; up to two fifths where it lies in a hole
- * that blocks of another size have left. All of them may be used. 0 for NULL. */
+ * that blocks of another size have left. All of them may be used. With option check exactly what was asked for. 0 for NULL. */
 FH_API size_t fh_malloc_usable_size(void *p);
 
 /* ── Returning memory ────────────────────────────────────────────────────────────────────────────────────────────── */
