@@ -12,6 +12,7 @@ file(
     src/heap/*.c
     src/observe/*.c
     src/observe/*/*.c
+    src/misuse/*.c
     src/api/*.c)
 
 string(TOLOWER "${CMAKE_SYSTEM_NAME}" system_name)

@@ -96,7 +96,7 @@ FH_API void *fh_valloc(size_t size) FH_API_MALLOC FH_API_SIZE(1);
 FH_API void *fh_pvalloc(size_t size) FH_API_MALLOC;
 
 /* Bytes that the block at p holds: what was asked for or up to an eighth more; up to two fifths where it lies in a hole
- * that blocks of another size have left. All of them may be used. 0 for NULL. */
+ * that blocks of another size have left. All of them may be used. With option check exactly what was asked for. 0 for NULL. */
 FH_API size_t fh_malloc_usable_size(void *p);
 
 /* ── Returning memory ────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -110,6 +110,17 @@ FH_API int fh_malloc_trim(size_t keep);
 /* Hands everything that the calling thread's cache holds to the other threads. For a thread that is going to be idle for
  * long; one that ends does so by itself. */
 FH_API void fh_thread_flush(void);
+
+/* ── Checking ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* For a program that runs with option check, without which both return 0. Is the block at p live, and are the bytes before and
+ * behind it as they were? 0: yes, or p is NULL. 1: no, and a report on stderr says what is wrong. Never ends the process, so a
+ * debugger may call it. */
+FH_API int fh_check(const void *p);
+
+/* The same of all live blocks: how many are damaged. A report each. Cost: some 10 ns a block, 300 when there are other threads.
+ * A checked program does it by itself when it ends. */
+FH_API size_t fh_heap_check(void);
 
 /* ── Options ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -134,6 +145,9 @@ FH_API void fh_thread_flush(void);
  *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads
  *     sample     512k, 4m, …            mean bytes between two samples; 0: none, the heap's figures only
  *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm
+ *     check      0 1 2                  find misuse at the call, as docs/misuse.md says: fill, guards, quarantine, call stacks.
+ *                                       2: and verify the heap now and then. At start, while there is one thread
+ *     quarantine 8m, 0, …               with check: bytes of freed blocks that wait before they are used again
  * FREEHOLD=help prints this list at start. The environment is not read by programs that run with more rights than their
  * caller. */
 FH_API int fh_option_set(const char *key, const char *value);

@@ -15,7 +15,7 @@ static void violated(const fh_violation *v) {
  * magazines are in caches and depots, and not in the test's hands. All blocks that it gets by malloc are of the two classes
  * that are named. Brief, because it is done after each of many thousand runs, each word read through the explorer. */
 void fh_model_verify(unsigned held, unsigned counted, bool caches, const unsigned *classes) {
-    fh_check check = {
+    fh_verification check = {
         .found = violated, .brief = true, .held_slots = held, .counted_slots = counted, .leave_magazines = !caches};
     if (caches) {
         check.only[0] = classes[0];

@@ -1,6 +1,7 @@
 /* The names fh_…, in both libraries. What they mean is in calls.h, what a user must know in freehold.h. */
 #include "api/calls.h"
 #include "check/verify.h"
+#include "misuse/heap.h"
 #include "reclaim/limits.h"
 
 #include "freehold/freehold.h"
@@ -54,7 +55,7 @@ void *fh_pvalloc(size_t size) {
 }
 
 size_t fh_malloc_usable_size(void *p) {
-    return fh_usable("malloc_usable_size", p);
+    return fh_call_usable_size(p);
 }
 
 int fh_malloc_trim(size_t keep) {
@@ -78,6 +79,14 @@ int fh_limit_set(size_t soft, size_t hard, void (*callback)(size_t in_use, size_
 
 size_t fh_verify(void) {
     return fh_check_all(fh_check_say, NULL);
+}
+
+int fh_check(const void *p) {
+    return fh_checked_look(p);
+}
+
+size_t fh_heap_check(void) {
+    return fh_heap_check_tell();
 }
 
 const char *fh_version(void) {

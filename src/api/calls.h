@@ -5,6 +5,8 @@
 
 #include "base/bits.h"
 #include "cache/cache.h"
+#include "cache/observed.h"
+#include "misuse/check.h"
 #include "reclaim/trim.h"
 #include "system/system.h"
 
@@ -80,11 +82,12 @@ static inline void *fh_call_pvalloc(size_t size) {
 
 /* The class of an aligned block does not follow from its size alone, so it is looked up. */
 static inline void fh_call_free_aligned_sized(void *p, size_t alignment, size_t size) {
-    if (alignment <= FH_MIN_ALIGN) {
-        fh_release_sized(p, size);
-    } else {
-        fh_release(p);
-    }
+    fh_release_said(p, size, alignment, FH_SAYS_SIZE | FH_SAYS_ALIGN);
+}
+
+/* What the program may use of the block at p: of a checked one what it asked for. */
+static inline size_t fh_call_usable_size(const void *p) {
+    return FH_UNLIKELY(fh_is_checking()) ? fh_checked_usable(p) : fh_usable("malloc_usable_size", p);
 }
 
 static inline int fh_call_trim(size_t keep) {

@@ -107,7 +107,7 @@ FH_EXPORT void *pvalloc(size_t size) {
 #define NEXT(type, name) ((type)(uintptr_t)dlsym(RTLD_NEXT, name)) /* NOLINT(performance-no-int-to-ptr) */
 
 FH_EXPORT size_t malloc_usable_size(void *p) {
-    return ASIDE ? NEXT(size_t(*)(void *), "malloc_usable_size")(p) : fh_usable("malloc_usable_size", p);
+    return ASIDE ? NEXT(size_t(*)(void *), "malloc_usable_size")(p) : fh_call_usable_size(p);
 }
 
 FH_EXPORT int malloc_trim(size_t keep) {

@@ -23,7 +23,9 @@ static const char *const take_override_along __attribute__((used)) = &fh_overrid
     type name(__VA_ARGS__)
 
 void *fh_new_again(size_t n, size_t align) {
-    return align ? fh_alloc_aligned(align, n) : fh_alloc(n);
+    void *p = align ? fh_alloc_aligned(align, n) : fh_alloc(n);
+    if (FH_UNLIKELY(fh_is_checking())) fh_checked_set_family(p, FH_SAYS_FAMILY); /* which operator, is not known here */
+    return p;
 }
 
 void fh_new_nobody_catches(size_t n) {
@@ -53,14 +55,30 @@ static inline void *missed(size_t n) {
     return n > FH_FINE_MAX ? fh_alloc(n) : fh_alloc_slow(n, (fh_bin *)((char *)fh_bins() + offset));
 }
 
+/* In a checked program each call is a miss, and the block learns which operator it came from. */
+static inline void *came_from(void *p, unsigned family) {
+    if (FH_UNLIKELY(fh_is_checking())) fh_checked_set_family(p, family);
+    return p;
+}
+
 __attribute__((noinline)) static void *new_miss(size_t n) {
     void *p = missed(n);
-    return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0);
+    return came_from(FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0), FH_SAYS_NEW);
+}
+
+__attribute__((noinline)) static void *new_array_miss(size_t n) {
+    void *p = missed(n);
+    return came_from(FH_LIKELY(p != NULL) ? p : fh_new_failed(n, 0), FH_SAYS_ARRAY);
 }
 
 __attribute__((noinline)) static void *new_miss_nothrow(size_t n) {
     void *p = missed(n);
-    return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0);
+    return came_from(FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0), FH_SAYS_NEW);
+}
+
+__attribute__((noinline)) static void *new_array_miss_nothrow(size_t n) {
+    void *p = missed(n);
+    return came_from(FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, 0), FH_SAYS_ARRAY);
 }
 
 /* ── new ─────────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -72,7 +90,7 @@ OPERATOR(void *, operator_new, "_Znwm", size_t n) {
 
 OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
     void *p = hit(n);
-    return FH_LIKELY(p != NULL) ? p : new_miss(n);
+    return FH_LIKELY(p != NULL) ? p : new_array_miss(n);
 }
 
 /* The std::nothrow_t that selects these is an empty object; its address is not looked at. */
@@ -85,91 +103,87 @@ OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const vo
 OPERATOR(void *, operator_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
     void *p = hit(n);
-    return FH_LIKELY(p != NULL) ? p : new_miss_nothrow(n);
+    return FH_LIKELY(p != NULL) ? p : new_array_miss_nothrow(n);
 }
 
 OPERATOR(void *, operator_new_aligned, "_ZnwmSt11align_val_t", size_t n, size_t align) {
-    void *p = fh_alloc_aligned(align, n);
+    void *p = fh_alloc_aligned_new(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
 }
 
 OPERATOR(void *, operator_new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) {
-    void *p = fh_alloc_aligned(align, n);
+    void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
 }
 
 OPERATOR(void *, operator_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    void *p = fh_alloc_aligned(align, n);
+    void *p = fh_alloc_aligned_new(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
 }
 
 OPERATOR(void *, operator_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    void *p = fh_alloc_aligned(align, n);
+    void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
 }
 
 /* ── delete ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 OPERATOR(void, operator_delete, "_ZdlPv", void *p) {
-    fh_release(p);
+    fh_release_said(p, 0, 0, FH_SAYS_NEW);
 }
 
 OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
-    fh_release(p);
+    fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
 }
 
 OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
-    fh_release_sized(p, n);
+    fh_release_said(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE);
 }
 
 OPERATOR(void, operator_delete_array_sized, "_ZdaPvm", void *p, size_t n) {
-    fh_release_sized(p, n);
+    fh_release_said(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE);
 }
 
 /* Called when a constructor throws inside new (std::nothrow). */
 OPERATOR(void, operator_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    fh_release(p);
+    fh_release_said(p, 0, 0, FH_SAYS_NEW);
 }
 
 OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    fh_release(p);
+    fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
 }
 
-/* How a block was aligned is of no interest when it goes: its class is looked up. */
+/* How a block was aligned is of interest to a checked program alone: its class is looked up. */
 OPERATOR(void, operator_delete_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) {
-    (void)align;
-    fh_release(p);
+    fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
-    (void)align;
-    fh_release(p);
+    fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
-    (void)align;
     (void)nothrow;
-    fh_release(p);
+    fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
-    (void)align;
     (void)nothrow;
-    fh_release(p);
+    fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    fh_call_free_aligned_sized(p, align, n);
+    fh_release_said(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    fh_call_free_aligned_sized(p, align, n);
+    fh_release_said(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN);
 }

@@ -9,6 +9,7 @@
 #include "reclaim/reclaim.h"
 #include "cache/observed.h"
 #include "check/verify.h"
+#include "misuse/check.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
 #include "system/inspect.h"
@@ -67,6 +68,13 @@ static const option options[] = {
      FIELD(sample),
      1,
      "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
+    {"check", "find misuse at the call; 2: and verify the heap. At start only", {"0", "1", "2"}, FIELD(check)},
+    {"quarantine",
+     "of a checked program, freed bytes that are not used again yet",
+     {NULL},
+     FIELD(quarantine),
+     1,
+     "bytes, as in 8m or 1g; 0: none"},
     {"page",
      "where the profile file is, and stays",
      {NULL},
@@ -149,9 +157,9 @@ static void say_help(void) {
         t = fh_text_in(buffer, sizeof buffer);
         fh_text_string(&t, "  ");
         fh_text_string(&t, options[i].key);
-        fh_text_pad(&t, 0, 12);
+        fh_text_pad(&t, 0, 13);
         fh_text_string(&t, options[i].about);
-        fh_text_string(&t, "\n            ");
+        fh_text_string(&t, "\n             ");
         list_values(&t, &options[i]);
         print_line(&t);
     }
@@ -310,6 +318,7 @@ void fh_hook_start(void) {
     if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();
     if (FH_SETTING(verbose)) say_banner();
+    if (FH_SETTING(check)) fh_checked_start();
     if (FH_SETTING(observe)) fh_thread_observe_all();
     /* Many programs close stderr before they end, to see whether all was written. */
     if (FH_SETTING(stats)) fh_system_keep_output(2);
@@ -335,6 +344,11 @@ int fh_option_set(const char *key, const char *value) {
     if (!value) value = "";
     const option *o = apply(key, strlen(key), value, strlen(value));
     if (o) {
+        if (FH_SETTING(check) && !fh_is_checking() && !fh_checked_start()) {
+            fh_store(&fh_settings.check, 0);
+            errno = EINVAL;
+            return -1;
+        }
         /* Another option leaves the limit alone: fh_limit_set may be changing it at this moment. */
         if (o->offset == offsetof(fh_settings_values, limit)) fh_limits_configure();
         fh_reclaim_configure();
@@ -365,5 +379,6 @@ __attribute__((destructor(101))) static void process_ends(void) {
     fh_metrics_write();
     fh_observe_end();
     if (FH_SETTING(stats)) fh_stats_print(fh_system_kept_output(2));
+    fh_checked_end();
     fh_check_at_end();
 }

@@ -68,7 +68,7 @@ FH_EXPORT void *pvalloc(size_t size) {
 }
 
 FH_EXPORT size_t malloc_usable_size(void *p) {
-    return fh_usable("malloc_usable_size", p);
+    return fh_call_usable_size(p);
 }
 
 FH_EXPORT int malloc_trim(size_t keep) {

@@ -9,6 +9,15 @@
 
 struct fh_thread;
 
+/* What a call that frees says of the block: a family of functions, and whether a size and an alignment come with it. */
+#define FH_SAYS_NOTHING 0u /* free, or realloc */
+#define FH_SAYS_NEW 1u     /* operator delete */
+#define FH_SAYS_ARRAY 2u   /* operator delete[] */
+#define FH_SAYS_FAMILY 3u  /* the bits of the above */
+#define FH_SAYS_SIZE 4u
+#define FH_SAYS_ALIGN 8u
+#define FH_SAYS_ZEROED 16u /* calloc: what is clean stays so */
+
 /* ── Defined in api/options.c ────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Reads the options from the environment, unless that was done, or the C library has not set it up yet. The first
@@ -84,11 +93,26 @@ void fh_hook_observe_fork(void);
  * Allocates them, of class c. */
 void *fh_hook_alloc(size_t n, unsigned c);
 
-/* Allocates n bytes at a multiple of align in an observed program, and counts them. *clean: the block reads as zero. */
-void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean);
+/* Allocates n bytes at a multiple of align in an observed program, and counts them. *clean: the block reads as zero. said: the
+ * family of the call (FH_SAYS_…), for a checked program. */
+void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said);
 
 /* The block at p has become the one at q, of n bytes, without a copy: freed and allocated again as far as samples go. */
 void fh_hook_moved(const void *p, void *q, size_t n);
+
+/* ── Defined in misuse/check.c ───────────────────────────────────────────────────────────────────────────────────── */
+
+/* The calls of a checked program (option check). They are called only while fh_is_checking(); cache/observed.h.
+ *
+ * A block of n bytes at a multiple of align, for a call of that family. *clean: it reads as zero. NULL with errno ENOMEM when
+ * there is no memory. */
+void *fh_hook_checked_alloc(size_t align, size_t n, bool *clean, unsigned said);
+
+/* Checks and frees the block at p. said: FH_SAYS_…, with n and align where it names them. Keeps errno. */
+void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said);
+
+/* realloc: the block moves, always. */
+void *fh_hook_checked_resize(void *p, size_t n);
 
 /* ── Defined in check/verify.c ───────────────────────────────────────────────────────────────────────────────────── */
 

@@ -57,6 +57,8 @@ typedef struct {
     fh_setting_path metrics; /* the file for the metrics */
     fh_word observe;         /* 1: sample allocations and show them in the profile file (observe/profile.h) */
     fh_word sample;          /* mean bytes between two samples; 0: no samples, only statistics */
+    fh_word check;           /* 1: find misuse at the call (misuse/); 2: and verify the heap */
+    fh_word quarantine;      /* bytes of freed blocks that a checked program keeps from being used again */
     fh_setting_path page;    /* the directory of the profile file, which then stays; none: /dev/shm */
 } fh_settings_values;
 

@@ -123,7 +123,7 @@ void *fh_alloc_slow(size_t n, fh_bin *bin) {
 /* Out of line, or the hot path below would save registers. */
 __attribute__((noinline)) static void *alloc_above_runs(size_t n) {
     bool clean;
-    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean);
+    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
     return fh_alloc_special(FH_MIN_ALIGN, n, &clean);
 }
 
@@ -173,17 +173,28 @@ void *fh_alloc_zeroed(size_t n) {
     }
     bool clean = false;
     unsigned c = fh_class_of(n);
-    void *p = FH_UNLIKELY(fh_load(&fh_observing)) ? fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean)
+    void *p = FH_UNLIKELY(fh_load(&fh_observing)) ? fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_ZEROED)
               : c && fh_own()->bin[c].top[-1]     ? fh_alloc_class(c, n)
                                                   : fh_alloc_special(FH_MIN_ALIGN, n, &clean);
     if (p && !clean) fh_large_zero(p, n);
     return p;
 }
 
-void *fh_alloc_aligned(size_t align, size_t n) {
+/* In each of the three below, so that the family costs no instruction unless somebody asks. */
+static inline void *alloc_aligned(size_t align, size_t n, unsigned said) {
     bool clean;
-    if (align <= FH_MIN_ALIGN) return fh_alloc(n);
-    if (n == 0) n = 1;
-    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(align, n, &clean);
-    return fh_alloc_unobserved(align, n, &clean);
+    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(align, n, &clean, said);
+    return fh_alloc_unobserved(align, n ? n : 1, &clean);
+}
+
+void *fh_alloc_aligned(size_t align, size_t n) {
+    return align <= FH_MIN_ALIGN ? fh_alloc(n) : alloc_aligned(align, n, FH_SAYS_NOTHING);
+}
+
+void *fh_alloc_aligned_new(size_t align, size_t n) {
+    return alloc_aligned(align < FH_MIN_ALIGN ? FH_MIN_ALIGN : align, n, FH_SAYS_NEW);
+}
+
+void *fh_alloc_aligned_new_array(size_t align, size_t n) {
+    return alloc_aligned(align < FH_MIN_ALIGN ? FH_MIN_ALIGN : align, n, FH_SAYS_ARRAY);
 }

@@ -22,6 +22,7 @@
 #define FH_CACHE_CACHE_H
 
 #include "base/classes.h"
+#include "base/hooks.h"
 #include "base/settings.h"
 #include "base/types.h"
 #include "store/window.h"
@@ -47,15 +48,18 @@ static inline void *fh_pop(fh_bin *bin, size_t n) {
     return p;
 }
 
-static inline void fh_push(fh_bin *bin, void *p) {
+/* False: the bin is full. */
+static inline bool fh_push_if_room(fh_bin *bin, void *p) {
     void **top = bin->top;
-    if (FH_UNLIKELY(top == bin->end)) {
-        fh_release_slow(p, bin);
-        return;
-    }
+    if (FH_UNLIKELY(top == bin->end)) return false;
     *top = p;
     __atomic_signal_fence(__ATOMIC_RELEASE); /* no instruction: a thread may be interrupted here for good */
     bin->top = top + 1;
+    return true;
+}
+
+static inline void fh_push(fh_bin *bin, void *p) {
+    if (FH_UNLIKELY(!fh_push_if_room(bin, p))) fh_release_slow(p, bin);
 }
 
 /* Requests above 1 KiB; out of line to keep malloc in one cache line or two. */
@@ -68,17 +72,37 @@ static inline void *fh_alloc(size_t n) {
     return fh_pop((fh_bin *)((char *)fh_bins() + offset), n);
 }
 
+static inline fh_bin *fh_bin_of(const void *p) {
+    fh_bin *bins = fh_bins();
+    fh_bin *bin = &bins[fh_class_below(p, ((const fh_row_head *)bins)[-1].class_slots)];
+    /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
+    __asm__("" : "+r"(bin));
+    return bin;
+}
+
 static inline void fh_release(void *p) {
     if (FH_CHECKED) {
         fh_release_slow(p, fh_bins());
         return;
     }
-    fh_bin *bins = fh_bins();
-    fh_bin *bin = &bins[fh_class_below(p, ((const fh_row_head *)bins)[-1].class_slots)];
-    /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
-    __asm__("" : "+r"(bin));
-    fh_push(bin, p);
+    fh_push(fh_bin_of(p), p);
 }
+
+/* The same for a call that says more of the block: which family of functions it is of, a size, an alignment (FH_SAYS_…,
+ * base/hooks.h). Only a checked program looks at it. The hot path has not one instruction more. */
+void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned said);
+
+static inline void fh_release_said(void *p, size_t n, size_t align, unsigned said) {
+    if (FH_CHECKED) {
+        fh_release_said_slow(p, fh_bins(), n, align, said);
+        return;
+    }
+    fh_bin *bin = fh_bin_of(p);
+    if (FH_UNLIKELY(!fh_push_if_room(bin, p))) fh_release_said_slow(p, bin, n, align, said);
+}
+
+/* Frees a block as the store knows it, whether the program is checked or not. */
+void fh_release_unchecked(const char *call, void *p);
 
 /* 1 when a block was to shrink and there was no memory for a smaller one, so that it stayed. Checked builds then allow a
  * sized free of any block to name a smaller size. */
@@ -88,14 +112,9 @@ extern fh_word fh_shrink_refused FH_HIDDEN;
 void fh_release_sized_checked(void *p, size_t n);
 
 static inline void fh_release_sized(void *p, size_t n) {
-    if (FH_CHECKED) {
-        fh_release_sized_checked(p, n);
-        return;
-    }
     /* Aligned blocks may be of a larger class than their size says, and those above 1 MiB and foreign ones must be recognised.
      * So the class byte is the truth; it is in the CPU's cache on all but the largest heaps. */
-    (void)n;
-    fh_release(p);
+    fh_release_said(p, n, 0, FH_SAYS_SIZE);
 }
 
 /* calloc, after its product was checked. */
@@ -103,6 +122,10 @@ void *fh_alloc_zeroed(size_t n);
 
 /* At least n bytes at a multiple of align (a power of two). */
 void *fh_alloc_aligned(size_t align, size_t n);
+
+/* The same for operator new and new[], which a checked program tells apart. */
+void *fh_alloc_aligned_new(size_t align, size_t n);
+void *fh_alloc_aligned_new_array(size_t align, size_t n);
 
 /* realloc of p != NULL to n > 0 bytes. NULL: no memory, p is as it was. */
 void *fh_resize(void *p, size_t n);

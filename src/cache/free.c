@@ -28,7 +28,7 @@ static void release_special(const char *call, void *p) {
     bool sample = at.kind == FH_AT_SLAB;
     /* Large blocks that have a class byte were not sampled; of those that never have one, some were. */
     bool surely = sample || (at.kind == FH_AT_LARGE && at.size > FH_SLOT_SIZE && at.size <= FH_RUN_CACHED_MAX);
-    if (fh_load(&fh_observing)) fh_hook_freed(p, surely);
+    if (fh_is_observing()) fh_hook_freed(p, surely);
     if (sample) {
         fh_sampled_end(at.c, p);
         fh_give_one(at.c, p);
@@ -47,11 +47,11 @@ static bool check(const char *call, const fh_thread *t, unsigned c, const void *
     return fh_place_check(&at, call, p);
 }
 
-static void release(const char *call, void *p) {
+void fh_release_unchecked(const char *call, void *p) {
     if (!p) return;
     unsigned c = fh_class_at(p);
     int error = errno; /* free keeps it */
-    if (c == FH_CLASS_SPECIAL && !fh_load(&fh_observing) && fh_large_free(p)) {
+    if (c == FH_CLASS_SPECIAL && !fh_is_observing() && fh_large_free(p)) {
         fh_thread_safe_point(FH_AFTER_FREE);
         errno = error;
         return;
@@ -72,6 +72,15 @@ static void release(const char *call, void *p) {
     fh_thread_leave(t);
     fh_thread_safe_point(FH_AFTER_FREE);
     errno = error;
+}
+
+/* Where all that is freed in a checked program arrives. */
+static void release(const char *call, void *p) {
+    if (FH_UNLIKELY(fh_is_checking())) {
+        fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
+    } else {
+        fh_release_unchecked(call, p);
+    }
 }
 
 /* True if all that it took for p, of class c, is that the bin's two magazines changed places. */
@@ -104,6 +113,16 @@ void fh_release_slow(void *p, fh_bin *bin) {
     *top = p;
     __atomic_signal_fence(__ATOMIC_RELEASE); /* as in fh_push */
     bin->top = top + 1;
+}
+
+void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned said) {
+    if (FH_UNLIKELY(fh_is_checking())) {
+        fh_hook_checked_free(p, n, align, said);
+    } else if (FH_CHECKED && (said & FH_SAYS_SIZE) && align <= FH_MIN_ALIGN) {
+        fh_release_sized_checked(p, n);
+    } else {
+        fh_release_slow(p, bin);
+    }
 }
 
 /* ── Sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -20,9 +20,24 @@
 
 #include "cache/cache.h"
 
-/* 1 from the moment when observing was asked for, for ever: slow paths then call the observer's hooks. Relaxed: a thread
- * that sees it late is observed late. */
+/* Bits, each set once and for ever: slow paths then call hooks. Not both: a checked program is not observed. Relaxed: a
+ * thread that sees it late is observed late; FH_MODE_CHECK is set only while there is one thread.
+ *
+ *     FH_MODE_OBSERVE   the observer's hooks (observe/)
+ *     FH_MODE_CHECK     every call goes to misuse/. Its threads have no decoys: their bins are the ones that threads
+ *                       without a cache share, empty and full for ever, with a class map of no slots. So malloc
+ *                       arrives at fh_hook_alloc and free at bin 0, which leads to fh_hook_checked_free. */
+#define FH_MODE_OBSERVE UINT64_C(1)
+#define FH_MODE_CHECK UINT64_C(2)
 extern fh_word fh_observing FH_HIDDEN;
+
+static inline bool fh_is_observing(void) {
+    return fh_load(&fh_observing) & FH_MODE_OBSERVE;
+}
+
+static inline bool fh_is_checking(void) {
+    return fh_load(&fh_observing) & FH_MODE_CHECK;
+}
 
 typedef struct {
     fh_thread *thread; /* the calling thread's cache, observed or not, or one of those of threads that have none */
@@ -50,7 +65,10 @@ static inline bool fh_count(size_t n) {
 /* Makes the calling thread, whose cache is t, observed or not. */
 void fh_thread_observe(fh_thread *t, bool on);
 
-/* The program is observed from now on. */
+/* The program is observed from now on. Does nothing in a checked program. */
 void fh_thread_observe_all(void);
+
+/* The program is checked from now on. False: it is observed, or has more threads than this one. */
+bool fh_thread_check_all(void);
 
 #endif

@@ -21,7 +21,7 @@ fh_word fh_shrink_refused;
 static void *try_resize(void *p, size_t old, size_t n) {
     FH_ASSERT(n > FH_SMALL_MAX);
     fh_thread *t = fh_thread_enter();
-    bool observing = fh_load(&fh_observing);
+    bool observing = fh_is_observing();
     if (observing) fh_hook_moving(p);
     void *q = fh_large_resize(p, n) ? p : NULL;
     if (!q && n > old && n > GROWS_FROM) q = fh_large_move(p, n);
@@ -36,13 +36,13 @@ static void *resize_large(void *p, size_t old, size_t n) {
     /* A limit may have refused what fits once the caches are empty; a copy would need even more. */
     if (!q && fh_limit_is_set() && fh_hook_reclaim(FH_AFTER_REFUSAL)) q = try_resize(p, old, n);
     fh_thread_safe_point(FH_AFTER_ALLOC);
-    if (q && fh_load(&fh_observing)) fh_hook_moved(p, q, n);
+    if (q && fh_is_observing()) fh_hook_moved(p, q, n);
     return q;
 }
 
 /* A block that stays where it is and as good as it was. */
 static void *kept(void *p, size_t n) {
-    if (FH_UNLIKELY(fh_load(&fh_observing)) && fh_class_at(p) == FH_CLASS_SPECIAL) fh_hook_resized(p, n);
+    if (FH_UNLIKELY(fh_is_observing()) && fh_class_at(p) == FH_CLASS_SPECIAL) fh_hook_resized(p, n);
     return p;
 }
 
@@ -59,6 +59,7 @@ static inline bool stays(const void *p, unsigned c, size_t n) {
 }
 
 __attribute__((noinline)) static void *resize(void *p, size_t n) {
+    if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_resize(p, n);
     if (FH_UNLIKELY(!fh_in_window(p)) && fh_libc_has(p)) return fh_system_libc_realloc(p, n);
     size_t old = fh_usable("realloc", p);
     if (!old) {
@@ -85,7 +86,8 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     return q;
 }
 
-/* Most calls of a program that appends a little each time change nothing. */
+/* Most calls of a program that appends a little each time change nothing. No checked block begins where a block of a class
+ * does, so none of them stays. */
 void *fh_resize(void *p, size_t n) {
     unsigned c = fh_class_at(p);
     if (FH_LIKELY(c != FH_CLASS_SPECIAL && !FH_CHECKED && stays(p, c, n))) return p;

@@ -124,7 +124,7 @@ static void thread_exit(void *value);
  * each step and allocate. Bins that are empty and full are always good while there are no bytes until a sample, so these
  * go first and come last. */
 static void switch_to(const fh_thread *t, const fh_bin *bins) {
-    FH_ASSERT(bins == (t == &fh_thread_over ? no_bins : t->bin) || bins == t->decoy);
+    FH_ASSERT(bins == no_bins ? t == &fh_thread_over || fh_is_checking() : bins == t->bin || bins == t->decoy);
     fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)no_bins;
@@ -173,14 +173,23 @@ static fh_thread *make(void) {
 }
 
 void fh_thread_observe_all(void) {
-    fh_store(&fh_observing, 1);
+    if (!fh_is_checking()) fh_store(&fh_observing, FH_MODE_OBSERVE);
+}
+
+bool fh_thread_check_all(void) {
+    if (fh_is_observing() || fh_system_threads() > 1) return false;
+    fh_store(&fh_observing, FH_MODE_CHECK);
+    fh_thread *t = fh_own();
+    if (t != &fh_thread_none && t != &fh_thread_over) switch_to(t, no_bins);
+    return true;
 }
 
 void fh_thread_observe(fh_thread *t, bool on) {
     if (!on) {
-        switch_to(t, t->bin);
+        switch_to(t, FH_UNLIKELY(fh_is_checking()) ? no_bins : t->bin);
         return;
     }
+    FH_ASSERT(!fh_is_checking());
     for (unsigned c = 0; c < FH_BINS; c++) fh_bin_reset(&t->decoy[c]);
     switch_to(t, t->decoy);
 }
@@ -204,7 +213,7 @@ fh_thread *fh_thread_enter(void) {
     }
     if (t) fh_store(&t->state, FH_THREAD_BUSY);
     if (FH_UNLIKELY(fh_load(&orphans)) && fh_swap_acq_rel(&orphans, 0)) adopt_orphans();
-    if (FH_UNLIKELY(fh_load(&fh_observing)) && t) fh_hook_observe(t);
+    if (FH_UNLIKELY(fh_is_observing()) && t) fh_hook_observe(t);
     return t;
 }
 

@@ -54,28 +54,28 @@ static unsigned byte_of(unsigned kind) {
     return kind <= FH_SMALL_LAST ? kind : FH_CLASS_SPECIAL;
 }
 
-static void at_slot(fh_check *check, fh_equation e, size_t slot, unsigned c, uint64_t found, uint64_t expected) {
+static void at_slot(fh_verification *check, fh_equation e, size_t slot, unsigned c, uint64_t found, uint64_t expected) {
     fh_check_violated(check, (fh_violation){e, FH_PLACE_SLOT, slot, c, found, expected});
 }
 
 /* ── Hints ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* [hint.tree] The word that holds child `child` of a level is not 0: so is the bit above it, at `level`. */
-static bool check_above(fh_check *check, unsigned hint, unsigned level, size_t child) {
+static bool check_above(fh_verification *check, unsigned hint, unsigned level, size_t child) {
     if (hint_is_set(hint, level, child)) return true;
     fh_check_violated(check, (fh_violation){FH_EQUATION_HINT_TREE, FH_PLACE_HINT, child, hint, level, level});
     return false;
 }
 
 /* From a bit that is set up to the top. A check that is not brief walks the whole tree instead. */
-static void check_path(fh_check *check, unsigned hint, unsigned level, size_t child) {
+static void check_path(fh_verification *check, unsigned hint, unsigned level, size_t child) {
     for (; check->brief && level <= TOP_LEVEL; level++, child >>= 6) {
         if (!check_above(check, hint, level, child)) return;
     }
 }
 
 /* Bits may be set too many, because a thread that follows one finds nothing and clears it. None may be missing. */
-static void check_trees(fh_check *check, size_t chunks) {
+static void check_trees(fh_verification *check, size_t chunks) {
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         for (unsigned h = 0; h < FH_CLASSES; h++) {
             if (fh_load(hint_word(h, 0, chunk))) (void)check_above(check, h, 1, chunk);
@@ -92,7 +92,7 @@ static void check_trees(fh_check *check, size_t chunks) {
 }
 
 /* [slab.hint] */
-static void check_hint(fh_check *check, size_t slot, unsigned hint) {
+static void check_hint(fh_verification *check, size_t slot, unsigned hint) {
     if (hint_is_set(hint, 0, slot)) {
         check_path(check, hint, 1, slot >> 6);
     } else {
@@ -101,7 +101,7 @@ static void check_hint(fh_check *check, size_t slot, unsigned hint) {
 }
 
 /* [hint.length] */
-static void check_length(fh_check *check, size_t chunk, uint64_t free) {
+static void check_length(fh_verification *check, size_t chunk, uint64_t free) {
     unsigned bucket = bucket_of(free);
     if (bucket == NO_BUCKET) return;
     if (hint_is_set(FH_HINT_LENGTH + bucket, 1, chunk)) {
@@ -115,7 +115,7 @@ static void check_length(fh_check *check, size_t chunk, uint64_t free) {
 /* ── Slabs ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Number of bits that are set below `blocks`. [slab.beyond] None is set above, in the first `words` words. */
-static unsigned count_free(fh_check *check, size_t slot, unsigned c, unsigned blocks, unsigned words) {
+static unsigned count_free(fh_verification *check, size_t slot, unsigned c, unsigned blocks, unsigned words) {
     unsigned set = 0;
     for (unsigned w = 0; w < words; w++) {
         uint64_t bits = fh_load(&fh_slab_at(slot)->free[w]);
@@ -127,7 +127,7 @@ static unsigned count_free(fh_check *check, size_t slot, unsigned c, unsigned bl
 }
 
 /* [slab.short] Only of a block that is handed out. */
-static void check_short(fh_check *check, size_t slot, unsigned c, unsigned bump) {
+static void check_short(fh_verification *check, size_t slot, unsigned c, unsigned bump) {
     fh_slab *slab = fh_slab_at(slot);
     for (unsigned i = 0; i < fh_class_table[c].blocks; i++) {
         fh_sampled_short s = fh_sampled_short_of(slab, c, i);
@@ -138,7 +138,7 @@ static void check_short(fh_check *check, size_t slot, unsigned c, unsigned bump)
 }
 
 /* [slab.bump] [slab.count] [slab.hint], and what is out of the magazines' classes. */
-static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state) {
+static void check_slab(fh_verification *check, size_t slot, unsigned c, uint64_t state) {
     const fh_class_info *info = &fh_class_table[c];
     unsigned bump = fh_state_bump(state), all = fh_class_is_sample(c) ? FH_SHORT_WORDS : FH_SLAB_WORDS;
     unsigned words = check->brief ? (info->blocks + 63u) / 64 : all;
@@ -158,12 +158,12 @@ static void check_slab(fh_check *check, size_t slot, unsigned c, uint64_t state)
 
 /* [holes.empty] Of all slabs that are open one may be all free, as in any class: the last that got so, or one that got so
  * while there was no other. In a brief check, where all that are open were opened before, none may be while there is another. */
-static bool empty_may_stay(fh_check *check, size_t slot) {
+static bool empty_may_stay(fh_verification *check, size_t slot) {
     return check->brief ? !fh_hint_other(FH_CLASS_BORROWED, slot) : check->empty_holes++ == 0;
 }
 
 /* [holes.joined] [holes.empty] */
-static void check_borrowed(fh_check *check, size_t slot, uint64_t state) {
+static void check_borrowed(fh_verification *check, size_t slot, uint64_t state) {
     const fh_slab *slab = fh_slab_at(slot);
     const unsigned c = FH_CLASS_BORROWED, half = FH_SLAB_WORDS / 2;
     unsigned blocks = fh_class_table[fh_state_class(state)].blocks;
@@ -185,13 +185,13 @@ static void check_borrowed(fh_check *check, size_t slot, uint64_t state) {
 /* ── Slots ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* [slot.class] Of slots that begin nothing, and of each slot of a slab; a run has its class in the first alone. */
-static void check_byte(fh_check *check, size_t slot, unsigned c) {
+static void check_byte(fh_verification *check, size_t slot, unsigned c) {
     unsigned byte = fh_byte_load(fh_class_byte(slot));
     if (byte != c) at_slot(check, FH_EQUATION_SLOT_CLASS, slot, c, byte, c);
 }
 
 /* [slot.free] Nothing begins here: a free slot, or one further on in a slab or run. */
-static void check_nothing(fh_check *check, size_t slot) {
+static void check_nothing(fh_verification *check, size_t slot) {
     const fh_slab *slab = fh_slab_at(slot);
     unsigned step = check->brief ? FH_SLAB_WORDS / 2 : 1;
     for (unsigned w = 0; w < FH_SLAB_WORDS; w += step) {
@@ -200,13 +200,13 @@ static void check_nothing(fh_check *check, size_t slot) {
     }
 }
 
-static void check_no_pages(fh_check *check, size_t slot) {
+static void check_no_pages(fh_verification *check, size_t slot) {
     uint64_t pages = fh_load(&fh_slab_at(slot)->pages);
     if (pages) at_slot(check, FH_EQUATION_SLOT_FREE, slot, 0, pages, 0);
 }
 
 /* [chunk.over] */
-static void check_over(fh_check *check, size_t chunk, uint64_t expected) {
+static void check_over(fh_verification *check, size_t chunk, uint64_t expected) {
     uint64_t over = fh_load(&fh_chunk_at(chunk)->over);
     if (over != expected)
         fh_check_violated(check, (fh_violation){FH_EQUATION_CHUNK_OVER, FH_PLACE_CHUNK, chunk, 0, over, expected});
@@ -214,7 +214,7 @@ static void check_over(fh_check *check, size_t chunk, uint64_t expected) {
 
 /* The large block that begins in this slot: its class byte, which a sampled one and a long one do not have, and the chunks that
  * it is over. In a chunk that it is over as a whole nothing else is read: its records have no memory. */
-static void check_large(fh_check *check, size_t slot) {
+static void check_large(fh_verification *check, size_t slot) {
     size_t size, slots, begin = 0;
     const char *block = fh_large_in(slot, &size, &slots);
     if (!block) {
@@ -241,7 +241,7 @@ static void check_large(fh_check *check, size_t slot) {
 }
 
 /* [edge.pages] [edge.empty] [slab.hint] What ends here was met before. */
-static void check_edge(fh_check *check, size_t slot) {
+static void check_edge(fh_verification *check, size_t slot) {
     size_t size, slots, first = slot * FH_SLOT_PAGES, ends = check->large_end;
     const char *block = fh_large_in(slot, &size, &slots);
     uint64_t all = fh_low_mask(FH_SLOT_PAGES), free = fh_load(&fh_slab_at(slot)->free[0]);
@@ -255,7 +255,7 @@ static void check_edge(fh_check *check, size_t slot) {
 }
 
 /* [slab.state] Slots of what begins here; 0 if the state makes no sense. */
-static size_t slots_of(fh_check *check, size_t slot, uint64_t state) {
+static size_t slots_of(fh_verification *check, size_t slot, uint64_t state) {
     unsigned kind = fh_state_kind(state), owner = (unsigned)(state >> FH_STATE_OWNER_SHIFT) & 0xFF;
     size_t at = slot % FH_CHUNK_SLOTS, slots = 0;
     const uint64_t known = FH_STATE_COUNT_MASK | UINT64_C(0xFFFF) << FH_STATE_BUMP_SHIFT |
@@ -272,7 +272,7 @@ static size_t slots_of(fh_check *check, size_t slot, uint64_t state) {
 
 /* [slot.overlap] What begins at a slot of the chunk; returns its slots as bits: of a large block the first one. `taken`: those
  * that are free or used. */
-static uint64_t check_thing(fh_check *check, size_t slot, uint64_t state, uint64_t taken) {
+static uint64_t check_thing(fh_verification *check, size_t slot, uint64_t state, uint64_t taken) {
     unsigned kind = fh_state_kind(state);
     size_t slots = slots_of(check, slot, state);
     if (slots == 0) return UINT64_C(1) << slot % FH_CHUNK_SLOTS;
@@ -300,7 +300,7 @@ static uint64_t check_thing(fh_check *check, size_t slot, uint64_t state, uint64
 /* ── Chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* [slot.lost] Slots that are neither free nor part of anything. */
-static void count_stray(fh_check *check, size_t chunk, uint64_t stray) {
+static void count_stray(fh_verification *check, size_t chunk, uint64_t stray) {
     if (!stray) return;
     /* A chunk with a foreign mapping in it was passed over for good. */
     if (stray == FH_CHUNK_ALL && fh_window_misses(chunk)) return;
@@ -310,7 +310,7 @@ static void count_stray(fh_check *check, size_t chunk, uint64_t stray) {
 }
 
 /* A slot in which nothing begins: free, or one further on of a slab, or of a large block, whose own slots are counted here. */
-static uint64_t check_other(fh_check *check, size_t slot, bool free) {
+static uint64_t check_other(fh_verification *check, size_t slot, bool free) {
     bool inside = slot < check->own_end;
     check_nothing(check, slot);
     check_no_pages(check, slot);
@@ -320,7 +320,7 @@ static uint64_t check_other(fh_check *check, size_t slot, bool free) {
     return inside ? UINT64_C(1) << slot % FH_CHUNK_SLOTS : 0;
 }
 
-static void check_chunk(fh_check *check, size_t chunk) {
+static void check_chunk(fh_verification *check, size_t chunk) {
     const fh_chunk *words = fh_chunk_at(chunk);
     uint64_t free = fh_load(&words->free), dirty = fh_load(&words->dirty), used = fh_load(&words->used), things = 0;
     check->over_named += fh_load(&words->over) != 0;
@@ -351,7 +351,7 @@ static void check_chunk(fh_check *check, size_t chunk) {
 }
 
 /* [chunk.lost] */
-static void check_lost(fh_check *check, size_t chunk) {
+static void check_lost(fh_verification *check, size_t chunk) {
     uint64_t something = fh_load(&fh_chunk_at(chunk)->free);
     for (unsigned i = 0; i < FH_CHUNK_SLOTS && !something; i++) {
         something = fh_load(&fh_slab_at(chunk * FH_CHUNK_SLOTS + i)->state);
@@ -361,7 +361,7 @@ static void check_lost(fh_check *check, size_t chunk) {
     check->lost_chunks++;
 }
 
-void fh_check_chunks(fh_check *check) {
+void fh_check_chunks(fh_verification *check) {
     size_t chunks = fh_load(&fh_window.origin) ? fh_window_chunks() : 0;
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         (is_lost(chunk) ? check_lost : check_chunk)(check, chunk);

@@ -6,6 +6,6 @@
 
 #include "check/report.h"
 
-void fh_check_chunks(fh_check *check);
+void fh_check_chunks(fh_verification *check);
 
 #endif

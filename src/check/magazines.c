@@ -8,7 +8,8 @@
 #include "store/large.h"
 #include "store/window.h"
 
-static void at_address(fh_check *check, fh_equation e, const void *p, unsigned c, uint64_t found, uint64_t expected) {
+static void at_address(fh_verification *check, fh_equation e, const void *p, unsigned c, uint64_t found,
+                       uint64_t expected) {
     fh_check_violated(check, (fh_violation){e, FH_PLACE_ADDRESS, (uintptr_t)p, c, found, expected});
 }
 
@@ -60,7 +61,7 @@ static bool find_block(unsigned c, const void *p, block_place *at) {
 }
 
 /* Notes the block as seen. True if it has been seen before. */
-static bool was_seen(fh_check *check, const block_place *at) {
+static bool was_seen(fh_verification *check, const block_place *at) {
     if (!check->seen) return false;
     uint64_t *word = &check->seen[at->slot * FH_SLAB_WORDS + at->index / 64], bit = UINT64_C(1) << at->index % 64;
     bool before = *word & bit;
@@ -80,7 +81,7 @@ static bool find_magazine(const fh_magazine *m, block_place *at) {
 }
 
 /* [magazine.block] [magazine.twice] The first n blocks of a magazine of class c. */
-static void check_blocks(fh_check *check, const fh_magazine *m, unsigned c, size_t n) {
+static void check_blocks(fh_verification *check, const fh_magazine *m, unsigned c, size_t n) {
     for (size_t i = 0; i < n; i++) {
         block_place at;
         if (!find_block(c, m->block[i], &at)) {
@@ -94,7 +95,7 @@ static void check_blocks(fh_check *check, const fh_magazine *m, unsigned c, size
 }
 
 /* [magazine.count] A magazine for class c in a cache or depot, with n blocks. False if it is none. */
-static bool check_header(fh_check *check, const fh_magazine *m, unsigned c, size_t n, block_place *at) {
+static bool check_header(fh_verification *check, const fh_magazine *m, unsigned c, size_t n, block_place *at) {
     if (!find_magazine(m, at)) {
         at_address(check, FH_EQUATION_MAGAZINE_VALID, m, c, 0, 0);
         return false;
@@ -105,7 +106,7 @@ static bool check_header(fh_check *check, const fh_magazine *m, unsigned c, size
 }
 
 /* The same with its blocks, and counted. [magazine.shared] */
-static void check_magazine(fh_check *check, const fh_magazine *m, unsigned c, size_t n) {
+static void check_magazine(fh_verification *check, const fh_magazine *m, unsigned c, size_t n) {
     block_place at;
     if (!check_header(check, m, c, n, &at)) return;
     if (was_seen(check, &at)) {
@@ -128,7 +129,7 @@ static bool bin_is_right(const fh_thread *t, unsigned c) {
 }
 
 /* [cache.bin] [cache.limit], and the headers of both magazines. */
-static bool check_bin(fh_check *check, const fh_thread *t, unsigned c) {
+static bool check_bin(fh_verification *check, const fh_thread *t, unsigned c) {
     const fh_rack *rack = &t->rack[c];
     const fh_magazine *previous = rack->previous;
     block_place at;
@@ -144,7 +145,7 @@ static bool check_bin(fh_check *check, const fh_thread *t, unsigned c) {
 }
 
 /* [cache.budget] */
-static void check_budget(fh_check *check, const fh_thread *t) {
+static void check_budget(fh_verification *check, const fh_thread *t) {
     size_t budget = 0, large = 0;
     for (unsigned c = 1; c < FH_BINS; c++) {
         size_t bytes = 2 * (size_t)t->rack[c].limit * fh_class_size(c);
@@ -155,19 +156,19 @@ static void check_budget(fh_check *check, const fh_thread *t) {
     if (large != t->large_used) at_address(check, FH_EQUATION_CACHE_BUDGET, t, FH_RUN_FIRST, t->large_used, large);
 }
 
-static bool check_special_bin(fh_check *check, const fh_thread *t) {
+static bool check_special_bin(fh_verification *check, const fh_thread *t) {
     if (bin_is_right(t, FH_CLASS_SPECIAL) && !t->rack[0].loaded && !t->rack[0].previous) return true;
     at_address(check, FH_EQUATION_CACHE_BIN, t, 0, (uintptr_t)t->bin[0].top, (uintptr_t)t->bin[0].end);
     return false;
 }
 
-void fh_check_bins(fh_check *check, const fh_thread *t) {
+void fh_check_bins(fh_verification *check, const fh_thread *t) {
     (void)check_special_bin(check, t);
     for (unsigned c = 1; c < FH_BINS; c++) (void)check_bin(check, t, c);
     check_budget(check, t);
 }
 
-static void check_cache(fh_check *check, const fh_thread *t) {
+static void check_cache(fh_verification *check, const fh_thread *t) {
     (void)check_special_bin(check, t);
     for (unsigned c = 1; c < FH_BINS; c++) {
         const fh_rack *rack = &t->rack[c];
@@ -187,7 +188,7 @@ static bool is_parked(const fh_thread *t) {
 
 /* [cache.state] [cache.parked] A cache that is handed out. One that a fork has left behind waits to be adopted, or was in use
  * at that moment and is left alone for good. */
-static void check_life(fh_check *check, const fh_thread *t) {
+static void check_life(fh_verification *check, const fh_thread *t) {
     uint64_t life = fh_load(&t->state);
     bool own = fh_load(&t->generation) == fh_thread_generation();
     if (life == FH_THREAD_BUSY && !own) {
@@ -204,7 +205,7 @@ static void check_life(fh_check *check, const fh_thread *t) {
 }
 
 /* Those of one slab. [cache.state] One that is free is dead: else the child of a fork would adopt it. */
-static void check_caches_in(fh_check *check, size_t slot, unsigned bump) {
+static void check_caches_in(fh_verification *check, size_t slot, unsigned bump) {
     const fh_slab *slab = fh_slab_at(slot);
     for (unsigned i = 0; i < bump && i < fh_class_table[FH_CLASS_THREAD].blocks; i++) {
         const fh_thread *t = (const fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
@@ -216,7 +217,7 @@ static void check_caches_in(fh_check *check, size_t slot, unsigned bump) {
     }
 }
 
-static void check_caches(fh_check *check) {
+static void check_caches(fh_verification *check) {
     for (size_t slot = 0; slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
         uint64_t state = fh_load(&fh_slab_at(slot)->state);
         if (fh_state_kind(state) == FH_CLASS_THREAD) check_caches_in(check, slot, fh_state_bump(state));
@@ -231,7 +232,7 @@ static void check_caches(fh_check *check) {
 
 /* ── Depots ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void check_depot(fh_check *check, unsigned shard, unsigned c) {
+static void check_depot(fh_verification *check, unsigned shard, unsigned c) {
     const fh_word *slots = fh_depot_words(shard, c);
     size_t full = 0;
     for (unsigned i = 0; i < fh_depot_slots(c); i++) {
@@ -251,7 +252,7 @@ static void check_depot(fh_check *check, unsigned shard, unsigned c) {
     if (full != said) at_address(check, FH_EQUATION_DEPOT_FULL, slots, c, said, full);
 }
 
-static void check_depots(fh_check *check) {
+static void check_depots(fh_verification *check) {
     for (unsigned shard = 0; shard < FH_SHARDS; shard++) {
         for (unsigned c = 1; c < FH_BINS && !check->brief; c++) check_depot(check, shard, c);
         for (unsigned i = 0; i < 2 && check->brief; i++) {
@@ -260,7 +261,7 @@ static void check_depots(fh_check *check) {
     }
 }
 
-void fh_check_magazines(fh_check *check) {
+void fh_check_magazines(fh_verification *check) {
     if (!fh_load(&fh_window.origin)) return;
     check_caches(check);
     check_depots(check);

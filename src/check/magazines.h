@@ -8,10 +8,10 @@
 #include "check/report.h"
 
 /* All caches and depots of a heap at rest, after fh_check_chunks. */
-void fh_check_magazines(fh_check *check);
+void fh_check_magazines(fh_verification *check);
 
 /* One cache, by its owner, while other threads run: the bins, their magazines' headers and the budget. All of these words are
  * the owner's own. */
-void fh_check_bins(fh_check *check, const fh_thread *t);
+void fh_check_bins(fh_verification *check, const fh_thread *t);
 
 #endif

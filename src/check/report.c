@@ -58,7 +58,7 @@ const char *fh_equation_text(fh_equation e) {
 /* In ruins there may be millions, and the first ones say it. */
 #define MOST_SAID 100u
 
-void fh_check_violated(fh_check *check, fh_violation v) {
+void fh_check_violated(fh_verification *check, fh_violation v) {
     check->violated++;
     if (check->found && check->violated <= MOST_SAID) check->found(&v);
 }

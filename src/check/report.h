@@ -76,7 +76,7 @@ typedef struct {
 } fh_violation;
 
 /* One check of the heap. The caller fills in the first part with zeros or what its comments say. */
-typedef struct fh_check {
+typedef struct fh_verification {
     void (*found)(const fh_violation *v); /* is told of the first 100 violations; may be NULL */
     bool brief;                           /* leave out what reads every word: free slots, hint trees, depots */
     bool leave_magazines;                 /* leave out caches and depots: the caller has magazines in its own hands */
@@ -97,13 +97,13 @@ typedef struct fh_check {
     size_t large_end, own_end;
     size_t over_chunks, over_named; /* chunks that a run of an earlier one is over, and that say so */
     bool left_busy;                 /* a fork has left a cache behind that was in use at that moment */
-} fh_check;
+} fh_verification;
 
 #define FH_CHECK_SEEN_WORDS ((size_t)64 * 64) /* slots of a chunk, words of a slab */
 #define FH_CHECK_SEEN_BYTES (FH_CHECK_SEEN_WORDS * sizeof(uint64_t))
 
 /* Counts a violation and passes it on. */
-void fh_check_violated(fh_check *check, fh_violation v);
+void fh_check_violated(fh_verification *check, fh_violation v);
 
 /* Writes a violation to stderr, as one line. */
 void fh_check_say(const fh_violation *v);

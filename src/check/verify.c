@@ -28,21 +28,21 @@ static size_t counted_lost_chunks(void) {
     return (size_t)fh_load(&fh_window.lost);
 }
 
-static void in_heap(fh_check *check, fh_equation e, uint64_t found, uint64_t expected) {
+static void in_heap(fh_verification *check, fh_equation e, uint64_t found, uint64_t expected) {
     if (found != expected) fh_check_violated(check, (fh_violation){e, FH_PLACE_HEAP, 0, 0, found, expected});
 }
 
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* [count.used] [count.dirty] [count.lost] [limit.pending] */
-static void check_counters(fh_check *check) {
+static void check_counters(fh_verification *check) {
     in_heap(check, FH_EQUATION_COUNT_USED, counted_used_slots(), check->used_slots + check->counted_slots);
     in_heap(check, FH_EQUATION_COUNT_DIRTY, counted_dirty_slots(), check->dirty_slots);
     in_heap(check, FH_EQUATION_COUNT_LOST, counted_lost_chunks(), check->lost_chunks);
     in_heap(check, FH_EQUATION_LIMIT_PENDING, (size_t)fh_load(&fh_limit.pending), 0);
 }
 
-void fh_check_heap(fh_check *check) {
+void fh_check_heap(fh_verification *check) {
     fh_check_chunks(check);
     if (!check->leave_magazines) fh_check_magazines(check);
     check_counters(check);
@@ -54,7 +54,7 @@ size_t fh_check_all(void (*found)(const fh_violation *v), size_t *live) {
     /* Without memory for it, no block is looked for in two places. */
     bytes = fh_round_up(bytes, fh_system_page_size());
     uint64_t *seen = bytes ? fh_system_map(bytes, fh_system_page_size()) : NULL;
-    fh_check check = {.found = found, .seen = seen};
+    fh_verification check = {.found = found, .seen = seen};
     fh_check_heap(&check);
     if (seen) fh_system_unmap(seen, bytes);
     if (live) *live = check.live_blocks;
@@ -88,11 +88,25 @@ static bool heap_is_due(void) {
 
 void fh_hook_left(const fh_thread *t) {
     if ((t->refills + t->flushes) % CACHE_PATHS == 0) {
-        fh_check own = {.found = fh_check_say};
+        fh_verification own = {.found = fh_check_say};
         fh_check_bins(&own, t);
         FH_ASSERT(own.violated == 0);
     }
     if (FH_STRESS && heap_is_due() && is_at_rest()) FH_ASSERT_COSTLY(fh_check_all(fh_check_say, NULL) == 0);
+}
+
+bool fh_check_edge(void) {
+    const fh_thread *t = fh_own();
+    size_t violated = 0;
+    if (t != &fh_thread_none && t != &fh_thread_over && (t->refills + t->flushes) % CACHE_PATHS == 0) {
+        fh_verification own = {.found = fh_check_say};
+        fh_check_bins(&own, t);
+        violated = own.violated;
+    }
+    bool all = heap_is_due() && is_at_rest();
+    if (all) violated += fh_check_all(fh_check_say, NULL);
+    if (violated && FH_SETTING(on_error) == FH_ON_ERROR_ABORT) fh_system_abort();
+    return all;
 }
 
 void fh_check_at_end(void) {

@@ -57,12 +57,15 @@ __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, boo
 
 void *fh_hook_alloc(size_t n, unsigned c) {
     bool clean;
+    if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
     /* The caller has counted already, with what only an observed thread has. */
     if (fh_is_observed() || (become_observed() && fh_count(n))) return alloc_sampled(FH_MIN_ALIGN, n, &clean);
     return fh_alloc_class(c, n);
 }
 
-void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean) {
+void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
+    if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(align, n, clean, said);
+    if (n == 0) n = 1;
     /* More than half of the address space cannot be had, and must not turn the count round. */
     bool counted = n <= PTRDIFF_MAX && (fh_is_observed() || become_observed());
     return counted && fh_count(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);

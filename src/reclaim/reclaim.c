@@ -144,7 +144,7 @@ bool fh_hook_reclaim(fh_safe_point point) {
 
 void fh_hook_refused(size_t n) {
     fh_limits_refused();
-    if (fh_load(&fh_observing)) fh_hook_observe_refusal();
+    if (fh_is_observing()) fh_hook_observe_refusal();
     fh_refusal_report(n);
 }
 
@@ -155,5 +155,5 @@ void fh_hook_thread_ends(fh_thread *t) {
 void fh_hook_forked(fh_thread *t) {
     fh_background_forked();
     fh_limits_forked((uintptr_t)t);
-    if (fh_load(&fh_observing)) fh_hook_observe_fork();
+    if (fh_is_observing()) fh_hook_observe_fork();
 }

@@ -137,7 +137,7 @@ static void report(size_t n, const fh_limit_figures *own, fh_refusal which, cons
     say(&t, "; this heap has ");
     fh_text_size(&t, fh_used_bytes());
     say(&t, " in use: ");
-    if (fh_load(&fh_observing)) {
+    if (fh_is_observing()) {
         say(&t, "freehold profile ");
         fh_text_number(&t, fh_system_pid());
     } else {

@@ -208,7 +208,7 @@ static void *be_victim(void *none) {
     stall_is_victim = 0;
     /* The other thread waits or is done for good, so the heap is at rest: a chance to see all that two threads can make of it
      * when they meet. */
-    fh_check check = {.found = fh_check_say, .held_slots = stall_slots, .counted_slots = stall_slots};
+    fh_verification check = {.found = fh_check_say, .held_slots = stall_slots, .counted_slots = stall_slots};
     if (stop_at == ~0u && !scenario->own_thread) fh_check_heap(&check);
     shared->result = WENT_THROUGH;
     _exit(check.violated ? NOT_WHOLE : 0);

@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 # From the lowest to the highest.
-LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "heap", "observe", "api"]
+LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "heap", "observe", "misuse", "api"]
 
 # Folders inside a layer, and what they may include of the rest of that layer.
 ROOMS = {

@@ -107,18 +107,30 @@ static bool read_word(reader *r, uintptr_t at, uintptr_t *word) {
 typedef struct {
     uintptr_t pc, sp, fp;
     bool exact;
+    uintptr_t fp_at; /* where fp was read; 0: not known. For trails */
 } frame_state;
 
+/* Notes a word of the stack that the walk depends on. */
+static inline void note(fh_stack_trail *trail, uintptr_t at) {
+    if (!trail || trail->count > FH_TRAIL_MOST) return;
+    if (trail->count < FH_TRAIL_MOST) trail->at[trail->count] = at;
+    trail->count++;
+}
+
 /* What nearly all frames are, in a few instructions. False, and nothing changed: it is not that simple. */
-static inline bool by_plain_table(const reader *r, frame_state *f, fh_rule rule) {
+__attribute__((always_inline)) static inline bool by_plain_table(const reader *r, frame_state *f, fh_rule rule,
+                                                                 fh_stack_trail *trail) {
+    if (trail && rule.base_fp) note(trail, f->fp_at);
     uintptr_t cfa = (rule.base_fp ? f->fp : f->sp) + (uintptr_t)((intptr_t)rule.cfa * 8), fp = f->fp;
     if (!rule.plain || f->exact || cfa <= f->sp || !is_own(r, cfa - 8)) return false;
     if (rule.fp_from == FH_FROM_CFA) {
         uintptr_t at = cfa + (uintptr_t)((intptr_t)rule.fp * 8);
         if (!is_own(r, at)) return false;
         fp = own_word(at);
+        if (trail) f->fp_at = at;
     }
     f->pc = own_word(cfa - 8);
+    note(trail, cfa - 8);
     f->sp = cfa;
     f->fp = fp;
     return true;
@@ -140,7 +152,7 @@ static bool by_table(reader *r, frame_state *f, fh_rule rule) {
     } else if (cfa <= f->sp || cfa - f->sp > FRAME_MOST) {
         return false;
     }
-    *f = (frame_state){pc, cfa, fp, rule.signal};
+    *f = (frame_state){pc, cfa, fp, rule.signal, 0};
     return true;
 }
 
@@ -155,7 +167,7 @@ static bool by_pointers(reader *r, const fh_unwind_table *table, frame_state *f)
         if (rule.kind == FH_RULE_NONE) rule = fh_unwind_learn(pc - 1);
         if (!rule.after_call) return false;
     }
-    *f = (frame_state){pc, f->fp + 16, fp, false};
+    *f = (frame_state){pc, f->fp + 16, fp, false, 0};
     return true;
 }
 
@@ -188,7 +200,8 @@ static bool step(reader *r, const fh_unwind_table *table, frame_state *f, fh_rul
     return rule.kind == FH_RULE_TABLE ? by_table(r, f, rule) : by_pointers(r, table, f);
 }
 
-static unsigned walk(uintptr_t *out, unsigned most, frame_state f, bool *whole) {
+__attribute__((always_inline)) static inline unsigned walk_along(uintptr_t *out, unsigned most, frame_state f,
+                                                                 bool *whole, fh_stack_trail *trail) {
     const fh_unwind_table *table = fh_unwind_table_get();
     unsigned n = 0, module = FH_MODULE_NONE;
     if (!table) return 0;
@@ -203,8 +216,10 @@ static unsigned walk(uintptr_t *out, unsigned most, frame_state f, bool *whole) 
             if (n == most) return n;
             out[n++] = f.exact ? f.pc + 1 : f.pc;
         }
-        if (FH_LIKELY(by_plain_table(&r, &f, rule))) continue;
+        if (FH_LIKELY(by_plain_table(&r, &f, rule, trail))) continue;
         bool last = is_last(&f, rule) || is_made_up(&f, rule);
+        /* Where it goes on otherwise, the trail is not all that it depends on. */
+        if (trail && rule.kind != FH_RULE_END) trail->count = FH_TRAIL_MOST + 1;
         if (!step(&r, table, &f, rule)) {
             *whole = last;
             return n;
@@ -216,12 +231,35 @@ static unsigned walk(uintptr_t *out, unsigned most, frame_state f, bool *whole) 
     return n;
 }
 
+__attribute__((noinline)) static unsigned walk(uintptr_t *out, unsigned most, frame_state f, bool *whole) {
+    return walk_along(out, most, f, whole, NULL);
+}
+
 /* A function that asks for its frame address keeps, there and above it, its caller's rbp and the return address. */
 unsigned fh_stack_walk(uintptr_t *out, unsigned most, const void *frame, bool *whole) {
     const uintptr_t *words = frame;
     frame_state f = {.pc = words[1], .sp = (uintptr_t)(words + 2), .fp = words[0]};
     *whole = false;
     return walk(out, most, f, whole);
+}
+
+unsigned fh_stack_walk_trail(uintptr_t *out, unsigned most, const void *frame, fh_stack_trail *trail) {
+    const uintptr_t *words = frame;
+    frame_state f = {.pc = words[1], .sp = (uintptr_t)(words + 2), .fp = words[0], .fp_at = (uintptr_t)words};
+    bool whole = false;
+    trail->count = 0;
+    note(trail, (uintptr_t)(words + 1));
+    unsigned n = walk_along(out, most, f, &whole, trail);
+    if (trail->count > FH_TRAIL_MOST) trail->count = 0;
+    return n;
+}
+
+bool fh_stack_same(const void *frame, const uintptr_t *at, const uintptr_t *word, unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        bool own = at[i] - (uintptr_t)frame < own_top - (uintptr_t)frame;
+        if (!own || own_word(at[i]) != word[i]) return false;
+    }
+    return (uintptr_t)frame - (own_top - own_bytes) < own_bytes;
 }
 
 size_t fh_stack_memory(void) {

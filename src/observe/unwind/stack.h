@@ -27,6 +27,20 @@
  * known nothing of that. */
 unsigned fh_stack_walk(uintptr_t *out, unsigned most, const void *frame, bool *whole);
 
+/* The words of the stack that a walk has read, by address. A walk from the same frame, with the same words there, has the same
+ * answer: so who keeps both need not walk again. */
+#define FH_TRAIL_MOST 32u
+typedef struct {
+    unsigned count; /* 0: this walk depends on more than that */
+    uintptr_t at[FH_TRAIL_MOST];
+} fh_stack_trail;
+
+/* fh_stack_walk, with its trail. */
+unsigned fh_stack_walk_trail(uintptr_t *out, unsigned most, const void *frame, fh_stack_trail *trail);
+
+/* True if each of these n addresses is on the calling thread's own stack, above the frame, and has that word. */
+bool fh_stack_same(const void *frame, const uintptr_t *at, const uintptr_t *word, unsigned n);
+
 /* Bytes of memory that the walker has taken for itself. */
 size_t fh_stack_memory(void);
 

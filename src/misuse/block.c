@@ -1,0 +1,104 @@
+#include "misuse/block.h"
+
+#include "store/locate.h"
+#include "store/window.h"
+
+#include <string.h>
+
+uint64_t fh_checked_secret;
+
+/* ── Finding the header ──────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A slot with a class byte is in use, and so are all its bytes: a slab's are its own, and a run's are mapped. */
+static bool is_header(const fh_checked *h) {
+    return h->canary == fh_checked_canary(h);
+}
+
+fh_checked *fh_checked_at(const void *p) {
+    uintptr_t address = (uintptr_t)p;
+    if (!fh_in_window(p) || address % FH_MIN_ALIGN) return NULL;
+    fh_checked *h = (fh_checked *)(address - sizeof *h); // NOLINT(performance-no-int-to-ptr)
+    /* A class byte says it at once, if the header is in the same slot. Else the store is asked. */
+    bool near = fh_class_at(p) != FH_CLASS_SPECIAL && address % FH_SLOT_SIZE >= sizeof *h;
+    if (!near) {
+        fh_place at = fh_locate(p);
+        if (!at.begin || (uintptr_t)at.begin > (uintptr_t)h) return NULL;
+    }
+    return is_header(h) ? h : NULL;
+}
+
+fh_checked *fh_checked_in(const void *begin, size_t size) {
+    fh_checked *h = (fh_checked *)(uintptr_t)begin;
+    if (size < sizeof *h + FH_GUARD_LEAST || !is_header(h)) return NULL;
+    /* acquire: the rest of the header is before it. */
+    if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_MARKER) return h;
+    size_t offset = h->size;
+    if (offset % FH_MIN_ALIGN || offset > size - sizeof *h) return NULL;
+    h = (fh_checked *)((uintptr_t)begin + offset); // NOLINT(performance-no-int-to-ptr)
+    return is_header(h) ? h : NULL;
+}
+
+fh_checked *fh_checked_around(const void *p) {
+    fh_place at = fh_locate(p);
+    if (!at.begin || at.size == 0) return NULL;
+    return fh_checked_in(at.begin, at.size);
+}
+
+bool fh_checked_was_header(const fh_checked *h, size_t size) {
+    uint64_t s = fh_load(&h->state);
+    return fh_checked_kind_of(s) == FH_CHECKED_LIVE && fh_checked_family_of(s) <= FH_SAYS_FAMILY && h->offset == 0 &&
+           fh_checked_align_of(s) < 6 && s >> 24 == 0 && h->size < size &&
+           sizeof *h + h->size + fh_checked_guard(h->size) <= size;
+}
+
+const char *fh_checked_before(const fh_checked *h) {
+    uint64_t canary = fh_checked_canary(h);
+    const char *is = (const char *)&h->canary, *should = (const char *)&canary;
+    size_t i = sizeof canary - 1;
+    while (i > 0 && is[i] == should[i]) i--;
+    return is + i;
+}
+
+/* ── Fill ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_checked_fill(char *p, size_t n, int byte) {
+    if (n <= FH_FILL_MOST) {
+        memset(p, byte, n);
+    } else {
+        memset(p, byte, FH_FILL_MOST / 2);
+        memset(p + n - FH_FILL_MOST / 2, byte, FH_FILL_MOST / 2);
+    }
+}
+
+static size_t changed_in(const char *p, size_t from, size_t to, int byte) {
+    size_t n = to - from;
+    /* All are equal if the first is right and each equals the next one: this way the C library's loop does the work. */
+    if (n == 0 || ((unsigned char)p[from] == (unsigned char)byte && memcmp(p + from, p + from + 1, n - 1) == 0))
+        return to;
+    while (from < to && (unsigned char)p[from] == (unsigned char)byte) from++;
+    return from;
+}
+
+size_t fh_checked_changed(const char *p, size_t n, int byte) {
+    if (n <= FH_FILL_MOST) return changed_in(p, 0, n, byte);
+    size_t at = changed_in(p, 0, FH_FILL_MOST / 2, byte);
+    return at < FH_FILL_MOST / 2 ? at : changed_in(p, n - FH_FILL_MOST / 2, n, byte);
+}
+
+fh_damage fh_checked_damage(const fh_checked *h, bool freed, const char **at) {
+    const char *p = fh_checked_block(h);
+    size_t guard = fh_checked_guard(h->size), where;
+    if (!is_header(h)) {
+        *at = fh_checked_before(h);
+        return FH_DAMAGE_BEFORE;
+    }
+    if (freed && (where = fh_checked_changed(p, h->size, FH_FREED_BYTE)) < h->size) {
+        *at = p + where;
+        return FH_DAMAGE_INSIDE;
+    }
+    if ((where = changed_in(p, h->size, h->size + guard, FH_GUARD_BYTE)) < h->size + guard) {
+        *at = p + where;
+        return FH_DAMAGE_BEHIND;
+    }
+    return FH_DAMAGE_NONE;
+}

@@ -1,0 +1,120 @@
+/* A checked block: what option check puts around the bytes that the program asked for.
+ *
+ *     begin            header           p                 p + n        p + n + guard
+ *       │ (aligned only) │ 32 bytes       │ the program's    │ 8 to 23 bytes │
+ *       │ marker ─ ─ ─ ─▶│ … canary       │ n bytes          │ FH_GUARD_BYTE │
+ *
+ * The header ends where the block begins, so the canary is the first that an underrun meets. A block whose alignment is
+ * above 32 begins at begin + alignment; a marker at begin then leads a walk over the heap to the header.
+ *
+ * The word `state`, which alone two threads may change at once:
+ *
+ *     LIVE ──▶ FREED   compare-and-swap, acq_rel: of two frees one gets it, the other one reports. It carries the stack of
+ *                      the free, so that the loser finds it there
+ *     FREED ─▶ GONE    by the thread that took the block out of the quarantine, which owns it
+ *     any ──▶ LIVE     by the thread that was given the memory, release: all else of the header is before it
+ *
+ * Size, stack and canary are written before LIVE and never after; only realloc in place, whose caller owns the block, writes
+ * the size again. */
+#ifndef FH_MISUSE_BLOCK_H
+#define FH_MISUSE_BLOCK_H
+
+#include "base/atomic.h"
+#include "base/hooks.h"
+#include "base/types.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    fh_word state;      /* kind 8 bits │ family 8 │ log2 of the alignment 8 │ 0 │ stack of the free 32 */
+    uint64_t size;      /* bytes that were asked for; of a marker: bytes to the header */
+    uint32_t allocated; /* stack of the allocation, 0: not known */
+    uint32_t offset;    /* from begin to here, in units of 16 bytes */
+    uint64_t canary;    /* fh_checked_canary of this address */
+} fh_checked;
+
+_Static_assert(sizeof(fh_checked) == 32, "the header of a checked block");
+
+/* Values that memory will not have by chance, as the canary must fit too. */
+typedef enum {
+    FH_CHECKED_LIVE = 0xA1,
+    FH_CHECKED_FREED = 0xB2,
+    FH_CHECKED_GONE = 0xC3,
+    FH_CHECKED_MARKER = 0xD4
+} fh_checked_kind;
+
+#define FH_GUARD_LEAST 8u
+#define FH_GUARD_BYTE 0xEE /* behind a block */
+#define FH_FRESH_BYTE 0xAF /* in a block that was allocated and not written yet */
+#define FH_FREED_BYTE 0xDF /* in a block that is free */
+
+/* Of a longer block the first and the last half of so many bytes are filled, or memory that a program never touches would
+ * become resident. */
+#define FH_FILL_MOST ((size_t)4 * 1024)
+
+/* Another one in each process; set once, before the first checked block. */
+extern uint64_t fh_checked_secret FH_HIDDEN;
+
+static inline uint64_t fh_checked_canary(const void *header) {
+    return ((uint64_t)(uintptr_t)header ^ fh_checked_secret) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static inline fh_checked_kind fh_checked_kind_of(uint64_t state) {
+    return (fh_checked_kind)(state & 0xFF);
+}
+static inline unsigned fh_checked_family_of(uint64_t state) {
+    return (unsigned)(state >> 8) & 0xFF;
+}
+static inline unsigned fh_checked_align_of(uint64_t state) {
+    return (unsigned)(state >> 16) & 0xFF;
+}
+static inline uint32_t fh_checked_freed_of(uint64_t state) {
+    return (uint32_t)(state >> 32);
+}
+static inline uint64_t fh_checked_state(fh_checked_kind kind, unsigned family, unsigned align_log, uint32_t freed) {
+    return (uint64_t)kind | (uint64_t)family << 8 | (uint64_t)align_log << 16 | (uint64_t)freed << 32;
+}
+
+static inline char *fh_checked_block(const fh_checked *h) {
+    return (char *)(uintptr_t)(h + 1);
+}
+static inline char *fh_checked_begin(const fh_checked *h) {
+    return (char *)(uintptr_t)h - (size_t)h->offset * FH_MIN_ALIGN;
+}
+
+/* Bytes behind a block of n bytes, down to the next multiple of 16. */
+static inline size_t fh_checked_guard(size_t n) {
+    return ((n + FH_GUARD_LEAST + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1)) - n;
+}
+
+/* The header of the checked block at p, in whatever state. NULL: p is none's beginning. Reads only memory of the window that is
+ * in use; wait-free. */
+fh_checked *fh_checked_at(const void *p);
+
+/* The checked block that p points into or just beside, for messages; NULL: none. */
+fh_checked *fh_checked_around(const void *p);
+
+/* The one whose memory begins at `begin`, which is a block of the store; NULL: it is no checked one. */
+fh_checked *fh_checked_in(const void *begin, size_t size);
+
+/* True if what is at h, in a block of the store of `size` bytes, would be the header of a live block but for its canary: an
+ * underrun has met it. Headers behind an alignment are not recognised. */
+bool fh_checked_was_header(const fh_checked *h, size_t size);
+
+/* Of a canary that is damaged the byte that is nearest to the block. */
+const char *fh_checked_before(const fh_checked *h);
+
+/* Fills n bytes, or both ends of them (FH_FILL_MOST). */
+void fh_checked_fill(char *p, size_t n, int byte);
+
+/* The first of these bytes that is no longer as it was filled, n if there is none. */
+size_t fh_checked_changed(const char *p, size_t n, int byte);
+
+/* What is wrong with the bytes around a block, and of a free one in it. */
+typedef enum { FH_DAMAGE_NONE, FH_DAMAGE_BEFORE, FH_DAMAGE_BEHIND, FH_DAMAGE_INSIDE } fh_damage;
+
+/* *at: the first byte that was changed. A block in quarantine is looked at inside too. */
+fh_damage fh_checked_damage(const fh_checked *h, bool freed, const char **at);
+
+#endif

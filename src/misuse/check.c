@@ -1,0 +1,345 @@
+#include "misuse/check.h"
+
+#include "base/assert.h"
+#include "base/hooks.h"
+#include "base/settings.h"
+#include "cache/alloc.h"
+#include "cache/observed.h"
+#include "check/verify.h"
+#include "misuse/heap.h"
+#include "misuse/quarantine.h"
+#include "misuse/report.h"
+#include "misuse/stacks.h"
+#include "store/locate.h"
+#include "system/system.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ── Beginning ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+bool fh_checked_start(void) {
+    static const char refused[] =
+        "freehold: check=1 is for the start of a program with one thread, without observe=1\n";
+    if (fh_is_checking()) return true;
+    fh_checked_secret = fh_system_nanoseconds() ^ (uint64_t)(uintptr_t)&fh_checked_secret << 16;
+    if (!fh_stacks_start() || !fh_quarantine_start() || !fh_thread_check_all()) {
+        fh_system_write(2, refused, sizeof refused - 1);
+        return false;
+    }
+    return true;
+}
+
+/* ── Allocating ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void leave(fh_checked *h);
+
+/* Bytes before the block: the header, and what the alignment asks for. */
+static size_t room_before(size_t align) {
+    return align > sizeof(fh_checked) ? align : sizeof(fh_checked);
+}
+
+static char *take(size_t align, size_t n, bool *clean) {
+    size_t before = room_before(align);
+    /* Refused there, in the size that was asked for. */
+    if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE / 2) return fh_alloc_unobserved(align, n, clean);
+    size_t whole = before + n + fh_checked_guard(n);
+    char *begin = fh_alloc_unobserved(align, whole, clean);
+    if (FH_LIKELY(begin != NULL)) return begin;
+    /* What waits in the quarantine may be what is missing. */
+    fh_quarantine_drain(leave);
+    return fh_alloc_unobserved(align, whole, clean);
+}
+
+static void write_marker(char *begin, size_t offset) {
+    fh_checked *marker = (fh_checked *)(void *)begin;
+    marker->size = offset;
+    marker->canary = fh_checked_canary(marker);
+    /* release: as of a header. */
+    fh_store_release(&marker->state, fh_checked_state(FH_CHECKED_MARKER, 0, 0, 0));
+}
+
+/* Makes the memory at begin a live block. */
+static char *make(char *begin, size_t align, size_t n, unsigned family, uint32_t stack) {
+    size_t offset = room_before(align) - sizeof(fh_checked);
+    if (offset) write_marker(begin, offset);
+    fh_checked *h = (fh_checked *)(void *)(begin + offset);
+    h->size = n;
+    h->allocated = stack;
+    h->offset = (uint32_t)(offset / FH_MIN_ALIGN);
+    h->canary = fh_checked_canary(h);
+    memset(fh_checked_block(h) + n, FH_GUARD_BYTE, fh_checked_guard(n));
+    fh_store_release(&h->state, fh_checked_state(FH_CHECKED_LIVE, family, fh_highest_bit(align), 0));
+    return fh_checked_block(h);
+}
+
+static char *allocate(size_t align, size_t n, bool *clean, unsigned family, const void *frame) {
+    uint32_t stack = fh_stacks_note(frame);
+    if (align < FH_MIN_ALIGN) align = FH_MIN_ALIGN;
+    char *begin = take(align, n, clean);
+    if (!begin) return NULL;
+    char *p = make(begin, align, n, family & FH_SAYS_FAMILY, stack);
+    /* calloc writes zeros into what is not clean. */
+    if (!(family & FH_SAYS_ZEROED)) fh_checked_fill(p, n, FH_FRESH_BYTE);
+    return p;
+}
+
+/* Its own frame is where the walk over the stack begins. */
+void *fh_hook_checked_alloc(size_t align, size_t n, bool *clean, unsigned said) {
+    void *p = allocate(align, n, clean, said, __builtin_frame_address(0));
+    fh_misuse_edge();
+    return p;
+}
+
+void fh_checked_set_family(void *p, unsigned family) {
+    fh_checked *h = p ? fh_checked_at(p) : NULL;
+    if (!h) return;
+    uint64_t s = fh_load(&h->state);
+    /* relaxed: only the owner of a live block writes it. */
+    fh_store(&h->state, fh_checked_state(fh_checked_kind_of(s), family, fh_checked_align_of(s), 0));
+}
+
+/* ── Leaving the quarantine ──────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Reports a free block that was written to, or whose surroundings were. False: its header is not to be believed. */
+static bool check_free(const fh_checked *h) {
+    const char *at = NULL;
+    fh_damage damage = fh_checked_damage(h, true, &at);
+    if (FH_LIKELY(damage == FH_DAMAGE_NONE)) return true;
+    fh_misuse what = damage == FH_DAMAGE_BEFORE   ? FH_MISUSE_BEFORE
+                     : damage == FH_DAMAGE_BEHIND ? FH_MISUSE_BEHIND
+                                                  : FH_MISUSE_WRITTEN_FREE;
+    fh_misuse_say(&(fh_misuse_report){
+        .what = what, .found = "found while it waited in the quarantine", .p = fh_checked_block(h), .h = h, .at = at});
+
+    return damage != FH_DAMAGE_BEFORE;
+}
+
+static void see(fh_checked *h) {
+    (void)check_free(h);
+}
+
+static void leave(fh_checked *h) {
+    if (!check_free(h)) return;
+    /* acquire, and relaxed: the block is this thread's, since it was taken out of its slot. */
+    uint64_t s = fh_load_acquire(&h->state);
+    fh_store(&h->state, (s & ~UINT64_C(0xFF)) | FH_CHECKED_GONE);
+    fh_release_unchecked("free", fh_checked_begin(h));
+}
+
+/* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static const char *name_of(unsigned said) {
+    static const char *const names[] = {"free", "operator delete", "operator delete[]"};
+    unsigned family = said & FH_SAYS_FAMILY;
+    if (family != 0) return names[family % 3];
+    return said & FH_SAYS_ALIGN ? "free_aligned_sized" : said & FH_SAYS_SIZE ? "free_sized" : "free";
+}
+
+/* r->p is the beginning of no checked block. False: it is a block from before the option was read, or the C library's. True:
+ * it is neither, and r says what it is. */
+static bool diagnose(fh_misuse_report *r) {
+    fh_place at = fh_locate(r->p);
+    if ((at.kind == FH_AT_FOREIGN && fh_libc_has(r->p)) || (at.begin == r->p && !at.free)) return false;
+    r->h = at.begin && !at.free ? fh_checked_in(at.begin, at.size) : NULL;
+    if (at.begin && !at.free && !r->h && (char *)at.begin + sizeof(fh_checked) == r->p) {
+        /* Where a header was. What else it says may be damaged too. */
+        const fh_checked *h = at.begin;
+        r->what = FH_MISUSE_BEFORE;
+        r->at = fh_checked_before(h);
+        r->h = fh_checked_was_header(h, at.size) ? h : NULL;
+    } else if (at.kind == FH_AT_FOREIGN) {
+        r->what = FH_MISUSE_FOREIGN;
+    } else {
+        r->what = at.begin && !at.free ? FH_MISUSE_INSIDE : FH_MISUSE_DOUBLE_FREE;
+    }
+    return true;
+}
+
+static void free_other(const fh_misuse_report *call) {
+    fh_misuse_report r = *call;
+    if (diagnose(&r)) {
+        fh_misuse_say(&r);
+        /* Reported once. The block stays where it is, because nothing around it is to be trusted. */
+        if (r.what == FH_MISUSE_BEFORE && r.h) fh_store(&((fh_checked *)(uintptr_t)r.h)->state, 0);
+    } else {
+        fh_release_unchecked(r.call, (void *)(uintptr_t)r.p);
+    }
+}
+
+/* What the call said and the header does not. */
+static void compare(const fh_misuse_report *call, unsigned said, size_t n, size_t align) {
+    fh_misuse_report r = *call;
+    uint64_t s = fh_load(&r.h->state);
+    unsigned family = fh_checked_family_of(s), align_log = fh_checked_align_of(s);
+    size_t real = (size_t)1 << align_log;
+    bool over_aligned = real > FH_MIN_ALIGN;
+    if (family != (said & FH_SAYS_FAMILY) && family != FH_SAYS_FAMILY) {
+        r.what = FH_MISUSE_FAMILY;
+    } else if ((said & FH_SAYS_SIZE) && n != r.h->size) {
+        r.what = FH_MISUSE_SIZE;
+        r.said = n;
+    } else if ((said & FH_SAYS_ALIGN) ? align > FH_MIN_ALIGN && align != real
+                                      : over_aligned && (said & (FH_SAYS_SIZE | FH_SAYS_NEW | FH_SAYS_ARRAY))) {
+        r.what = FH_MISUSE_ALIGN;
+        r.said = said & FH_SAYS_ALIGN ? align : 0;
+    } else {
+        return;
+    }
+    fh_misuse_say(&r);
+}
+
+/* The block is FREED and this thread's. */
+static void retire(const fh_misuse_report *call) {
+    fh_misuse_report r = *call;
+    fh_checked *h = (fh_checked *)(uintptr_t)r.h;
+    fh_damage damage = fh_checked_damage(h, false, &r.at);
+    if (FH_UNLIKELY(damage != FH_DAMAGE_NONE)) {
+        r.what = damage == FH_DAMAGE_BEFORE ? FH_MISUSE_BEFORE : FH_MISUSE_BEHIND;
+        fh_misuse_say(&r);
+        if (damage == FH_DAMAGE_BEFORE) return;
+        memset(fh_checked_block(h) + h->size, FH_GUARD_BYTE, fh_checked_guard(h->size)); /* reported once */
+    }
+    fh_checked_fill(fh_checked_block(h), h->size, FH_FREED_BYTE);
+    fh_quarantine_put(h, leave);
+}
+
+/* Of all that free the block, one gets true. */
+static bool win(fh_checked *h, uint32_t stack) {
+    uint64_t s = fh_load_acquire(&h->state);
+    while (fh_checked_kind_of(s) == FH_CHECKED_LIVE) {
+        uint64_t freed = fh_checked_state(FH_CHECKED_FREED, fh_checked_family_of(s), fh_checked_align_of(s), stack);
+        /* acq_rel: what was written into the block before it was freed; and the stack for whoever loses. */
+        if (fh_cas_acq_rel(&h->state, &s, freed)) return true;
+    }
+    return false;
+}
+
+static void release(void *p, size_t n, size_t align, unsigned said, const char *name, const void *frame) {
+    fh_misuse_report r = {.call = name, .p = p, .family = said & FH_SAYS_FAMILY, .frame = frame, .said = n};
+    fh_checked *h = fh_checked_at(p);
+    r.h = h;
+    if (FH_UNLIKELY(!h)) {
+        free_other(&r);
+        return;
+    }
+    if (FH_UNLIKELY(!win(h, fh_stacks_note(frame)))) {
+        const fh_checked *around = fh_checked_around(p);
+        bool inside = around && around != h && fh_checked_kind_of(fh_load_acquire(&around->state)) == FH_CHECKED_LIVE;
+        /* A header that an earlier block has left in the middle of this one. */
+        r.what = inside ? FH_MISUSE_INSIDE : FH_MISUSE_DOUBLE_FREE;
+        if (inside) r.h = around;
+        fh_misuse_say(&r);
+        return;
+    }
+    compare(&r, said, n, align);
+    retire(&r);
+}
+
+void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said) {
+    if (!p) return;
+    int error = errno;
+    release(p, n, align, said, name_of(said), __builtin_frame_address(0));
+    fh_misuse_edge();
+    errno = error;
+}
+
+/* ── Sizes, and realloc ──────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The live checked block at p. NULL: it is none, and that was reported if it is a freed one. */
+static fh_checked *live(const char *call, const void *p, const void *frame) {
+    fh_checked *h = fh_checked_at(p);
+    if (!h || fh_checked_kind_of(fh_load_acquire(&h->state)) == FH_CHECKED_LIVE) return h;
+    fh_misuse_say(&(fh_misuse_report){.what = FH_MISUSE_USE_AFTER_FREE, .call = call, .p = p, .h = h, .frame = frame});
+    return NULL;
+}
+
+size_t fh_checked_usable(const void *p) {
+    if (!p) return 0;
+    const fh_checked *h = live("malloc_usable_size", p, __builtin_frame_address(0));
+    if (h) return h->size;
+    return fh_checked_at(p) ? 0 : fh_usable("malloc_usable_size", p);
+}
+
+/* There is no memory for a smaller block: it becomes smaller where it is. */
+static void *shrink(fh_checked *h, size_t n) {
+    h->size = n;
+    memset(fh_checked_block(h) + n, FH_GUARD_BYTE, fh_checked_guard(n));
+    return fh_checked_block(h);
+}
+
+static void *resize(fh_checked *h, void *p, size_t n, const void *frame) {
+    size_t old = h->size;
+    unsigned family = fh_checked_family_of(fh_load(&h->state));
+    bool clean = false;
+    if (family != FH_SAYS_NOTHING && family != FH_SAYS_FAMILY) {
+        fh_misuse_say(&(fh_misuse_report){.what = FH_MISUSE_FAMILY, .call = "realloc", .p = p, .h = h, .frame = frame});
+    }
+    char *q = allocate(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING, frame);
+    if (!q) return n <= old ? shrink(h, n) : NULL;
+    memcpy(q, p, n < old ? n : old);
+    release(p, 0, 0, fh_checked_family_of(fh_load(&h->state)), "realloc", frame);
+    return q;
+}
+
+/* A block from before the option was read, or of the C library. */
+static void *resize_other(void *p, size_t n, const void *frame) {
+    bool clean = false;
+    size_t old = fh_libc_has(p) ? fh_system_libc_usable(p) : 0;
+    fh_place at = fh_locate(p);
+    if (!old && at.begin == p && !at.free) old = at.size;
+    if (!old) {
+        free_other(&(fh_misuse_report){.call = "realloc", .p = p, .frame = frame});
+        errno = EINVAL;
+        return NULL;
+    }
+    char *q = allocate(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING, frame);
+    if (!q) return NULL;
+    memcpy(q, p, n < old ? n : old);
+    fh_release_unchecked("realloc", p);
+    return q;
+}
+
+void *fh_hook_checked_resize(void *p, size_t n) {
+    const void *frame = __builtin_frame_address(0);
+    fh_checked *h = live("realloc", p, frame);
+    void *q = NULL;
+    if (h) {
+        q = resize(h, p, n, frame);
+    } else if (fh_checked_at(p)) {
+        errno = EINVAL; /* reported */
+    } else {
+        q = resize_other(p, n, frame);
+    }
+    fh_misuse_edge();
+    return q;
+}
+
+/* ── The end ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_checked_end(void) {
+    if (!fh_is_checking()) return;
+    fh_quarantine_each(see);
+    (void)fh_heap_check_all(fh_misuse_say);
+}
+
+bool fh_checked_look(const void *p) {
+    if (!fh_is_checking() || !p) return false;
+    int saved = errno;
+    const fh_checked *h = fh_checked_at(p);
+    fh_misuse_report r = {.call = "fh_check", .p = p, .h = h, .frame = __builtin_frame_address(0)};
+    fh_damage damage = FH_DAMAGE_NONE;
+    bool wrong = true;
+    if (!h) {
+        wrong = diagnose(&r);
+    } else if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_LIVE) {
+        r.what = FH_MISUSE_USE_AFTER_FREE;
+    } else {
+        damage = fh_checked_damage(h, false, &r.at);
+        r.what = FH_MISUSE_BEHIND;
+        wrong = damage != FH_DAMAGE_NONE;
+    }
+    if (wrong) fh_misuse_tell(&r);
+    errno = saved;
+    return wrong;
+}

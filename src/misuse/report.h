@@ -1,0 +1,39 @@
+/* What a checked program is told: one block of text, written by one call. What is wrong and what to do in the first line;
+ * then the block, and by which calls it was allocated, freed and found; then the bytes around the place. */
+#ifndef FH_MISUSE_REPORT_H
+#define FH_MISUSE_REPORT_H
+
+#include "misuse/block.h"
+
+typedef enum {
+    FH_MISUSE_DOUBLE_FREE,
+    FH_MISUSE_USE_AFTER_FREE, /* realloc or malloc_usable_size of a block that is free */
+    FH_MISUSE_WRITTEN_FREE,   /* a block that is free was written to */
+    FH_MISUSE_BEHIND,         /* bytes behind the block were written */
+    FH_MISUSE_BEFORE,         /* bytes before it */
+    FH_MISUSE_SIZE,           /* the call said another size */
+    FH_MISUSE_ALIGN,          /* or another alignment */
+    FH_MISUSE_FAMILY,         /* free of what came from new, and so on */
+    FH_MISUSE_INSIDE,         /* p points into the block */
+    FH_MISUSE_FOREIGN,        /* p is no block of ours */
+} fh_misuse;
+
+typedef struct {
+    fh_misuse what;
+    const char *call;    /* "free"; NULL: not in a call with that pointer */
+    const char *found;   /* without a call: where ("in quarantine", …) */
+    const void *p;       /* the pointer that the call got, or the block's */
+    size_t said;         /* the size or alignment that the call said */
+    unsigned family;     /* of the call */
+    const fh_checked *h; /* the block; NULL: none is known */
+    const char *at;      /* the first byte that is wrong; NULL: no bytes are shown */
+    const void *frame;   /* of the function where it was found */
+} fh_misuse_report;
+
+/* Writes it; then aborts, or returns with on_error=report. Any thread. Does not allocate from the heap. */
+void fh_misuse_say(const fh_misuse_report *r);
+
+/* The same, and always returns. */
+void fh_misuse_tell(const fh_misuse_report *r);
+
+#endif
