@@ -24,6 +24,7 @@
 #include "base/classes.h"
 #include "base/settings.h"
 #include "base/types.h"
+#include "cache/twice.h"
 #include "store/window.h"
 
 /* The calling thread's bins. Initial-exec: static TLS, a few bytes of which also a library that is loaded late gets. */
@@ -39,23 +40,45 @@ static inline fh_bin *fh_bins(void) {
 void *fh_alloc_slow(size_t n, fh_bin *bin);
 void fh_release_slow(void *p, fh_bin *bin);
 
-/* Pops a block of the bin's class, the class of n bytes. */
-static inline void *fh_pop(fh_bin *bin, size_t n) {
-    void *p = bin->top[-1];
-    if (FH_UNLIKELY(p == NULL)) return fh_alloc_slow(n, bin);
+/* The place that p went to when it was freed last holds it still, or so it seems: looks closely, and reports it or pushes it.
+ * The bin is one of the thread's own and not full. */
+void fh_release_suspect(void *p, fh_bin *bin);
+
+/* The topmost block of a bin; NULL if it has none. Every pop is this one: the place is cleared, so that a place that holds a
+ * block has it (cache/twice.h). Cleared last, because the thread may be interrupted in between for good. The fences are no
+ * instructions. With the first the compiler changes `top` in memory by one instruction instead of two. */
+static inline void *fh_bin_pop(fh_bin *bin) {
+    void **top = bin->top;
+    void *p = top[-1];
+    if (FH_UNLIKELY(p == NULL)) return NULL;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     bin->top--;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    top[-1] = NULL;
     return p;
 }
 
+/* Pops a block of the bin's class, the class of n bytes. */
+static inline void *fh_pop(fh_bin *bin, size_t n) {
+    void *p = fh_bin_pop(bin);
+    return FH_LIKELY(p != NULL) ? p : fh_alloc_slow(n, bin);
+}
+
+/* The bin is not full, and `top` is its top. */
+static inline void fh_bin_push(fh_bin *bin, void **top, void *p) {
+    *top = p;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* as above */
+    bin->top++;
+}
+
+/* Pushes p without a look at whether it is free already. */
 static inline void fh_push(fh_bin *bin, void *p) {
     void **top = bin->top;
     if (FH_UNLIKELY(top == bin->end)) {
         fh_release_slow(p, bin);
         return;
     }
-    *top = p;
-    __atomic_signal_fence(__ATOMIC_RELEASE); /* no instruction: a thread may be interrupted here for good */
-    bin->top = top + 1;
+    fh_bin_push(bin, top, p);
 }
 
 /* Requests above 1 KiB; out of line to keep malloc in one cache line or two. */
@@ -68,16 +91,34 @@ static inline void *fh_alloc(size_t n) {
     return fh_pop((fh_bin *)((char *)fh_bins() + offset), n);
 }
 
-static inline void fh_release(void *p) {
+__attribute__((always_inline)) static inline void fh_release(void *p) {
     if (FH_CHECKED) {
         fh_release_slow(p, fh_bins());
         return;
     }
     fh_bin *bins = fh_bins();
-    fh_bin *bin = &bins[fh_class_below(p, ((const fh_row_head *)bins)[-1].class_slots)];
+    const fh_row_head *head = &((const fh_row_head *)bins)[-1];
+    uintptr_t base = fh_window_base(), slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
+    if (FH_UNLIKELY(slot >= head->watched_slots)) {
+        fh_push(&bins[fh_class_of_slot(base, slot, head->unwatched_slots)], p);
+        return;
+    }
+    fh_bin *bin = &bins[fh_class_of_slot(base, slot, UINT64_MAX)];
     /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
     __asm__("" : "+r"(bin));
-    fh_push(bin, p);
+    void **top = bin->top;
+    if (FH_UNLIKELY(top == bin->end)) {
+        fh_release_slow(p, bin);
+        return;
+    }
+    size_t i = fh_place_index(p);
+    if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(bins, i)), p))) {
+        fh_release_suspect(p, bin);
+        return;
+    }
+    FH_HIDE(i);
+    *fh_last_place(bins, i) = (uint16_t)(uintptr_t)top;
+    fh_bin_push(bin, top, p);
 }
 
 /* 1 when a block was to shrink and there was no memory for a smaller one, so that it stayed. Checked builds then allow a

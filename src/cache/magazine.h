@@ -10,6 +10,9 @@ void *fh_refill(fh_thread *t, unsigned c);
 /* Takes p, of class c, whose bin is full. */
 void fh_flush(fh_thread *t, unsigned c, void *p);
 
+/* Pushes p, of class c, whose bin is not full, and notes its place if the thread has a table of them (twice.h). */
+void fh_push_noted(fh_thread *t, unsigned c, void *p);
+
 /* The two magazines of a bin change places. There is a previous one. */
 void fh_bin_exchange(fh_thread *t, unsigned c);
 
