@@ -5,6 +5,7 @@
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
+#include "cache/twice.h"
 #include "store/holes.h"
 #include "store/large.h"
 #include "store/locate.h"

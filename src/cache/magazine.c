@@ -6,6 +6,7 @@
 #include "base/tuning.h"
 #include "cache/cache.h"
 #include "cache/shrink.h"
+#include "cache/twice.h"
 #include "store/depot.h"
 #include "store/events.h"
 #include "store/large.h"
@@ -189,17 +190,6 @@ void fh_bin_exchange(fh_thread *t, unsigned c) {
     rack->previous = before;
     then();
     load(t, c, m);
-}
-
-bool fh_bin_has(const fh_thread *t, unsigned c, const void *p) {
-    for (void **q = t->bin[c].top; q[-1]; q--) {
-        if (q[-1] == p) return true;
-    }
-    const fh_magazine *m = t->rack[c].previous;
-    for (unsigned i = 0; m && i < m->count; i++) {
-        if (m->block[i] == p) return true;
-    }
-    return false;
 }
 
 void fh_bin_empty(fh_thread *t, unsigned c) {

@@ -20,9 +20,6 @@ void fh_bin_exchange(fh_thread *t, unsigned c);
 void *fh_take_one(unsigned c);
 void fh_give_one(unsigned c, void *p);
 
-/* True if the thread has the block at p cached: it is free. Reads all of the bin; for checked builds. */
-bool fh_bin_has(const fh_thread *t, unsigned c, const void *p);
-
 /* Flushes all blocks and magazines of a bin to the store. */
 void fh_bin_empty(fh_thread *t, unsigned c);
 

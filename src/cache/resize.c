@@ -5,6 +5,7 @@
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
+#include "cache/twice.h"
 #include "store/large.h"
 #include "store/limit.h"
 #include "system/report.h"

@@ -8,6 +8,7 @@
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/shrink.h"
+#include "cache/twice.h"
 #include "store/slab.h"
 #include "store/window.h"
 #include "system/system.h"

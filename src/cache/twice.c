@@ -3,8 +3,6 @@
 #include "base/assert.h"
 #include "base/classes.h"
 #include "base/settings.h"
-#include "cache/cache.h"
-#include "cache/magazine.h"
 #include "store/depot.h"
 #include "store/window.h"
 #include "system/report.h"
@@ -32,6 +30,17 @@ bool fh_twice_known(fh_thread *t, unsigned c, const void *p) {
         return is_in_depot(place, c, p);
     }
     return previous && is_at(fh_place_near(previous->block, last), previous, previous->count, p);
+}
+
+bool fh_bin_has(const fh_thread *t, unsigned c, const void *p) {
+    for (void **q = t->bin[c].top; q[-1]; q--) {
+        if (q[-1] == p) return true;
+    }
+    const fh_magazine *m = t->rack[c].previous;
+    for (unsigned i = 0; m && i < m->count; i++) {
+        if (m->block[i] == p) return true;
+    }
+    return false;
 }
 
 bool fh_twice_is_free(fh_thread *t, unsigned c, const void *p) {

@@ -27,8 +27,7 @@
 #ifndef FH_CACHE_TWICE_H
 #define FH_CACHE_TWICE_H
 
-#include "base/cpu.h"
-#include "base/types.h"
+#include "cache/place.h"
 
 /* Frees of a young thread. */
 #define FH_YOUNG_FREES 32u
@@ -37,38 +36,14 @@
 #define FH_LOOK_FIRST 16u
 #define FH_LOOK_EVERY 16u
 
-/* Keeps gcc from computing an entry's address by itself, where it can be part of an instruction that is there anyway. */
-#define FH_HIDE(number) __asm__ volatile("" : "+r"(number))
-
-/* Which entry is that of the block at p, by the golden ratio: those of neighbours are far apart. */
-static inline size_t fh_place_index(const void *p) {
-    uint32_t hash = (uint32_t)(uintptr_t)p * UINT32_C(0x9E3779B1);
-    size_t i = hash >> (32 - FH_PLACE_BITS);
-    FH_HIDE(i);
-    return i;
-}
-
-/* An entry of the thread whose bins these are. */
-static inline uint16_t *fh_last_place(fh_bin *bins, size_t i) {
-    return (uint16_t *)((char *)bins + (offsetof(fh_thread, last_place) - offsetof(fh_thread, bin))) + i;
-}
-
-/* The place that an entry names, if it is in the same 64 KiB as `near`. */
-static inline void *const *fh_place_near(void *const *near, const uint16_t *last) {
-    return (void *const *)fh_with_low_half((uintptr_t)near, last);
-}
-
-/* May read a place that another thread writes to. A plain load, which the compiler can compare in one instruction with: its
- * value is only a reason to look closely. */
-__attribute__((no_sanitize("thread"))) static inline bool fh_place_holds(void *const *place, const void *p) {
-    return *place == p;
-}
-
 /* True if p is free in the bin of class c, which the table says. Of a thread that has one. Never wrong when it is true; cost:
  * some ten loads. */
 bool fh_twice_known(fh_thread *t, unsigned c, const void *p);
 
-/* The same for any thread: a young one looks through the bin, and one that is not watched finds nothing. */
+/* True if the thread has the block at p cached: it is free. Reads all of the bin. */
+bool fh_bin_has(const fh_thread *t, unsigned c, const void *p);
+
+/* As fh_twice_known, for any thread: a young one looks through the bin, and one that is not watched finds nothing. */
 bool fh_twice_is_free(fh_thread *t, unsigned c, const void *p);
 
 /* True if the two magazines of a bin are not in the same 64 KiB, although they could be: of different sizes, they are of
