@@ -113,11 +113,21 @@ static void release_closely(void *p, const fh_bin *bin) {
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
     if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
-    if (FH_UNLIKELY(FH_CHECKED || bin->top == bin->end)) {
+    void **top = bin->top;
+    if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
         release_to_full(p, bin);
-    } else {
-        release_closely(p, bin);
+        return;
     }
+    fh_thread *t = fh_own();
+    if (FH_LIKELY(t->head.watched_slots)) { /* as on the hot path */
+        size_t i = fh_place_index(p);
+        if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(t->bin, i)), p))) {
+            release_closely(p, bin);
+            return;
+        }
+        *fh_last_place(t->bin, i) = (uint16_t)(uintptr_t)top;
+    }
+    fh_bin_push(bin, top, p);
 }
 
 void fh_release_suspect(void *p, fh_bin *bin) {

@@ -26,9 +26,16 @@ static inline void *const *fh_place_near(void *const *near, const uint16_t *last
     return (void *const *)fh_with_low_half((uintptr_t)near, last);
 }
 
+/* Inlined into a function that the thread sanitizer follows, it would be followed too. */
+#if defined(__SANITIZE_THREAD__)
+#define FH_UNTRACED __attribute__((noinline, unused, no_sanitize("thread"))) static
+#else
+#define FH_UNTRACED static inline
+#endif
+
 /* May read a place that another thread writes to. A plain load, which the compiler can compare in one instruction with: its
  * value is only a reason to look closely. */
-__attribute__((no_sanitize("thread"))) static inline bool fh_place_holds(void *const *place, const void *p) {
+FH_UNTRACED bool fh_place_holds(void *const *place, const void *p) {
     return *place == p;
 }
 
