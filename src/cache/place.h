@@ -28,7 +28,7 @@ static inline void *const *fh_place_near(void *const *near, const uint16_t *last
 
 /* Inlined into a function that the thread sanitizer follows, it would be followed too. */
 #if defined(__SANITIZE_THREAD__)
-#define FH_UNTRACED __attribute__((noinline, unused, no_sanitize("thread"))) static
+#define FH_UNTRACED __attribute__((noipa, unused, no_sanitize("thread"))) static
 #else
 #define FH_UNTRACED static inline
 #endif
