@@ -11,14 +11,17 @@
  *   Threads      all functions may be called by any thread at any time, also from destructors of thread-local objects,
  *                from atexit handlers, before main, and in the child of a fork. A block may be freed by any thread.
  *                None takes a lock; a thread that is stopped inside one never stops another. Not async-signal-safe.
- *   Cost         "hit" below is the usual case: a pop or push in the calling thread's cache, about 15 instructions, no
+ *   Cost         "hit" below is the usual case: a pop or push in the calling thread's cache, 13 to 24 instructions, no
  *                atomic one, no system call. Every 6th to 500th call, by how much the thread uses that size, is slower
  *                and moves many blocks at once.
  *   Misuse       a pointer that did not come from here, points into a block, or was freed before, is reported on stderr
  *                in one line that names the call and the pointer, and ends the process (option on_error). Foreign
- *                pointers are found at once; the others at the latest when the cache that the block is in is
- *                flushed (in fh_thread_flush and fh_malloc_trim; an ended thread's cache may wait for the next thread),
- *                and at once in builds with FREEHOLD_CHECKED.
+ *                pointers are found at once. A block that the same thread frees twice in a row, or resizes just after
+ *                it freed it, is found in the second call (option double_free); with other frees in between usually.
+ *                From another thread, and for pointers into a block, nothing is promised before the cache that the
+ *                block is in is flushed (in fh_thread_flush and fh_malloc_trim; an ended thread's cache may wait for
+ *                the next thread). A block that was handed out again in between is live: its free is no mistake that
+ *                can be seen. Builds with FREEHOLD_CHECKED find at once what the thread itself has cached.
  *
  * Blocks of the fh_ functions belong to fh_free. In the drop-in library fh_free is free. */
 #ifndef FREEHOLD_FREEHOLD_H
@@ -129,6 +132,8 @@ FH_API size_t fh_heap_check(void);
  *     verbose    0 1                    at start: print the version, what is active, and each option that is not the default
  *     stats      0 1                    at exit: print the table of fh_stats_print on stderr
  *     on_error   abort report           what follows the message about a misuse: the end, or ignoring the call
+ *     double_free   call flush          where a second free is found: in the call, or when its magazine is flushed; for a
+ *                                       thread from its next slow call on
  *     purge      budget eager lazy background   when free memory returns to the OS; background: by a thread too
  *     thp        auto never always      whether huge pages are asked for
  *     limit      0, or 64m, 2g, …       bytes that the heap may have at most; see fh_limit_set

@@ -44,9 +44,7 @@ static inline void *hit(size_t n) {
     if (FH_UNLIKELY(n > FH_FINE_MAX)) return NULL;
     size_t offset = (n + FH_MIN_ALIGN - 1) & ~(size_t)(FH_MIN_ALIGN - 1);
     fh_bin *bin = (fh_bin *)((char *)fh_bins() + offset);
-    void *p = bin->top[-1];
-    if (FH_LIKELY(p != NULL)) bin->top--;
-    return p;
+    return fh_bin_pop(bin);
 }
 
 /* Not once more the way that has just missed. */

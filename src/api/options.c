@@ -43,6 +43,10 @@ static const option options[] = {
     {"verbose", "at start: the version, and each option that is not the default", {"0", "1"}, FIELD(verbose)},
     {"stats", "at exit: a table of what the heap holds", {"0", "1"}, FIELD(stats)},
     {"on_error", "what follows the message about a wrong pointer", {"abort", "report"}, FIELD(on_error)},
+    {"double_free",
+     "where a second free is found; flush: not before its magazine is flushed",
+     {"call", "flush"},
+     FIELD(double_free)},
     {"purge", "when free memory returns to the OS; background: by a thread too", {FH_PURGE_NAMES}, FIELD(purge)},
     {"thp", "whether huge pages are requested", {FH_THP_NAMES}, FIELD(thp)},
     /* Below 1 MiB not even the allocator's own first slabs fit. */
@@ -85,6 +89,7 @@ static const option options[] = {
 #define OPTIONS (sizeof options / sizeof options[0])
 
 _Static_assert((int)FH_ON_ERROR_ABORT == 0 && (int)FH_ON_ERROR_REPORT == 1, "order of on_error");
+_Static_assert((int)FH_DOUBLE_FREE_CALL == 0 && (int)FH_DOUBLE_FREE_FLUSH == 1, "order of double_free");
 _Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_PURGE_LAZY == 2 &&
                    (int)FH_PURGE_BACKGROUND == 3,
                "order of purge");
@@ -157,9 +162,9 @@ static void say_help(void) {
         t = fh_text_in(buffer, sizeof buffer);
         fh_text_string(&t, "  ");
         fh_text_string(&t, options[i].key);
-        fh_text_pad(&t, 0, 13);
+        fh_text_pad(&t, 0, 14);
         fh_text_string(&t, options[i].about);
-        fh_text_string(&t, "\n             ");
+        fh_text_string(&t, "\n              ");
         list_values(&t, &options[i]);
         print_line(&t);
     }

@@ -4,6 +4,7 @@ fh_settings_values fh_settings = {
     .verbose = {0},
     .stats = {0},
     .on_error = {FH_ON_ERROR_ABORT},
+    .double_free = {FH_DOUBLE_FREE_CALL},
     .purge = {FH_PURGE_BUDGET},
     .thp = {FH_THP_AUTO},
     .limit = {0},

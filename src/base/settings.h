@@ -20,6 +20,7 @@
 
 typedef enum { FH_ON_ERROR_ABORT, FH_ON_ERROR_REPORT } fh_on_error;
 typedef enum { FH_ON_OOM_AUTO, FH_ON_OOM_SILENT, FH_ON_OOM_REPORT } fh_on_oom;
+typedef enum { FH_DOUBLE_FREE_CALL, FH_DOUBLE_FREE_FLUSH } fh_double_free_mode;
 typedef enum { FH_FILES_AUTO, FH_FILES_START, FH_FILES_LIVE } fh_files_mode;
 typedef enum { FH_DEEPBIND_DROP, FH_DEEPBIND_KEEP } fh_deepbind;
 typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY, FH_PURGE_BACKGROUND } fh_purge_mode;
@@ -48,6 +49,7 @@ typedef struct {
     fh_word verbose;         /* 1: say what is found out about the machine, and every option */
     fh_word stats;           /* 1: print what the heap holds when the program ends */
     fh_word on_error;        /* an fh_on_error */
+    fh_word double_free;     /* an fh_double_free_mode: where a block that is freed twice is found (cache/twice.h) */
     fh_word purge;           /* an fh_purge_mode */
     fh_word thp;             /* an fh_thp_mode */
     fh_word limit;           /* bytes, as the option was set last; what holds is fh_limit.hard */

@@ -318,13 +318,26 @@ typedef struct {
 } fh_rack;
 
 /* What is before a row of bins: how many slots have a class byte, as the thread knows (store/window.h). In its own cache it
- * is plain, so that the hot path compares with it in one instruction. It may be too small until the thread's next slow path. */
+ * is plain, so that the hot path compares with it in one instruction. It may be too small until the thread's next slow path.
+ *
+ * There are two of it, and one or both are 0, so that this compare also says how a free looks for a block that is free
+ * already (cache/twice.h):
+ *     watched    unwatched
+ *     n          0            by the table of last places
+ *     0          n            not at all: double_free=flush
+ *     0          0            a young thread: each free takes the slow half, which looks through the bin */
 typedef struct {
-    uint64_t class_slots;
-    uint64_t pad;
+    uint64_t watched_slots;
+    uint64_t unwatched_slots;
 } fh_row_head;
 
 #define FH_ROW (FH_BINS + 1u) /* from a decoy to its bin, in bins */
+
+/* For each block that the thread has freed, by a hash of its address: the low 16 bits of the place in a magazine that it
+ * went to. A later block with that hash takes the entry over. So an entry may be of another block, or of a place where the
+ * block is no longer: it says where to look, and never what is there. See cache/twice.h. */
+#define FH_PLACE_BITS 12u
+#define FH_PLACES (1u << FH_PLACE_BITS)
 
 typedef struct fh_thread {
     /* Two rows, one behind the other, because the hot path may reach both from the first (cache/observed.h). All decoy bins
@@ -351,6 +364,9 @@ typedef struct fh_thread {
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
     fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */
+    uint32_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
+    uint32_t handed_over;  /* magazines handed to the depot: some of them are looked through first (cache/twice.h) */
+    uint16_t last_place[FH_PLACES];
 } fh_thread;
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.

@@ -24,12 +24,8 @@ static void *try_class(unsigned c) {
     if (FH_LIKELY(t != NULL && c < FH_BINS)) {
         /* Reading the options, or becoming observed, may have filled the bin. */
         fh_bin *bin = &t->bin[c];
-        p = bin->top[-1];
-        if (p) {
-            bin->top--;
-        } else {
-            p = fh_refill(t, c);
-        }
+        p = fh_bin_pop(bin);
+        if (!p) p = fh_refill(t, c);
     } else {
         p = fh_window_start() ? fh_take_one(c) : NULL;
     }
@@ -97,7 +93,7 @@ static inline void *exchange_for_full(fh_thread *t, unsigned c) {
     if (!m || m->count == 0 || !fh_thread_enter_short(t)) return NULL;
     t->refills++;
     fh_bin_exchange(t, c);
-    void *p = *--t->bin[c].top;
+    void *p = fh_bin_pop(&t->bin[c]);
     fh_thread_leave(t);
     return p;
 }
@@ -114,10 +110,8 @@ __attribute__((noinline)) static void *alloc_from_bin(size_t n, const fh_bin *bi
 void *fh_alloc_slow(size_t n, fh_bin *bin) {
     if (fh_count(n)) return alloc_from_bin(n, bin);
     /* Observed: what the hot path would have done, with the real bin behind the decoy. */
-    void *p = bin[FH_ROW].top[-1];
-    if (FH_UNLIKELY(p == NULL)) return fh_alloc_class(class_of_bin(bin), n);
-    bin[FH_ROW].top--;
-    return p;
+    void *p = fh_bin_pop(&bin[FH_ROW]);
+    return FH_LIKELY(p != NULL) ? p : fh_alloc_class(class_of_bin(bin), n);
 }
 
 /* Out of line, or the hot path below would save registers. */

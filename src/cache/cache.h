@@ -1,17 +1,19 @@
 /* The hot path: what one thread has cached. malloc and free are this file; everything else in the library exists so that
  * it is rarely needed.
  *
- *     malloc ─▶ fh_alloc ─┬─ bin not empty: pop                                            14 instructions, no atomic
+ *     malloc ─▶ fh_alloc ─┬─ bin not empty: pop                                            13 instructions, no atomic
  *                         └─ fh_alloc_slow ─┬─ previous magazine                           cache/magazine.c
  *                                           ├─ depot: a full magazine for an empty one     store/depot.c
  *                                           ├─ slab: bits of hinted slabs, holes, bump     store/slab.c
  *                                           ├─ chunk: slots for a slab                     store/run.c, chunk.c
  *                                           └─ large: pages, or a run of slots             store/large.c, edge.c, run.c
- *     free ─▶ fh_release ─┬─ bin not full: push                                            18 instructions, no atomic
+ *     free ─▶ fh_release ─┬─ bin not full: push                                            24 instructions, no atomic
  *                         └─ fh_release_slow ─┬─ previous magazine to the depot, or        cache/free.c
  *                                             ├─ its blocks to their slabs, large ones to the store
  *                                             └─ special: sampled, guest, above 1 MiB, foreign, NULL
  *     each slow half ends at the safe point: fh_hook_reclaim, if a due bit is set          store/events.h
+ *
+ * Of the 24 seven look for a double free (cache/twice.h); with double_free=flush free takes 19.
  *
  * One test each: an empty magazine has NULL below its first block, so top[-1] is both the block and the answer. Bin 0
  * (special) is full and empty at once for ever, and so are all bins of a thread that has no cache yet or is observed.
@@ -25,6 +27,7 @@
 #include "base/hooks.h"
 #include "base/settings.h"
 #include "base/types.h"
+#include "cache/place.h"
 #include "store/window.h"
 
 /* The calling thread's bins. Initial-exec: static TLS, a few bytes of which also a library that is loaded late gets. */
@@ -40,26 +43,45 @@ static inline fh_bin *fh_bins(void) {
 void *fh_alloc_slow(size_t n, fh_bin *bin);
 void fh_release_slow(void *p, fh_bin *bin);
 
-/* Pops a block of the bin's class, the class of n bytes. */
-static inline void *fh_pop(fh_bin *bin, size_t n) {
-    void *p = bin->top[-1];
-    if (FH_UNLIKELY(p == NULL)) return fh_alloc_slow(n, bin);
+/* The place that p went to when it was freed last holds it still, or so it seems: looks closely, and reports it or pushes it.
+ * The bin is one of the thread's own and not full. */
+void fh_release_suspect(void *p, fh_bin *bin);
+
+/* The topmost block of a bin; NULL if it has none. Every pop is this one: the place is cleared, so that a place that holds a
+ * block has it (cache/twice.h). Cleared last, because the thread may be interrupted in between for good. The fences are no
+ * instructions. With the first the compiler changes `top` in memory by one instruction instead of two. */
+static inline void *fh_bin_pop(fh_bin *bin) {
+    void **top = bin->top;
+    void *p = top[-1];
+    if (FH_UNLIKELY(p == NULL)) return NULL;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     bin->top--;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    top[-1] = NULL;
     return p;
 }
 
-/* False: the bin is full. */
-static inline bool fh_push_if_room(fh_bin *bin, void *p) {
-    void **top = bin->top;
-    if (FH_UNLIKELY(top == bin->end)) return false;
-    *top = p;
-    __atomic_signal_fence(__ATOMIC_RELEASE); /* no instruction: a thread may be interrupted here for good */
-    bin->top = top + 1;
-    return true;
+/* Pops a block of the bin's class, the class of n bytes. */
+static inline void *fh_pop(fh_bin *bin, size_t n) {
+    void *p = fh_bin_pop(bin);
+    return FH_LIKELY(p != NULL) ? p : fh_alloc_slow(n, bin);
 }
 
+/* The bin is not full, and `top` is its top. */
+static inline void fh_bin_push(fh_bin *bin, void **top, void *p) {
+    *top = p;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* as above */
+    bin->top++;
+}
+
+/* Pushes p without a look at whether it is free already. */
 static inline void fh_push(fh_bin *bin, void *p) {
-    if (FH_UNLIKELY(!fh_push_if_room(bin, p))) fh_release_slow(p, bin);
+    void **top = bin->top;
+    if (FH_UNLIKELY(top == bin->end)) {
+        fh_release_slow(p, bin);
+        return;
+    }
+    fh_bin_push(bin, top, p);
 }
 
 /* Requests above 1 KiB; out of line to keep malloc in one cache line or two. */
@@ -72,33 +94,51 @@ static inline void *fh_alloc(size_t n) {
     return fh_pop((fh_bin *)((char *)fh_bins() + offset), n);
 }
 
-static inline fh_bin *fh_bin_of(const void *p) {
+/* What came of a free on the hot path. */
+typedef enum { FH_FREED, FH_NO_ROOM, FH_SUSPECT } fh_freed;
+
+/* Pushes p into its bin, unless that has no room, or p seems to be free already. `*bin` is set when it is not pushed. */
+__attribute__((always_inline)) static inline fh_freed fh_try_release(void *p, fh_bin **bin) {
     fh_bin *bins = fh_bins();
-    fh_bin *bin = &bins[fh_class_below(p, ((const fh_row_head *)bins)[-1].class_slots)];
+    const fh_row_head *head = &((const fh_row_head *)bins)[-1];
+    uintptr_t base = fh_window_base(), slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
+    bool watched = FH_LIKELY(slot < head->watched_slots);
+    fh_bin *own = &bins[fh_class_of_slot(base, slot, watched ? UINT64_MAX : head->unwatched_slots)];
     /* No instruction: keeps gcc from computing the address a second time, for the slow path that is also given it. */
-    __asm__("" : "+r"(bin));
-    return bin;
+    __asm__("" : "+r"(own));
+    void **top = own->top;
+    *bin = own;
+    if (FH_UNLIKELY(top == own->end)) return FH_NO_ROOM;
+    if (watched) {
+        size_t i = fh_place_index(p);
+        if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(bins, i)), p))) return FH_SUSPECT;
+        FH_HIDE(i);
+        *fh_last_place(bins, i) = (uint16_t)(uintptr_t)top;
+    }
+    fh_bin_push(own, top, p);
+    return FH_FREED;
 }
 
-static inline void fh_release(void *p) {
-    if (FH_CHECKED) {
-        fh_release_slow(p, fh_bins());
-        return;
-    }
-    fh_push(fh_bin_of(p), p);
+__attribute__((always_inline)) static inline void fh_release(void *p) {
+    fh_bin *bin = fh_bins();
+    fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(p, &bin);
+    if (FH_LIKELY(freed == FH_FREED)) return;
+    (freed == FH_SUSPECT ? fh_release_suspect : fh_release_slow)(p, bin);
 }
 
 /* The same for a call that says more of the block: which family of functions it is of, a size, an alignment (FH_SAYS_…,
  * base/hooks.h). Only a checked program looks at it. The hot path has not one instruction more. */
 void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned said);
 
-static inline void fh_release_said(void *p, size_t n, size_t align, unsigned said) {
-    if (FH_CHECKED) {
-        fh_release_said_slow(p, fh_bins(), n, align, said);
+__attribute__((always_inline)) static inline void fh_release_said(void *p, size_t n, size_t align, unsigned said) {
+    fh_bin *bin = fh_bins();
+    fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(p, &bin);
+    if (FH_LIKELY(freed == FH_FREED)) return;
+    if (freed == FH_SUSPECT) {
+        fh_release_suspect(p, bin);
         return;
     }
-    fh_bin *bin = fh_bin_of(p);
-    if (FH_UNLIKELY(!fh_push_if_room(bin, p))) fh_release_said_slow(p, bin, n, align, said);
+    fh_release_said_slow(p, bin, n, align, said);
 }
 
 /* Frees a block as the store knows it, whether the program is checked or not. */

@@ -5,6 +5,7 @@
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
+#include "cache/twice.h"
 #include "store/holes.h"
 #include "store/large.h"
 #include "store/locate.h"
@@ -57,17 +58,22 @@ void fh_release_unchecked(const char *call, void *p) {
         return;
     }
     fh_thread *t = fh_thread_enter();
-    if (t) t->head.class_slots = t->decoy_head.class_slots = fh_load(&fh_class_slots);
+    if (t) fh_twice_set(t);
     if (c == FH_CLASS_SPECIAL) {
         release_special(call, p);
     } else if (FH_CHECKED && !check(call, t, c, p)) {
         /* Reported; the call is ignored. */
     } else if (!t) {
         fh_give_one(c, p);
-    } else if (t->bin[c].top != t->bin[c].end) {
-        fh_push(&t->bin[c], p);
+    } else if (!FH_CHECKED && fh_twice_is_free(t, c, p)) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, fh_class_size(c));
     } else {
-        fh_flush(t, c, p);
+        fh_twice_count(t);
+        if (t->bin[c].top != t->bin[c].end) {
+            fh_push_noted(t, c, p);
+        } else {
+            fh_flush(t, c, p);
+        }
     }
     fh_thread_leave(t);
     fh_thread_safe_point(FH_AFTER_FREE);
@@ -86,11 +92,11 @@ static void release(const char *call, void *p) {
 /* True if all that it took for p, of class c, is that the bin's two magazines changed places. */
 static inline bool exchange_for_empty(fh_thread *t, unsigned c, void *p) {
     const fh_magazine *m = t->rack[c].previous;
-    if (!m || m->count != 0 || !fh_thread_enter_short(t)) return false;
+    if (!m || m->count != 0 || fh_twice_is_free(t, c, p) || fh_twice_apart(t, t->rack[c].loaded, m)) return false;
+    if (!fh_thread_enter_short(t)) return false;
     t->flushes++;
     fh_bin_exchange(t, c);
-    FH_ASSERT(t->bin[c].top < t->bin[c].end);
-    fh_push(&t->bin[c], p);
+    fh_push_noted(t, c, p);
     fh_thread_leave(t);
     return true;
 }
@@ -102,6 +108,17 @@ __attribute__((noinline)) static void release_to_full(void *p, const fh_bin *bin
     if (FH_CHECKED || !exchange_for_empty(fh_own(), (unsigned)c, p)) release("free", p);
 }
 
+/* The bin is not full, and is one of the thread's own. */
+static void release_closely(void *p, const fh_bin *bin) {
+    fh_thread *t = fh_own();
+    unsigned c = (unsigned)(bin - t->bin);
+    if (FH_UNLIKELY(fh_twice_is_free(t, c, p))) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, "free", p, 0, fh_class_size(c));
+    } else {
+        fh_push_noted(t, c, p);
+    }
+}
+
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
     if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
@@ -110,9 +127,20 @@ void fh_release_slow(void *p, fh_bin *bin) {
         release_to_full(p, bin);
         return;
     }
-    *top = p;
-    __atomic_signal_fence(__ATOMIC_RELEASE); /* as in fh_push */
-    bin->top = top + 1;
+    fh_thread *t = fh_own();
+    if (FH_LIKELY(t->head.watched_slots)) { /* as on the hot path */
+        size_t i = fh_place_index(p);
+        if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(t->bin, i)), p))) {
+            release_closely(p, bin);
+            return;
+        }
+        *fh_last_place(t->bin, i) = (uint16_t)(uintptr_t)top;
+    }
+    fh_bin_push(bin, top, p);
+}
+
+void fh_release_suspect(void *p, fh_bin *bin) {
+    release_closely(p, bin);
 }
 
 void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned said) {

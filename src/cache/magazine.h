@@ -10,15 +10,15 @@ void *fh_refill(fh_thread *t, unsigned c);
 /* Takes p, of class c, whose bin is full. */
 void fh_flush(fh_thread *t, unsigned c, void *p);
 
+/* Pushes p, of class c, whose bin is not full, and notes its place if the thread has a table of them (twice.h). */
+void fh_push_noted(fh_thread *t, unsigned c, void *p);
+
 /* The two magazines of a bin change places. There is a previous one. */
 void fh_bin_exchange(fh_thread *t, unsigned c);
 
 /* One block straight from the store and back, for threads that have no cache (any more). */
 void *fh_take_one(unsigned c);
 void fh_give_one(unsigned c, void *p);
-
-/* True if the thread has the block at p cached: it is free. Reads all of the bin; for checked builds. */
-bool fh_bin_has(const fh_thread *t, unsigned c, const void *p);
 
 /* Flushes all blocks and magazines of a bin to the store. */
 void fh_bin_empty(fh_thread *t, unsigned c);

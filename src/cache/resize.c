@@ -5,8 +5,10 @@
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
+#include "cache/twice.h"
 #include "store/large.h"
 #include "store/limit.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -90,6 +92,11 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
  * does, so none of them stays. */
 void *fh_resize(void *p, size_t n) {
     unsigned c = fh_class_at(p);
+    if (FH_UNLIKELY(c != FH_CLASS_SPECIAL && fh_twice_is_free(fh_own(), c, p))) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, "realloc", p, 0, fh_class_size(c));
+        errno = EINVAL;
+        return NULL;
+    }
     if (FH_LIKELY(c != FH_CLASS_SPECIAL && !FH_CHECKED && stays(p, c, n))) return p;
     return resize(p, n);
 }

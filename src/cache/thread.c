@@ -8,6 +8,7 @@
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/shrink.h"
+#include "cache/twice.h"
 #include "store/slab.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -140,7 +141,6 @@ static fh_thread *make_empty(void) {
     void *p;
     if (!fh_window_start() || !fh_slab_take(FH_CLASS_THREAD, 1, &p)) return NULL;
     fh_thread *t = p;
-    t->head.class_slots = t->decoy_head.class_slots = fh_load(&fh_class_slots);
     for (unsigned c = 0; c < FH_BINS; c++) {
         fh_bin_reset(&t->bin[c]);
         t->rack[c] = (fh_rack){0};
@@ -148,6 +148,10 @@ static fh_thread *make_empty(void) {
     t->budget_used = t->large_used = 0;
     t->flushed = 0;
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
+    t->head.watched_slots = 0;
+    t->young = FH_YOUNG_FREES;
+    t->handed_over = 0;
+    fh_twice_set(t);
     return t;
 }
 
@@ -278,6 +282,16 @@ static size_t bytes_cached(const fh_thread *t, unsigned c) {
     return blocks * fh_class_size(c) + places * sizeof(void *);
 }
 
+/* Looks for blocks that are in a magazine twice, before another thread gets it. */
+static void look_through(fh_thread *t, unsigned c) {
+    fh_magazine *loaded = t->rack[c].loaded, *previous = t->rack[c].previous;
+    if (loaded) {
+        size_t n = (size_t)(t->bin[c].top - loaded->block);
+        t->bin[c].top = loaded->block + fh_twice_look(t, c, loaded->block, n);
+    }
+    if (previous) previous->count = (uint32_t)fh_twice_look(t, c, previous->block, previous->count);
+}
+
 /* Flushes what exceeds FH_PARKED_BYTES; the small classes stay. False: nothing is left. */
 static bool lighten(fh_thread *t) {
     size_t kept = 0;
@@ -288,6 +302,7 @@ static bool lighten(fh_thread *t) {
             fh_bin_empty(t, c);
         } else {
             kept += bytes;
+            look_through(t, c);
         }
     }
     FH_ASSERT(kept <= FH_PARKED_BYTES);

@@ -99,6 +99,41 @@ static void give(unsigned c, const fh_magazine *m, void **blocks) {
     for (unsigned i = 0; i < m->count; i++) fh_large_give(c, blocks[i]);
 }
 
+/* Puts m back where it was got from, or anywhere; else its blocks go to the store. */
+static void put_back(unsigned c, unsigned near, fh_word *slot, fh_magazine *m) {
+    uint64_t none = 0;
+    fh_magazine *empty = NULL;
+    fh_add_relaxed(&depot[near].full[c], 1);
+    if (fh_cas_acq_rel(slot, &none, pack(m, 0))) return;
+    fh_sub_relaxed(&depot[near].full[c], 1);
+    if (!fh_depot_put(c, near, m, &empty)) {
+        give(c, m, m->block);
+        m->count = 0;
+        empty = m;
+    }
+    if (empty) fh_magazine_delete(empty);
+}
+
+bool fh_depot_holds(unsigned c, void *const *place, const void *p) {
+    FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
+    const size_t most = fh_class_size(FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES - 1);
+    for (unsigned i = 0; i < FH_SHARDS; i++) {
+        fh_word *here = fh_depot_of(&depot[i], c);
+        for (unsigned k = 0; k < fh_depot_slots(c) && fh_load(&depot[i].full[c]); k++) {
+            uint64_t seen = fh_load(&here[k]);
+            fh_magazine *m = unpack(seen);
+            /* Addresses only: it may be another thread's by now. Too long for a small one, which then is got in vain. */
+            if (!is_full(seen) || (uintptr_t)place - (uintptr_t)m >= most) continue;
+            if (!fh_cas_acq_rel(&here[k], &seen, 0)) continue;
+            fh_sub_relaxed(&depot[i].full[c], 1);
+            bool holds = place >= m->block && place < m->block + m->count && *place == p;
+            put_back(c, i, &here[k], m);
+            if (holds) return true;
+        }
+    }
+    return false;
+}
+
 static void empty_one(unsigned c, fh_depots *shard) {
     fh_word *here = fh_depot_of(shard, c);
     for (unsigned i = 0; i < fh_depot_slots(c); i++) {

@@ -58,13 +58,17 @@ static inline void fh_class_set(size_t slot, unsigned c) {
     fh_byte_store(fh_class_byte(slot), (uint8_t)c);
 }
 
-/* The class of the block at p, which is the number of its bin: 0 if p is not in the window, or special. The only metadata
- * that free reads. Where the number of slots is too small, the answer is 0 too. */
-static inline unsigned fh_class_below(const void *p, uint64_t class_slots) {
-    uintptr_t base = fh_window_base();
-    uintptr_t slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
+/* The class of blocks in a slot, which is the number of their bin: 0 if the slot is not below class_slots, or special. The
+ * only metadata that free reads. Where the number of slots is too small, the answer is 0 too. */
+static inline unsigned fh_class_of_slot(uintptr_t base, uintptr_t slot, uint64_t class_slots) {
     if (FH_UNLIKELY(slot >= class_slots)) return FH_CLASS_SPECIAL;
     return fh_byte_load((const fh_byte *)(base - FH_CLASS_MAP_SIZE) + slot);
+}
+
+/* The same for the block at p. */
+static inline unsigned fh_class_below(const void *p, uint64_t class_slots) {
+    uintptr_t base = fh_window_base();
+    return fh_class_of_slot(base, ((uintptr_t)p - base) >> FH_SLOT_SHIFT, class_slots);
 }
 
 static inline unsigned fh_class_at(const void *p) {

@@ -1,7 +1,7 @@
 /* One small function for each misuse: misuse CASE does it, in a process of its own, and prints "went on" if it is still
  * alive afterwards.  What must have been said by then is in expected.txt; run.py compares.
  *
- * Misuses of small blocks are found when the thread's cache is handed in, so each of these flushes. */
+ * Some misuses of small blocks are only found when the thread's cache is flushed, so these flush. */
 #include "../support/alloc.h"
 
 #include <pthread.h>
@@ -112,6 +112,44 @@ static void double_small(void) {
     t_free(block);
     t_free(block);
     flush();
+}
+/* Nothing is flushed from here on: found at the call, and the next two blocks would be one. */
+static void double_at_call(void) {
+    block = t_malloc(64);
+    t_free(block);
+    t_free(block);
+    char *volatile one = t_malloc(64), *volatile other = t_malloc(64);
+    if (one == other) puts("one block was handed out twice");
+}
+static char *others[200];
+static void free_with_others(size_t size, int count) {
+    block = t_malloc(size);
+    for (int i = 0; i < count; i++) others[i] = t_malloc(size);
+    t_free(block);
+    for (int i = 0; i < count; i++) t_free(others[i]);
+    t_free(block);
+}
+static void double_between(void) {
+    free_with_others(64, 5);
+}
+static void double_between_many(void) { /* by now the thread has the table */
+    free_with_others(160, 200);
+}
+static void double_cached_large(void) {
+    free_with_others(100000, 1);
+}
+static void double_realloc(void) {
+    block = t_malloc(64);
+    t_free(block);
+    block = t_realloc(block, 60); /* which would stay where it is */
+    if (block) puts("realloc of a free block gave a block");
+}
+static void double_realloc_moves(void) {
+    block = t_malloc(160);
+    for (int i = 0; i < 100; i++) t_free(t_malloc(160));
+    t_free(block);
+    block = t_realloc(block, 6000);
+    if (block) puts("realloc of a free block gave a block");
 }
 static void double_later(void) {
     block = t_malloc(40);
@@ -230,6 +268,12 @@ static const struct {
     CASE(middle_far),
     CASE(middle_realloc),
     CASE(double_small),
+    CASE(double_at_call),
+    CASE(double_between),
+    CASE(double_between_many),
+    CASE(double_cached_large),
+    CASE(double_realloc),
+    CASE(double_realloc_moves),
     CASE(double_later),
     CASE(double_medium),
     CASE(double_run),
