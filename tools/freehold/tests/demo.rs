@@ -108,6 +108,26 @@ fn a_web_server_in_node() {
 }
 
 #[test]
+fn web_servers_in_ruby_and_java_and_nginx() {
+    for name in ["ruby", "java", "nginx"] {
+        if let Some(said) = scene(name, &[]) {
+            check_table(&said, true);
+        }
+    }
+}
+
+#[test]
+fn applications_under_gunicorn_and_uvicorn() {
+    if let Some(said) = scene("gunicorn", &[]) {
+        check_table(&said, true);
+        assert!(said.contains("what they share counted once"), "{said}");
+    }
+    if let Some(said) = scene("uvicorn", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
 fn postgres_and_all_of_its_processes() {
     if let Some(said) = scene("postgres", &[]) {
         check_table(&said, true);
@@ -133,7 +153,9 @@ fn a_stand_in_for_language_models() {
 fn an_unknown_scene_is_refused_with_those_that_there_are() {
     let said = complaint(&["demo", "nothing"], 2);
     assert!(
-        said.contains("redis, python, postgres, node, build, llm"),
+        said.contains(
+            "redis, python, postgres, node, build, llm, gunicorn, uvicorn, ruby, java, nginx"
+        ),
         "{said}"
     );
 }

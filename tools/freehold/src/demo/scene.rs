@@ -51,6 +51,16 @@ pub enum Name {
     Build,
     /// A stand-in for a server of language models, which calls malloc_trim
     Llm,
+    /// gunicorn with one worker that keeps bodies of 100 KB
+    Gunicorn,
+    /// uvicorn with an application that keeps bodies of 100 KB
+    Uvicorn,
+    /// A Ruby web server that keeps bodies of 100 KB
+    Ruby,
+    /// A Java web server that keeps and compresses documents
+    Java,
+    /// nginx, which compresses documents
+    Nginx,
 }
 
 /// Makes a scene's data. `size` is in percent of what a person is shown; tests take less.
@@ -62,6 +72,11 @@ pub fn open(name: Name, size: u32) -> Result<Box<dyn Scene>> {
         Name::Node => Box::new(web::Web::node(size)?),
         Name::Build => Box::new(compile::Compile::new(size)?),
         Name::Llm => Box::new(llm::Llm::new(size)?),
+        Name::Gunicorn => Box::new(web::Web::gunicorn(size)?),
+        Name::Uvicorn => Box::new(web::Web::uvicorn(size)?),
+        Name::Ruby => Box::new(web::Web::ruby(size)?),
+        Name::Java => Box::new(web::Web::java(size)?),
+        Name::Nginx => Box::new(web::Web::nginx(size)?),
     })
 }
 
