@@ -61,6 +61,8 @@ test?  jq                   jq
 test?  gs                   ghostscript
 test?  redis-server         redis-server
 test?  nginx                nginx-light
+test?  gunicorn             gunicorn
+test?  uvicorn              uvicorn
 test?  pkg:php-fpm          php-fpm
 test?  pkg:postgresql       postgresql
 test?  redis-benchmark      redis-tools
