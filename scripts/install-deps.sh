@@ -37,6 +37,7 @@ build  git                  git
 demo   redis-server         redis-server
 demo   redis-benchmark      redis-tools
 demo   redis-cli            redis-tools
+demo   python3              python3
 test   clang                clang
 test   clang-format         clang-format
 test   clang-tidy           clang-tidy

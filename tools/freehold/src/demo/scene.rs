@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::allocators::{self, Allocator};
 use super::measure::Sample;
-use super::{compile, llm, postgres, redis, web};
+use super::{compile, llm, postgres, program, redis, web};
 
 /// A program with its work, ready to run under one allocator after the other.
 pub trait Scene {
@@ -61,6 +61,15 @@ pub enum Name {
     Java,
     /// nginx, which compresses documents
     Nginx,
+}
+
+/// What is shown when no scene was named, and why it is not redis where it is another one.
+pub fn usual() -> (Name, Option<String>) {
+    let server = program::find("redis-server", "redis-server").ok();
+    match server.and_then(|server| redis::bound_to_its_allocator(&server)) {
+        Some(why) => (Name::Python, Some(why)),
+        None => (Name::Redis, None),
+    }
 }
 
 /// Makes a scene's data. `size` is in percent of what a person is shown; tests take less.

@@ -3,17 +3,19 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::allocators::Allocator;
+use super::allocators::{self, Allocator};
 use super::measure::{Meter, Sample};
 use super::program::{self, Program};
 use super::random::Random;
 use super::scene::{Scene, percent};
 use super::table::thousands;
+use super::tour;
 
 const CLIENTS: usize = 8;
 const REST: Duration = Duration::from_secs(3);
@@ -297,5 +299,31 @@ impl Scene for Web {
         let sample = meter.read()?;
         server.end_by(rustix::process::Signal::TERM)?;
         Ok(sample)
+    }
+
+    /// Clients come again and again meanwhile.
+    fn tour(&self, library: &Path) -> Result<()> {
+        let observed = Allocator {
+            options: Some("observe=1".to_owned()),
+            ..allocators::freehold(library)
+        };
+        let (server, port) = self.start(&observed)?;
+        self.play(port)?;
+        let stop_working = AtomicBool::new(false);
+        thread::scope(|scope| -> Result<()> {
+            let work = scope.spawn(|| -> Result<()> {
+                while !stop_working.load(Ordering::Relaxed) {
+                    self.play(port)?;
+                }
+                Ok(())
+            });
+            let shown = tour::show(server.pid());
+            stop_working.store(true, Ordering::Relaxed);
+            work.join()
+                .expect("a client does not panic")
+                .context("the server's work during the tour")?;
+            shown
+        })?;
+        server.end_by(rustix::process::Signal::TERM)
     }
 }
