@@ -29,8 +29,15 @@ endfunction()
 freehold_pkgconfig(freehold "Memory allocator that takes over malloc and operator new" "-Wl,-u,malloc ")
 freehold_pkgconfig(freehold-embed "Memory allocator with its own names, overriding nothing")
 
-# The command is built by Cargo; it is installed when it is there.
-install(PROGRAMS ${PROJECT_BINARY_DIR}/freehold DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+# The command is built by Cargo; it is installed when it is there. Without it there is no folder for it either: OPTIONAL would
+# leave an empty one, which vcpkg refuses.
+install(CODE "
+    set(command \"${PROJECT_BINARY_DIR}/freehold\")
+    set(folder \"${CMAKE_INSTALL_BINDIR}\")
+    cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY \"\${CMAKE_INSTALL_PREFIX}\")
+    if(EXISTS \"\${command}\")
+        file(INSTALL \"\${command}\" DESTINATION \"\${folder}\" USE_SOURCE_PERMISSIONS)
+    endif()")
 
 # Out of the way of those who link: it is only ever preloaded, by its path.
 if(TARGET freehold_global AND NOT FREEHOLD_TESTS)

@@ -37,6 +37,7 @@ build  git                  git
 demo   redis-server         redis-server
 demo   redis-benchmark      redis-tools
 demo   redis-cli            redis-tools
+demo   python3              python3
 test   clang                clang
 test   clang-format         clang-format
 test   clang-tidy           clang-tidy
@@ -61,6 +62,8 @@ test?  jq                   jq
 test?  gs                   ghostscript
 test?  redis-server         redis-server
 test?  nginx                nginx-light
+test?  gunicorn             gunicorn
+test?  uvicorn              uvicorn
 test?  pkg:php-fpm          php-fpm
 test?  pkg:postgresql       postgresql
 test?  redis-benchmark      redis-tools

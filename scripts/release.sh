@@ -47,7 +47,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit")
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 export CFLAGS="-ffile-prefix-map=$tree=/freehold" CXXFLAGS="-ffile-prefix-map=$tree=/freehold"
 export RUSTFLAGS="--remap-path-prefix=$tree=/freehold --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=/crates"
-unset BUILD MAKEFLAGS MAKELEVEL DESTDIR CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER
+unset BUILD MAKEFLAGS MAKELEVEL DESTDIR DEBEMAIL DEBFULLNAME CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER
 
 # pack FILE FOLDER  packs what is in a folder, in an order and with owners and times that no machine decides.
 pack() {

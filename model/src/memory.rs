@@ -195,6 +195,11 @@ fn atom(address: usize) -> Option<Rc<Atom>> {
     })
 }
 
+/// Under shuttle no atom is asked for.
+fn loom_atom(address: usize) -> Option<Rc<Atom>> {
+    (MODE.get() == Mode::Loom).then(|| atom(address)).flatten()
+}
+
 /// shuttle may let another thread go first.
 fn shuttle_step() {
     let switch = MEMORY.with_borrow(|memory| memory.switch.clone());
@@ -261,9 +266,7 @@ unsafe extern "C-unwind" fn store(word: *mut u64, v: u64, order: c_int) {
     let address = word as usize;
     must_be_there(address);
     LAST_WRITE_LOCKED.set(false);
-    if MODE.get() == Mode::Loom
-        && let Some(atom) = atom(address)
-    {
+    if let Some(atom) = loom_atom(address) {
         atom.shadow.fetch_add(1, Ordering::Relaxed);
         return atom.word.store(v, ORDERS[order as usize]);
     }
@@ -278,9 +281,7 @@ unsafe extern "C-unwind" fn change(word: *mut u64, what: c_int, v: u64, order: c
     must_be_there(address);
     let (what, order) = (Change::from_number(what), ORDERS[order as usize]);
     LAST_WRITE_LOCKED.set(true);
-    if MODE.get() == Mode::Loom
-        && let Some(atom) = atom(address)
-    {
+    if let Some(atom) = loom_atom(address) {
         atom.shadow.fetch_add(1, Ordering::Relaxed);
         let old = match what {
             Change::Or => atom.word.fetch_or(v, order),
@@ -324,28 +325,25 @@ unsafe extern "C-unwind" fn cas(
     LAST_WRITE_LOCKED.set(true);
     // SAFETY: `seen` is a local variable of the C caller.
     let expected = unsafe { *seen };
-    let result = match MODE.get() {
-        Mode::Loom if let Some(atom) = atom(address) => {
-            atom.shadow.fetch_add(1, Ordering::Relaxed);
-            atom.word.compare_exchange(
-                expected,
-                v,
-                ORDERS[success as usize],
-                ORDERS[failure as usize],
-            )
+    let result = if let Some(atom) = loom_atom(address) {
+        atom.shadow.fetch_add(1, Ordering::Relaxed);
+        atom.word.compare_exchange(
+            expected,
+            v,
+            ORDERS[success as usize],
+            ORDERS[failure as usize],
+        )
+    } else {
+        if MODE.get() == Mode::Shuttle {
+            shuttle_step();
         }
-        mode => {
-            if mode == Mode::Shuttle {
-                shuttle_step();
+        plain(address, |old| {
+            if old == expected {
+                (Some(v), Ok(old))
+            } else {
+                (None, Err(old))
             }
-            plain(address, |old| {
-                if old == expected {
-                    (Some(v), Ok(old))
-                } else {
-                    (None, Err(old))
-                }
-            })
-        }
+        })
     };
     if let Err(found) = result {
         // SAFETY: as above.

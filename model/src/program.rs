@@ -183,10 +183,7 @@ impl Hand {
                 Step::Claim(n, align) => {
                     let (n, align) = (n as usize, align as usize);
                     let slot = (core.run_claim)(n, align, 0, &mut false);
-                    assert!(
-                        slot != NONE && slot.is_multiple_of(align),
-                        "a run at {slot}"
-                    );
+                    assert!(slot != NONE && slot % align == 0, "a run at {slot}");
                     self.has_run(slot, n);
                 }
                 Step::Release => {
@@ -197,9 +194,10 @@ impl Hand {
                     }
                 }
                 Step::Extend(more) => {
-                    if let Some((slot, n)) = self.runs.last_mut()
-                        && (core.run_extend)(*slot + *n, more as usize)
-                    {
+                    let last = self.runs.last_mut();
+                    let extends =
+                        |run: &&mut (usize, usize)| (core.run_extend)(run.0 + run.1, more as usize);
+                    if let Some((slot, n)) = last.filter(extends) {
                         let before = parts(*slot, *n).count();
                         *n += more as usize;
                         parts(*slot, *n).skip(before).for_each(hold);
@@ -423,7 +421,7 @@ impl Hand {
 /// The first slots of a run's parts, one in each chunk: what whoever has the run is watched at.
 fn parts(slot: usize, n: usize) -> impl Iterator<Item = usize> {
     const CHUNK: usize = 64;
-    std::iter::once(slot).chain((slot + 1..slot + n).filter(|s| s.is_multiple_of(CHUNK)))
+    std::iter::once(slot).chain((slot + 1..slot + n).filter(|s| s % CHUNK == 0))
 }
 
 /// What the program gave to be called at a limit: only one thread may be in it.

@@ -31,7 +31,7 @@ for destdir in "" "$work/stage"; do
     [ -z "$destdir" ] || prefix=/opt/freehold
     to=$destdir$prefix
     as_root make -C "$root" --no-print-directory BUILD="$build" PREFIX="$prefix" DESTDIR="$destdir" install
-    written=$(find "$build" -path "$work" -prune -o -path "$build/tests" -prune -o -path "$build/Testing" -prune -o -path "$build/records" -prune -o \
+    written=$(find "$build" -path "$work" -prune -o -path "$build/bare" -prune -o -path "$build/tests" -prune -o -path "$build/Testing" -prune -o -path "$build/records" -prune -o \
         -newer "$work/mark" -type f -print)
     [ -z "$written" ] || fail "make install wrote into the build folder: $written"
 

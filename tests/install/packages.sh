@@ -19,10 +19,13 @@ version=$(sed -n 's/#define FH_VERSION "\(.*\)"/\1/p' "$root/include/freehold/fr
 
 if [ "${4:-}" != inside ]; then
     rm -rf "$work/deb"
-    "$root/scripts/deb.sh" "$build" "$work/deb" >"$work/log" || fail "$(cat "$work/log")"
+    DEBFULLNAME="A Packager / Tester" DEBEMAIL=packager@freehold.invalid "$root/scripts/deb.sh" "$build" "$work/deb" >"$work/log" ||
+        fail "$(cat "$work/log")"
     for package in libfreehold0 libfreehold-dev freehold freehold-global; do
         compgen -G "$work/deb/${package}_${version}_*.deb" >"$work/log" || fail "no package $package"
     done
+    said=$(dpkg-deb -f "$work"/deb/libfreehold0_*.deb Maintainer)
+    [ "$said" = "A Packager / Tester <packager@freehold.invalid>" ] || fail "the packager is not the maintainer: $said"
     if command -v lintian >/dev/null; then
         lintian --fail-on error,warning --allow-root "$work"/deb/*.changes >"$work/lintian" 2>&1 || fail "$(cat "$work/lintian")"
     else

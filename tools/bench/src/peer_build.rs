@@ -5,8 +5,9 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -220,12 +221,12 @@ fn expand(folder: &Path, patterns: &[String], exclude: &[String]) -> anyhow::Res
 /// How long compiling may go on without a word.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// True once in each such time, whoever asks.
-fn is_time(last_line: &Mutex<Instant>) -> bool {
+/// True once in each `quiet`, whoever asks.
+fn is_time(last_line: &Mutex<Instant>, quiet: Duration) -> bool {
     let mut last = last_line
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let due = last.elapsed() >= QUIET;
+    let due = last.elapsed() >= quiet;
     if due {
         *last = Instant::now();
     }
@@ -247,7 +248,7 @@ fn in_parallel(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(at) else { break };
-                    if is_time(&last_line) {
+                    if is_time(&last_line, QUIET) {
                         say(&format!("{name}: file {} of {}", at + 1, files.len()));
                     }
                     if let Err(error) = work(file) {
@@ -291,17 +292,22 @@ fn configure_and_make(
         .map(|a| a.replace("{version}", version))
         .collect();
     say(&format!("{}: configure, then make", peer.name));
-    execute(
+    let heard = |step: &str, at: &str| say(&format!("{}: {step}: {at}", peer.name));
+    execute_heard(
         Command::new("sh")
             .arg("./configure")
             .args(&arguments)
             .current_dir(&work),
+        QUIET,
+        |at| heard("configure", at),
     )?;
-    execute(
+    execute_heard(
         Command::new("make")
             .arg("-j2")
             .args(&peer.make)
             .current_dir(&work),
+        QUIET,
+        |at| heard("make", at),
     )?;
     let product = peer.product.as_deref().context("no product")?;
     std::fs::copy(work.join(product), library).with_context(|| product.to_owned())?;
@@ -367,20 +373,69 @@ fn execute(command: &mut Command) -> anyhow::Result<()> {
     let out = command
         .output()
         .with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
-    if !out.status.success() {
-        let text = String::from_utf8_lossy(&out.stderr);
-        let head: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .take(4)
-            .collect();
-        bail!(
-            "{} failed: {}",
-            command.get_program().to_string_lossy(),
-            head.join("; ")
-        );
+    if out.status.success() {
+        return Ok(());
     }
-    Ok(())
+    bail!(failure(command, &out.stderr))
+}
+
+/// The same for a build system, which takes minutes. Once in each `quiet`, `heard` gets the line that it printed last.
+fn execute_heard(
+    command: &mut Command,
+    quiet: Duration,
+    heard: impl Fn(&str),
+) -> anyhow::Result<()> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
+    let stdout = child.stdout.take().context("no stdout")?;
+    let mut stderr = child.stderr.take().context("no stderr")?;
+    // Both are read at once: a full pipe would stop the command.
+    let complaints = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        stderr.read_to_end(&mut text).map(|_| text)
+    });
+    let last_line = Mutex::new(Instant::now());
+    for line in BufReader::new(stdout).split(b'\n') {
+        if is_time(&last_line, quiet) {
+            heard(&in_brief(&String::from_utf8_lossy(&line?)));
+        }
+    }
+    let complaints = complaints
+        .join()
+        .map_err(|_| anyhow!("its stderr could not be read"))??;
+    if child.wait()?.success() {
+        return Ok(());
+    }
+    bail!(failure(command, &complaints))
+}
+
+/// A compiler's whole command is of no use on a screen; its last word is the file.
+fn in_brief(line: &str) -> String {
+    const SCREEN: usize = 70;
+    let line = line.trim();
+    if line.chars().count() <= SCREEN {
+        return line.to_owned();
+    }
+    let last = line.rsplit(' ').next().unwrap_or_default();
+    last.chars().take(SCREEN).collect()
+}
+
+fn failure(command: &Command, stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let head: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .take(4)
+        .collect();
+    format!(
+        "{} failed: {}",
+        command.get_program().to_string_lossy(),
+        head.join("; ")
+    )
 }
 
 fn first_line(command: &mut Command) -> String {
@@ -407,6 +462,37 @@ mod tests {
             "5.3.1"
         );
         assert!(version_by_pattern("none here", r"(\d+)").is_err());
+    }
+
+    /// What `execute_heard` makes known of a shell script, and how that ended.
+    fn heard_of(script: &str, quiet: Duration) -> (Vec<String>, anyhow::Result<()>) {
+        let said = Mutex::new(Vec::new());
+        let mut command = Command::new("sh");
+        let ended = execute_heard(command.args(["-c", script]), quiet, |at| {
+            said.lock().unwrap().push(at.to_owned());
+        });
+        (said.into_inner().unwrap(), ended)
+    }
+
+    #[test]
+    fn a_build_system_is_heard_while_it_runs() {
+        let compile = format!("cc {} -c src/arena.c", "-O3 ".repeat(30));
+        let script = format!("echo '  checking for ld... yes'; echo '{compile}'");
+        let (said, ended) = heard_of(&script, Duration::ZERO);
+        ended.unwrap();
+        assert_eq!(said, ["checking for ld... yes", "src/arena.c"]);
+
+        let (said, ended) = heard_of(&script, Duration::MAX);
+        ended.unwrap();
+        assert!(said.is_empty(), "{said:?}");
+    }
+
+    #[test]
+    fn what_a_build_system_complains_of_is_the_error() {
+        let much = "for i in $(seq 20000); do echo a line of stdout; done";
+        let script = format!("{much}; echo 'no such file' >&2; exit 3");
+        let (_, ended) = heard_of(&script, Duration::MAX);
+        assert_eq!(ended.unwrap_err().to_string(), "sh failed: no such file");
     }
 
     #[test]

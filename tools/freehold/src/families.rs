@@ -18,10 +18,10 @@ pub fn to_json(text: &str) -> Value {
             if let Some(family) = families.last_mut() {
                 family[what.to_lowercase()] = unescaped(rest).into();
             }
-        } else if let Some((sample, family)) = sample(line).zip(families.last_mut())
-            && let Some(samples) = family["samples"].as_array_mut()
-        {
-            samples.push(sample);
+        } else if let Some((sample, family)) = sample(line).zip(families.last_mut()) {
+            if let Some(samples) = family["samples"].as_array_mut() {
+                samples.push(sample);
+            }
         }
     }
     json!({ "families": families })

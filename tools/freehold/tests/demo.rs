@@ -108,6 +108,42 @@ fn a_web_server_in_node() {
 }
 
 #[test]
+fn a_web_server_in_ruby() {
+    if let Some(said) = scene("ruby", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
+fn a_web_server_in_java() {
+    if let Some(said) = scene("java", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
+fn nginx_and_its_documents() {
+    if let Some(said) = scene("nginx", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
+fn gunicorn_and_its_worker() {
+    if let Some(said) = scene("gunicorn", &[]) {
+        check_table(&said, true);
+        assert!(said.contains("what they share counted once"), "{said}");
+    }
+}
+
+#[test]
+fn an_application_under_uvicorn() {
+    if let Some(said) = scene("uvicorn", &[]) {
+        check_table(&said, true);
+    }
+}
+
+#[test]
 fn postgres_and_all_of_its_processes() {
     if let Some(said) = scene("postgres", &[]) {
         check_table(&said, true);
@@ -133,7 +169,9 @@ fn a_stand_in_for_language_models() {
 fn an_unknown_scene_is_refused_with_those_that_there_are() {
     let said = complaint(&["demo", "nothing"], 2);
     assert!(
-        said.contains("redis, python, postgres, node, build, llm"),
+        said.contains(
+            "redis, python, postgres, node, build, llm, gunicorn, uvicorn, ruby, java, nginx"
+        ),
         "{said}"
     );
 }

@@ -38,9 +38,9 @@ use scene::{Name, Scene};
     freehold demo --rounds 1           a first impression, in a third of the time\n\n\
     The data are made up, and the same on every machine.")]
 pub struct Args {
-    /// What is run.
-    #[arg(value_name = "SCENE", value_enum, default_value_t = Name::Redis)]
-    scene: Name,
+    /// What is run: redis, if none is named, or python where redis-server takes no other allocator.
+    #[arg(value_name = "SCENE", value_enum)]
+    scene: Option<Name>,
 
     /// How often each allocator has its turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -65,13 +65,17 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let library = crate::library::locate(args.library.as_deref())?;
-    let scene = scene::open(args.scene, args.size)?;
+    let (name, why) = args.scene.map_or_else(scene::usual, |name| (name, None));
+    if let Some(why) = why {
+        eprintln!("freehold demo: a web server in Python, because {why}");
+    }
+    let scene = scene::open(name, args.size)?;
     let mut allocators = scene.allocators(&library)?;
     if let (Some(options), Some(ours)) = (&args.options, allocators.last_mut()) {
         ours.name = format!("Freehold ({options})");
         ours.options = Some(options.clone());
     }
-    let samples = all_rounds(args, &*scene, &allocators)?;
+    let samples = all_rounds(args, name, &*scene, &allocators)?;
 
     let names: Vec<&str> = allocators.iter().map(|a| a.name.as_str()).collect();
     let mut text = format!("{}\n\n", scene.describe());
@@ -85,7 +89,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     text += "\n";
     text += &verdict::verdict(&names, &samples);
     crate::output::print(&text)?;
-    if !args.no_tour {
+    // One tour is enough: a scene that was named is for its table.
+    if !args.no_tour && matches!(args.scene, None | Some(Name::Redis)) {
         scene.tour(&library)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -94,10 +99,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Round by round; in each, every allocator has its turn.
 fn all_rounds(
     args: &Args,
+    name: Name,
     scene: &dyn Scene,
     allocators: &[allocators::Allocator],
 ) -> Result<Vec<Vec<Sample>>> {
-    let name = args.scene.to_possible_value();
+    let name = name.to_possible_value();
     let name = name.as_ref().map_or("", |value| value.get_name());
     let progress = progress::Progress::new(args.rounds as usize * allocators.len(), name);
     measure::warm_up(scene.memory());

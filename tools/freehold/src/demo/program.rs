@@ -31,10 +31,11 @@ pub fn missing(name: &str, package: &str) -> String {
     format!("{name} is missing; on Debian it comes with: apt-get install {package}")
 }
 
-/// The first line that a program says of itself.
+/// The first line that a program says of itself; some say it as an error.
 pub fn version(program: &Path, argument: &str) -> String {
     let output = Command::new(program).arg(argument).output();
-    let text = output.map(|output| output.stdout).unwrap_or_default();
+    let text = output.map(|output| [output.stdout, output.stderr].concat());
+    let text = text.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     text.lines().next().unwrap_or_default().trim().to_owned()
 }

@@ -1,12 +1,13 @@
 //! redis-server, filled with an index of files. Its records are replaced, grown and deleted in random order, and then all of
 //! them are dropped at once, as a service does when its burst is over.
 
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::allocators::{self, Allocator};
 use super::commands::{self, Script};
@@ -14,6 +15,7 @@ use super::measure::{Meter, Sample};
 use super::program::{self, Program};
 use super::scene::{Scene, percent};
 use super::{session, tour};
+use crate::doctor;
 
 const PROGRAM: &str = "redis-server";
 const FILES: usize = 80_000;
@@ -28,6 +30,9 @@ pub struct Redis {
 impl Redis {
     pub fn new(size: u32) -> Result<Self> {
         let program = program::find(PROGRAM, "redis-server")?;
+        if let Some(why) = bound_to_its_allocator(&program) {
+            bail!("{why}; `freehold demo python` is another server");
+        }
         let said = program::version(&program, "--version");
         let number = said.split_whitespace().find_map(|w| w.strip_prefix("v="));
         Ok(Self {
@@ -58,6 +63,19 @@ impl Redis {
         allocator.check(server.pid(), PROGRAM)?;
         Ok(server)
     }
+}
+
+/// Why no other allocator can be put under this program. Redis 8 has blocks of jemalloc's own, so that it would crash.
+pub fn bound_to_its_allocator(program: &Path) -> Option<String> {
+    let data = fs::read(program).ok()?;
+    let own = doctor::bound_to_jemalloc(&data);
+    let functions = own.join(", ");
+    let program = program.display();
+    (!own.is_empty()).then(|| {
+        format!(
+            "{program} calls jemalloc's own {functions}, so no other allocator can be preloaded"
+        )
+    })
 }
 
 fn socket(directory: &Path) -> PathBuf {

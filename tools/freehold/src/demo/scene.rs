@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::allocators::{self, Allocator};
 use super::measure::Sample;
-use super::{compile, llm, postgres, redis, web};
+use super::{compile, llm, postgres, program, redis, web};
 
 /// A program with its work, ready to run under one allocator after the other.
 pub trait Scene {
@@ -51,6 +51,25 @@ pub enum Name {
     Build,
     /// A stand-in for a server of language models, which calls malloc_trim
     Llm,
+    /// gunicorn with one worker that keeps bodies of 100 KB
+    Gunicorn,
+    /// uvicorn with an application that keeps bodies of 100 KB
+    Uvicorn,
+    /// A Ruby web server that keeps bodies of 100 KB
+    Ruby,
+    /// A Java web server that keeps and compresses documents
+    Java,
+    /// nginx, which compresses documents
+    Nginx,
+}
+
+/// What is shown when no scene was named, and why it is not redis where it is another one.
+pub fn usual() -> (Name, Option<String>) {
+    let server = program::find("redis-server", "redis-server").ok();
+    match server.and_then(|server| redis::bound_to_its_allocator(&server)) {
+        Some(why) => (Name::Python, Some(why)),
+        None => (Name::Redis, None),
+    }
 }
 
 /// Makes a scene's data. `size` is in percent of what a person is shown; tests take less.
@@ -62,6 +81,11 @@ pub fn open(name: Name, size: u32) -> Result<Box<dyn Scene>> {
         Name::Node => Box::new(web::Web::node(size)?),
         Name::Build => Box::new(compile::Compile::new(size)?),
         Name::Llm => Box::new(llm::Llm::new(size)?),
+        Name::Gunicorn => Box::new(web::Web::gunicorn(size)?),
+        Name::Uvicorn => Box::new(web::Web::uvicorn(size)?),
+        Name::Ruby => Box::new(web::Web::ruby(size)?),
+        Name::Java => Box::new(web::Web::java(size)?),
+        Name::Nginx => Box::new(web::Web::nginx(size)?),
     })
 }
 

@@ -65,6 +65,21 @@ const KNOWN: &[Known] = &[
     sanitizer("MemorySanitizer", "libmsan", "__msan_init"),
 ];
 
+/// Functions that only jemalloc has, and that take or make blocks. A question for a size alone, or a setting, does no harm.
+const JEMALLOC_BLOCKS: [&str; 6] = [
+    "mallocx", "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx",
+];
+
+/// The functions of jemalloc's own that a program calls: its blocks and those of malloc have to be from one allocator.
+pub fn bound_to_jemalloc(facts: &Facts) -> Vec<&'static str> {
+    let linked = facts
+        .needed
+        .iter()
+        .any(|file| file.starts_with("libjemalloc"));
+    let calls = |name: &&str| linked && facts.imports.iter().any(|import| import == name);
+    JEMALLOC_BLOCKS.into_iter().filter(calls).collect()
+}
+
 /// The allocator whose shared library has this file name.
 pub fn by_file_name(file: &str) -> Option<&'static str> {
     KNOWN
@@ -83,7 +98,11 @@ pub fn in_program(facts: &Facts, data: &[u8]) -> Vec<Finding> {
             .iter()
             .any(|file| file.starts_with(known.library))
     }) {
-        findings.push(linked(known));
+        let own = bound_to_jemalloc(facts);
+        findings.push(match known.name {
+            "jemalloc" if !own.is_empty() => bound(&own),
+            _ => linked(known),
+        });
     }
     let has = |list: &[String], name: &str| list.iter().any(|symbol| symbol == name);
     let freehold = has(&facts.exports, "fh_version") || has(&facts.symbols, "fh_version");
@@ -128,6 +147,17 @@ pub fn in_program(facts: &Facts, data: &[u8]) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+fn bound(functions: &[&str]) -> Finding {
+    Finding::blocks(
+        "allocator",
+        format!(
+            "the program calls jemalloc's own {}: its blocks would be of two allocators",
+            functions.join(", ")
+        ),
+    )
+    .advise("a build of it that calls malloc alone; Redis and Valkey: make MALLOC=libc")
 }
 
 fn linked(known: &Known) -> Finding {
@@ -175,6 +205,7 @@ mod tests {
             linkage: Linkage::Glibc("/lib64/ld-linux-x86-64.so.2".into()),
             needed: vec!["libc.so.6".into()],
             exports: Vec::new(),
+            imports: Vec::new(),
             symbols: vec!["main".into()],
             go: false,
         }
@@ -199,6 +230,19 @@ mod tests {
         assert_eq!(findings.len(), 1);
         assert!(!blocked(&findings));
         assert!(findings[0].text.contains("jemalloc"));
+    }
+
+    #[test]
+    fn blocks_of_jemallocs_own_functions_are_in_the_way() {
+        let mut facts = program();
+        facts.needed.push("libjemalloc.so.2".into());
+        // These ask for a size and for settings, as Redis 7 does.
+        facts.imports = vec!["nallocx".into(), "mallctl".into()];
+        assert!(!blocked(&in_program(&facts, b"")));
+        facts.imports.push("mallocx".into());
+        let findings = in_program(&facts, b"");
+        assert!(blocked(&findings));
+        assert!(findings[0].text.contains("jemalloc's own mallocx"));
     }
 
     #[test]

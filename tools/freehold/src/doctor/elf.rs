@@ -29,6 +29,8 @@ pub struct Facts {
     pub needed: Vec<String>,
     /// Names that it defines for everybody in the process.
     pub exports: Vec<String>,
+    /// Names that it wants from its libraries.
+    pub imports: Vec<String>,
     /// Names that it defines for itself, if they were not stripped.
     pub symbols: Vec<String>,
     /// Written by the Go tool chain.
@@ -118,6 +120,7 @@ fn facts<E: FileHeader<Endian = Endianness>>(data: &[u8], bits: u8) -> Result<Fa
         linkage: linkage(header.e_type(endian), segments),
         needed: Vec::new(),
         exports: Vec::new(),
+        imports: Vec::new(),
         symbols: Vec::new(),
         go: false,
     };
@@ -137,7 +140,9 @@ fn facts<E: FileHeader<Endian = Endianness>>(data: &[u8], bits: u8) -> Result<Fa
                 .push(String::from_utf8_lossy(name).into_owned());
         }
     }
-    found.exports = defined(&sections.symbols(endian, data, elf::SHT_DYNSYM)?, endian);
+    let dynamic = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
+    found.exports = defined(&dynamic, endian);
+    found.imports = undefined(&dynamic, endian);
     found.symbols = defined(&sections.symbols(endian, data, elf::SHT_SYMTAB)?, endian);
     found.go = sections.iter().any(|section| {
         sections
@@ -200,6 +205,19 @@ fn defined<E: FileHeader>(
                 elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT
             )
         })
+        .filter_map(|symbol| table.symbol_name(endian, symbol).ok())
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
+}
+
+/// The names that a symbol table asks for.
+fn undefined<E: FileHeader>(
+    table: &object::read::elf::SymbolTable<'_, E>,
+    endian: E::Endian,
+) -> Vec<String> {
+    table
+        .iter()
+        .filter(|symbol| symbol.is_undefined(endian))
         .filter_map(|symbol| table.symbol_name(endian, symbol).ok())
         .map(|name| String::from_utf8_lossy(name).into_owned())
         .collect()

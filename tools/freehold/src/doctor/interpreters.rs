@@ -107,6 +107,7 @@ mod tests {
             linkage: Linkage::Glibc("/lib64/ld-linux-x86-64.so.2".into()),
             needed: needed.iter().map(|name| (*name).to_owned()).collect(),
             exports: Vec::new(),
+            imports: Vec::new(),
             symbols: Vec::new(),
             go: false,
         }

@@ -31,6 +31,13 @@ use program::Resolved;
 use question::Question;
 use report::{Finding, Report};
 
+/// What a program, given as the bytes of its file, calls of jemalloc's own functions.
+pub fn bound_to_jemalloc(data: &[u8]) -> Vec<&'static str> {
+    elf::read(data)
+        .map(|facts| allocators::bound_to_jemalloc(&facts))
+        .unwrap_or_default()
+}
+
 /// Says whether a program would run under Freehold, or a process does, or what this machine is like
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

@@ -208,16 +208,17 @@ fn converse(terminal: &mut DefaultTerminal, feed: &mut Feed) -> Result<()> {
     loop {
         terminal.draw(|frame| screen::draw(frame, &feed.model, theme))?;
         if event::poll(feed.due().max(Duration::from_millis(10)))? {
-            if let Event::Key(key) = event::read()?
-                && key.kind == KeyEventKind::Press
-            {
-                match keys::press(&mut feed.model, key) {
-                    Wish::Quit => return Ok(()),
-                    Wish::Refresh => feed.look(),
-                    Wish::Mark => feed.mark(),
-                    Wish::Save => feed.save(),
-                    Wish::Nothing => {}
+            match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press => {
+                    match keys::press(&mut feed.model, key) {
+                        Wish::Quit => return Ok(()),
+                        Wish::Refresh => feed.look(),
+                        Wish::Mark => feed.mark(),
+                        Wish::Save => feed.save(),
+                        Wish::Nothing => {}
+                    }
                 }
+                _ => {}
             }
         } else if !feed.model.paused {
             feed.look();
