@@ -20,11 +20,11 @@ _Static_assert(offsetof(fh_magazine, count) == 4 && offsetof(fh_magazine, block)
 _Static_assert(sizeof(fh_bin) == 16 && offsetof(fh_bin, top) == 0 && offsetof(fh_rack, loaded) == 0 &&
                    offsetof(fh_rack, previous) == 8,
                "a bin and its rack");
-_Static_assert(FH_SLOT_SIZE == 65536 && FH_CHUNK_SLOTS == 64 && FH_REGION_CHUNKS == 64 && FH_RECORDS_CHUNKS == 8,
-               "the sizes of the house");
+_Static_assert(FH_SLOT_SIZE == 65536 && FH_CHUNK_SLOTS == 64 && FH_RECORDS_CHUNKS == 8, "the sizes of the house");
+_Static_assert(FH_REGION_CHUNKS == FH_CHUNK_SLOTS, "chunks of a region");
 _Static_assert(FH_SMALL_LAST == 112 && FH_RUN_FIRST == 113 && FH_BINS == 177 && FH_CLASS_THREAD == 184 &&
                    FH_CLASS_SAMPLE == 185 && FH_SAMPLE_LAST == 195 && FH_CLASS_BORROWED == 196 &&
-                   FH_CLASS_EDGE == 197 && FH_CLASSES == 198 && FH_KIND_RUN == 198,
+                   FH_CLASS_EDGE == 197 && FH_CLASSES == 198 && FH_KIND_RUN == FH_CLASSES,
                "the numbers of classes and kinds");
 _Static_assert(FH_STATE_BUMP_SHIFT == 16 && FH_STATE_KIND_SHIFT == 32 && FH_STATE_OWNER_SHIFT == 48, "a state");
 
