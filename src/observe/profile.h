@@ -114,6 +114,28 @@ typedef struct {
     uint64_t peak_ns;     /* (atomic) when */
 } fh_profile_control;
 
+/* ── Records: where the allocator's own are in the program's memory ──────────────────────────────────────────────── */
+
+/* A program that stands still takes no statistics. The command then reads these records in its memory, as a debugger may,
+ * and counts by itself. Addresses are the program's; offsets are bytes within the structures of src/base/types.h. */
+#define FH_PROFILE_RECORDS_OFFSET (FH_PROFILE_CONTROL_OFFSET + 512)
+#define FH_PROFILE_RECORDS_VERSION UINT64_C(1) /* changes with any structure or number that is counted by */
+
+typedef struct {
+    uint64_t version;         /* (atomic) FH_PROFILE_RECORDS_VERSION, written last; 0: not known yet */
+    uint64_t check;           /* of what follows */
+    uint64_t chunks;          /* address of the number of chunks that were taken */
+    uint64_t regions, pieces; /* addresses of the tables of fh_region and fh_records, whose entries are addresses */
+    uint64_t classes;         /* address of the table of size classes */
+    uint64_t depots, shards;  /* address of the depots, and how many there are */
+    uint64_t region_lost, region_foreign, region_chunk;
+    uint64_t pieces_slab;
+    uint64_t depot_bytes, depot_slot;
+    uint64_t thread_bytes, thread_bin, thread_rack, thread_state, rack_bytes;
+    uint64_t hints_bytes; /* sizeof(fh_chunk_hints) */
+    uint64_t reserved[3];
+} fh_profile_records;
+
 /* ── Reachability: which blocks can the program still find? ──────────────────────────────────────────────────────── */
 
 /* The answer to control.scan, made by a fork of the program that looks through its frozen copy and ends. It is given at
@@ -303,7 +325,8 @@ typedef struct {
 
 _Static_assert(sizeof(fh_profile_section) == 216, "layout");
 _Static_assert(sizeof(fh_profile_header) <= FH_PROFILE_CONTROL_OFFSET, "the header fits in front of the control words");
-_Static_assert(sizeof(fh_profile_control) <= 1024, "the control words fit in front of the scan's answer");
+_Static_assert(sizeof(fh_profile_control) <= 512 && sizeof(fh_profile_records) <= 512,
+               "the control words and the addresses of records fit in front of the scan's answer");
 _Static_assert(sizeof(fh_profile_scan) == 256 + sizeof(fh_profile_scan_row) * FH_PROFILE_CLASSES &&
                    sizeof(fh_profile_scan) <= FH_PROFILE_BODY_OFFSET - FH_PROFILE_SCAN_OFFSET,
                "layout");

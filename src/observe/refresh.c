@@ -3,6 +3,7 @@
 #include "observe/modules.h"
 #include "observe/nodes.h"
 #include "observe/profile_file.h"
+#include "observe/records.h"
 #include "observe/residency.h"
 #include "observe/sites.h"
 #include "observe/statistics.h"
@@ -79,6 +80,7 @@ static void set_window(fh_profile_header *profile) {
     uint64_t both[2] = {fh_window_base(), FH_WINDOW_SIZE};
     profile->window_check = fh_profile_checked(fh_profile_check(0, both, sizeof both));
     fh_store(fh_profile_word(&profile->window_bytes), FH_WINDOW_SIZE);
+    fh_records_show(profile);
     fh_store_release(fh_profile_word(&profile->window_begin), fh_window_base());
 }
 

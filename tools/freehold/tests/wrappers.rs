@@ -48,6 +48,21 @@ fn sites_are_named_after_the_callers_of_wrappers() {
     assert_eq!(run.line(), "ready");
     let pid = run.pid().to_string();
 
+    // The summary of a run names them as one wants, too.
+    for (options, name) in [
+        (&[][..], "table_create"),
+        (&["--skip", "^table_"], "open_session"),
+    ] {
+        let words = [
+            &["run", "--sample", "1"],
+            options,
+            &[program.to_str().unwrap()],
+        ]
+        .concat();
+        let said = observed::text(&observed::freehold(&words).stderr);
+        assert!(said.contains(&format!("by {name} ")), "{said}");
+    }
+
     let usual = profile(&pid, &[]);
     assert_eq!(functions(&usual)[..2], ["table_create", "read_page"]);
     assert!(usual["skipped"].as_str().unwrap().contains(BY_NAME));

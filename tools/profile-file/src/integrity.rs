@@ -5,7 +5,7 @@
 
 use bytemuck::{NoUninit, bytes_of};
 
-use crate::layout::{self, Header, Module, Node, Scan, Statistics};
+use crate::layout::{self, Header, Module, Node, Records, Scan, Statistics};
 use crate::profile::Profile;
 use crate::warning::Warning;
 
@@ -60,7 +60,7 @@ fn of_end(header: &Header) -> u64 {
     Check::default().word(header.pid).end()
 }
 
-fn of_statistics(statistics: &Statistics) -> u64 {
+pub fn of_statistics(statistics: &Statistics) -> u64 {
     let rows = (statistics.rows as usize).min(layout::CLASSES);
     let begin = offset!(Statistics, row);
     Check::default()
@@ -70,6 +70,14 @@ fn of_statistics(statistics: &Statistics) -> u64 {
             offset!(Statistics, check),
         )
         .part(statistics, begin, begin + rows * size_of::<layout::Row>())
+        .end()
+}
+
+/// The check of records that a library shows.
+pub fn of_records(records: &Records) -> u64 {
+    let begin = offset!(Records, chunks);
+    Check::default()
+        .part(records, begin, size_of::<Records>())
         .end()
 }
 

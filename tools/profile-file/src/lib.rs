@@ -30,6 +30,7 @@
 //! | [`before`] | what a program held before it freed everything at its end |
 //! | `integrity` | whether the words are those that were written |
 //! | `check` | puts right what refers to nowhere, compares what the profile file says twice |
+//! | `recount` | counts the heap of a program that stands still, in its memory |
 //! | `counted` | compares the samples with what the allocator has counted itself |
 //! | [`amount`] | sums of samples and what they may be off by |
 //! | [`symbols`] | names of addresses, offline |
@@ -66,6 +67,7 @@ pub mod naming;
 pub mod output_file;
 pub mod process;
 pub mod profile;
+mod recount;
 pub mod saved;
 mod sections;
 pub mod snapshot;

@@ -15,7 +15,8 @@ use crate::layout::{self, DIRECTORY, Header, PREFIX};
 use crate::live::{asked_for, live_page};
 use crate::names;
 use crate::process;
-use crate::profile::read_header;
+use crate::profile::{Profile, read_header};
+use crate::recount;
 use crate::saved;
 use crate::snapshot::{Reading, Snapshot};
 
@@ -358,8 +359,13 @@ impl Held {
                 exited(self.target.path(), pid)
             },
         };
-        let mut snapshot =
-            Snapshot::read(file, reading).map_err(|reason| self.target.failed(reason))?;
+        let mut warnings = Vec::new();
+        let mut profile =
+            Profile::read(file, &mut warnings).map_err(|reason| self.target.failed(reason))?;
+        if alive {
+            recount::bring_up_to_date(&mut profile, file, &reading);
+        }
+        let mut snapshot = Snapshot::of_profile(profile, reading, warnings);
         // Its last word is written before it is gone, and then nothing changes any more.
         if alive && snapshot.ended_by_itself() {
             snapshot.reading.alive = false;

@@ -271,14 +271,16 @@ impl<'a> Work<'a> {
                 huge.push(sample);
                 continue;
             }
-            let range = sample.address..sample.address.saturating_add(sample.size);
-            let resident = match &self.sources.pages {
-                Some(pages) if sample.size >= 4096 => pages.resident(&range).ok(),
-                _ => None,
-            };
+            let end = sample.address.saturating_add(sample.size);
+            let class = heap::class_size(sample.size, &self.counted.classes);
+            let beyond = end..sample.address.saturating_add(class);
+            let pages = self.sources.pages.as_ref();
+            let pages = pages.filter(|_| sample.size >= 4096);
+            let there = |range| pages.and_then(|pages| pages.resident(range).ok());
             self.samples.push(Sample {
                 size: sample.size,
-                resident,
+                resident: there(&(sample.address..end)),
+                beyond: there(&beyond),
                 blocks: sample.weight.blocks,
                 site: sample.site,
             });
@@ -508,9 +510,14 @@ impl<'a> Work<'a> {
                 bytes(resident)
             ));
         }
-        let (classes, skipped) = self.pinned();
+        let mut symbols = self.sources.snapshot.as_ref().map(Symbols::new);
+        let (classes, skipped) = self.pinned(symbols.as_mut());
         self.notes.extend(skipped.sentence());
-        let verdict = self.facts(ours, resident, &classes).verdict();
+        let verdict = self
+            .facts(ours, resident, &classes, symbols.as_mut())
+            .verdict();
+        let lookup = symbols.iter().flat_map(|symbols| symbols.warnings());
+        self.notes.extend(lookup.cloned());
         let snapshot = self.sources.snapshot.as_ref();
         Explanation {
             program: self.sources.program.clone(),
@@ -536,16 +543,15 @@ impl<'a> Work<'a> {
 
     /// Classes with much free space, with the names of the call sites that hold on to them; and the functions that
     /// those are not named after.
-    fn pinned(&self) -> (Vec<PinnedClass>, Skipped) {
+    fn pinned(&self, symbols: Option<&mut Symbols>) -> (Vec<PinnedClass>, Skipped) {
         let mut skipped = Skipped::default();
-        let Some(snapshot) = &self.sources.snapshot else {
+        let (Some(snapshot), Some(symbols)) = (&self.sources.snapshot, symbols) else {
             return (Vec::new(), skipped);
         };
         let found = heap::pinned(&self.counted, &self.samples, 5);
         if found.is_empty() {
             return (Vec::new(), skipped);
         }
-        let mut symbols = Symbols::new(snapshot);
         let classes = found
             .into_iter()
             .map(|class| PinnedClass {
@@ -557,8 +563,8 @@ impl<'a> Work<'a> {
                     .sites
                     .iter()
                     .filter_map(|&(site, live_bytes)| {
-                        let name = sites::name(snapshot, &mut symbols, site)?;
-                        sites::add_skipped(snapshot, &mut symbols, site, &mut skipped);
+                        let name = sites::name(snapshot, symbols, site)?;
+                        sites::add_skipped(snapshot, symbols, site, &mut skipped);
                         Some(PinningSite { name, live_bytes })
                     })
                     .collect(),
@@ -567,7 +573,13 @@ impl<'a> Work<'a> {
         (classes, skipped)
     }
 
-    fn facts(&self, ours: u64, resident: u64, classes: &[PinnedClass]) -> Facts {
+    fn facts(
+        &self,
+        ours: u64,
+        resident: u64,
+        classes: &[PinnedClass],
+        symbols: Option<&mut Symbols>,
+    ) -> Facts {
         let amount = |keys: &[&str]| {
             self.freehold
                 .iter()
@@ -608,7 +620,8 @@ impl<'a> Work<'a> {
             presence: self.sources.presence,
             trend: snapshot.and_then(trend::of_snapshot),
             leaking: snapshot
-                .and_then(|snapshot| Leaking::of(snapshot, &mut Symbols::new(snapshot))),
+                .zip(symbols)
+                .and_then(|(snapshot, symbols)| Leaking::of(snapshot, symbols)),
             peak: snapshot.map_or(0, most_live),
             lost_share: snapshot.map_or(0.0, |snapshot| snapshot.missing().share),
             ended: snapshot.is_some_and(|snapshot| !snapshot.is_alive()),

@@ -122,6 +122,8 @@ pub struct Sample {
     pub size: u64,
     /// Bytes of it that are in memory, as far as the kernel would say.
     pub resident: Option<u64>,
+    /// Bytes in memory behind it, up to the end of its class: with huge pages that is all of them.
+    pub beyond: Option<u64>,
     /// Blocks that it stands for.
     pub blocks: f64,
     pub site: u32,
@@ -185,11 +187,12 @@ pub fn pinned(counted: &Counted, samples: &[Sample], most: usize) -> Vec<Pinned>
         .collect()
 }
 
+/// Made up for tests.
 #[cfg(test)]
-mod tests {
+pub mod testing {
     use super::*;
 
-    fn classes() -> Vec<Class> {
+    pub fn classes() -> Vec<Class> {
         [16u64, 32, 48, 64, 4096, 5120, 65_536, 131_072]
             .map(|size| Class {
                 size,
@@ -198,14 +201,21 @@ mod tests {
             .to_vec()
     }
 
-    fn sample(size: u64, blocks: f64) -> Sample {
+    pub fn sample(size: u64, blocks: f64) -> Sample {
         Sample {
             size,
             resident: None,
+            beyond: None,
             blocks,
             site: 1,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{classes, sample};
+    use super::*;
 
     #[test]
     fn requests_fall_into_the_classes_that_fit() {

@@ -38,14 +38,14 @@ pub struct Split {
 
 const PAGE: u64 = 4096;
 
-/// Of the bytes between a request and its class, those that are likely to be in memory: where whole pages lie behind
-/// the last byte asked for, they are not touched.
-fn rounding(size: u64, class: u64) -> u64 {
-    let all = class.saturating_sub(size);
-    if all >= PAGE {
-        size.next_multiple_of(PAGE) - size
-    } else {
-        all
+/// Of the bytes between a request and its class, those that are in memory. Where the kernel was not asked: whole pages
+/// behind the last byte asked for are not touched.
+fn rounding(sample: &Sample, class: u64) -> u64 {
+    let all = class.saturating_sub(sample.size);
+    match sample.beyond {
+        Some(there) => there.min(all),
+        None if all >= PAGE => sample.size.next_multiple_of(PAGE) - sample.size,
+        None => all,
     }
 }
 
@@ -80,7 +80,7 @@ fn shares(samples: &[Sample], counted: &Counted) -> Option<Shares> {
         };
         total += blocks * class as f64;
         requested += blocks * (sample.size - missing) as f64;
-        slack += blocks * rounding(sample.size, class) as f64;
+        slack += blocks * rounding(sample, class) as f64;
         untouched += blocks * missing as f64;
         terms.push((
             blocks * (sample.size - missing) as f64,
@@ -206,26 +206,9 @@ fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u
 
 #[cfg(test)]
 mod tests {
-    use super::super::heap::{Class, Measured, Slots};
+    use super::super::heap::testing::{classes, sample};
+    use super::super::heap::{Measured, Slots};
     use super::*;
-
-    fn classes() -> Vec<Class> {
-        [16u64, 32, 48, 64, 4096, 5120, 65_536, 131_072]
-            .map(|size| Class {
-                size,
-                ..Class::default()
-            })
-            .to_vec()
-    }
-
-    fn sample(size: u64, blocks: f64) -> Sample {
-        Sample {
-            size,
-            resident: None,
-            blocks,
-            site: 1,
-        }
-    }
 
     fn bytes(split: &Split, key: &str) -> i64 {
         let part = split.parts.iter().find(|part| part.key == key);
@@ -283,9 +266,15 @@ mod tests {
 
     #[test]
     fn rounding_counts_only_pages_that_somebody_touches() {
-        assert_eq!(rounding(40, 48), 8);
-        assert_eq!(rounding(65_537, 131_072), 4095);
-        assert_eq!(rounding(69_632, 131_072), 0);
+        assert_eq!(rounding(&sample(40, 1.0), 48), 8);
+        assert_eq!(rounding(&sample(65_537, 1.0), 131_072), 4095);
+        assert_eq!(rounding(&sample(69_632, 1.0), 131_072), 0);
+        // On a huge page they are there all the same.
+        let huge = Sample {
+            beyond: Some(65_535),
+            ..sample(65_537, 1.0)
+        };
+        assert_eq!(rounding(&huge, 131_072), 65_535);
     }
 
     #[test]

@@ -131,15 +131,15 @@ impl Limit {
     }
 }
 
-/// Everything about one snapshot, the biggest growth first.
+/// Everything about one snapshot, the biggest growth first. What made names missing is in `symbols` then.
 pub fn examine(
     snapshot: &Snapshot,
+    symbols: &mut Symbols,
     watch: Option<&Watch>,
     scan: Option<&Scan>,
     suppressions: &Suppressions,
     rules: &Rules,
 ) -> Vec<Finding> {
-    let mut symbols = Symbols::new(snapshot);
     let mut samples: HashMap<u32, Vec<&profile_file::LiveSample>> = HashMap::new();
     for sample in &snapshot.samples {
         samples.entry(sample.site).or_default().push(sample);
@@ -153,7 +153,7 @@ pub fn examine(
             let samples = samples.remove(&site.number).unwrap_or_default();
             let history = history(site, &samples);
             let judgement = judge(&history, snapshot.now_ns(), rules).with_lost(lost);
-            let call_site = CallSite::of(snapshot, &mut symbols, site.node);
+            let call_site = CallSite::of(snapshot, symbols, site.node);
             let mut ages: Vec<u64> = samples.iter().map(|s| s.age_ns).collect();
             ages.sort_unstable();
             let age = |place: Option<&u64>| place.map_or(0.0, |ns| *ns as f64 / 1e9);
@@ -338,8 +338,10 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn examine_plain(profile: &ProfileBuilder) -> Vec<Finding> {
+        let snapshot = profile.snapshot();
         examine(
-            &profile.snapshot(),
+            &snapshot,
+            &mut Symbols::new(&snapshot),
             None,
             None,
             &Suppressions::default(),

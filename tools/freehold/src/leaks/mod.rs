@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use profile_file::{Clearing, Control, Snapshot, Target};
+use profile_file::{Clearing, Control, Snapshot, Symbols, Target};
 use serde::Serialize;
 
 use crate::naming::NamingArgs;
@@ -239,8 +239,10 @@ fn answer(
     suppressions: &Suppressions,
 ) -> Answer {
     let scan = args.reachability.then(|| Scan::of(snapshot)).flatten();
+    let mut symbols = Symbols::new(snapshot);
     let sites = finding::examine(
         snapshot,
+        &mut symbols,
         watch,
         scan.as_ref(),
         suppressions,
@@ -273,7 +275,12 @@ fn answer(
         unfinished: None,
         outcome,
         nothing_because: snapshot.why_empty(),
-        warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
+        warnings: snapshot
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .chain(symbols.warnings().iter().cloned())
+            .collect(),
         skipped: finding::skipped(&sites, &snapshot.naming),
         unused_suppressions: suppressions
             .texts()
@@ -350,7 +357,10 @@ mod tests {
     fn the_check_fails_for_what_it_is_asked_and_not_for_what_is_suppressed() {
         let outcome = |fail_on: &str, at_exit: bool, suppressions: &str| {
             let list = Suppressions::parse(suppressions).unwrap();
-            let sites = finding::examine(&example(), None, None, &list, &Rules::default());
+            let snapshot = example();
+            let mut symbols = Symbols::new(&snapshot);
+            let rules = Rules::default();
+            let sites = finding::examine(&snapshot, &mut symbols, None, None, &list, &rules);
             gate::check(&sites, Some(fail_on.parse().unwrap()), at_exit).failed
         };
         assert!(outcome("likely", false, ""));
@@ -412,6 +422,21 @@ mod tests {
             warnings: Vec::new(),
         });
         snapshot
+    }
+
+    #[test]
+    fn what_made_names_missing_is_said() {
+        let mut snapshot = example();
+        let why = "/usr/lib/gone.so is not on this machine: no names from it";
+        let names = snapshot.symbols.as_mut().unwrap();
+        names.warnings.push(why.to_owned());
+        let args = Line::parse_from(["leaks"]).args;
+        let target = Target::Saved {
+            file: "server.freehold".into(),
+        };
+        let answer = answer(&args, &target, &snapshot, None, &Suppressions::default());
+        assert!(text::render(&answer).contains(why));
+        assert!(serde_json::to_string(&answer).unwrap().contains(why));
     }
 
     #[test]

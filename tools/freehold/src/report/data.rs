@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profile_file::{Clearing, Snapshot, layout};
+use profile_file::{Clearing, Snapshot, Symbols, layout};
 use serde::Serialize;
 
 use crate::leaks::finding::{self, Finding, Limit};
@@ -98,7 +98,8 @@ impl Page {
         let header = &snapshot.profile.header;
         let program = snapshot.program();
         let process = snapshot.process.as_ref();
-        let mut sites = sites(snapshot);
+        let mut symbols = Symbols::new(snapshot);
+        let mut sites = sites(snapshot, &mut symbols);
         let skipped = finding::skipped(sites.iter().map(|site| &site.finding), &snapshot.naming);
         let rest: Vec<Site> = sites.split_off(sites.len().min(MOST_SITES));
         Page {
@@ -127,6 +128,7 @@ impl Page {
                 .into_iter()
                 .chain(snapshot.warnings.iter().map(ToString::to_string))
                 .chain(skipped)
+                .chain(symbols.warnings().iter().cloned())
                 .collect(),
             limit: Limit::tightest(snapshot),
             heap: heap(snapshot),
@@ -140,9 +142,9 @@ impl Page {
     }
 }
 
-fn sites(snapshot: &Snapshot) -> Vec<Site> {
-    let suppressions = Suppressions::default();
-    let found = finding::examine(snapshot, None, None, &suppressions, &Rules::default());
+fn sites(snapshot: &Snapshot, symbols: &mut Symbols) -> Vec<Site> {
+    let (suppressions, rules) = (Suppressions::default(), Rules::default());
+    let found = finding::examine(snapshot, symbols, None, None, &suppressions, &rules);
     let begun = snapshot.profile.header.begun_ns;
     let life = snapshot.running_ns().max(1) as f64;
     let mut births: HashMap<u32, Vec<f64>> = HashMap::new();

@@ -141,6 +141,14 @@ mod tests {
     }
 
     #[test]
+    fn what_made_names_missing_is_on_the_page() {
+        let mut snapshot = example("session_new");
+        let names = snapshot.symbols.as_mut().unwrap();
+        names.warnings.push("gone.so is not here".to_owned());
+        assert!(page_of(&snapshot).contains("gone.so is not here"));
+    }
+
+    #[test]
     fn the_page_is_one_file_without_network() {
         let html = page_of(&example("session_new"));
         for inside in ["session_new", "likely_leak", "\"occupancy\":[1,0,0,3]"] {

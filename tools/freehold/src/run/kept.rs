@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use profile_file::layout::PREFIX;
+use profile_file::layout::{MEMFD, PREFIX};
 use profile_file::target::RECORD;
 use profile_file::{Target, process};
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ const MOST_RUNS: usize = 16;
 const MOST_BYTES: u64 = 256 << 20;
 /// Profile files of ended processes that one run keeps at most: those that had the most memory.
 const MOST_PROFILES: usize = 32;
+
+/// Of a run whose profile files were in memory, what the largest process showed.
+pub const SAVED: &str = "profile.freehold";
 
 /// What is written down about a run, beside its profile files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -216,10 +219,25 @@ fn look(directory: &Path) -> Kept {
     Kept {
         directory: directory.to_owned(),
         running: looked_after || profiles.iter().any(|profile| runs(profile)),
-        profiles: profiles.len(),
+        profiles: match profiles.len() {
+            0 if looked_after => record.as_ref().map_or(0, |it| held_in_memory(it.runner)),
+            0 => usize::from(directory.join(SAVED).exists()),
+            there => there,
+        },
         record,
         bytes,
     }
+}
+
+/// Processes of a run whose profile files its `freehold run` holds in memory.
+pub fn held_in_memory(runner: u64) -> usize {
+    let entries = fs::read_dir(process::directory(runner).join("fd"));
+    let files = entries.into_iter().flatten().flatten();
+    let held = files.map(|entry| entry.path()).filter(|path| {
+        fs::read_link(path)
+            .is_ok_and(|to| to.to_string_lossy().starts_with(&format!("/memfd:{MEMFD}")))
+    });
+    held.filter(|path| target(path).is_some()).count()
 }
 
 /// Removes what has ended, all of it or what `wanted` names; returns what is gone.

@@ -27,6 +27,7 @@ use anyhow::{Context, Result, bail};
 use profile_file::{Target, kept as kept_in, names, output_file, process};
 
 use crate::amounts;
+use crate::naming::NamingArgs;
 use crate::output::print;
 use crate::wording::plural;
 use crate::{doctor, library};
@@ -76,6 +77,9 @@ pub struct Args {
     /// The drop-in library, when it is not beside this command.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
+
+    #[command(flatten)]
+    naming: NamingArgs,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -230,6 +234,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
         profiles: &profiles,
         thinned,
         obstacle,
+        naming: args.naming.clone(),
     };
     finish(args, &run, &place)
 }
@@ -257,7 +262,7 @@ fn finish(args: &Args, run: &Run, place: &Place) -> Result<ExitCode> {
     let mut summary = Summary::of(run);
     // What is in memory is gone when this command ends; saved, it takes a hundredth of the room.
     let kept = place.directory.as_ref().filter(|_| place.offered.is_some());
-    let kept = kept.map(|directory| directory.join("profile.freehold"));
+    let kept = kept.map(|directory| directory.join(kept::SAVED));
     if let (Some(file), Some(heap)) = (args.save.as_ref().or(kept.as_ref()), &summary.heap) {
         let profile = heap.profile.display().to_string();
         match save(&summary, file) {

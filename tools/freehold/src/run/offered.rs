@@ -75,5 +75,8 @@ mod tests {
         assert!(offered.profiles().is_empty());
         std::fs::write(offered.page(), ProfileBuilder::new(4096).bytes()).unwrap();
         assert_eq!(offered.profiles(), [offered.page()]);
+        // `run --list` counts them, by the process that holds them.
+        let runner = u64::from(std::process::id());
+        assert_eq!(super::super::kept::held_in_memory(runner), 1);
     }
 }

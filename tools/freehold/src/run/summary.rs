@@ -11,6 +11,7 @@ use crate::amounts::{bytes, duration};
 use crate::explain::sites;
 use crate::leaks::finding::Leaking;
 use crate::leaks::text::freed_last;
+use crate::naming::NamingArgs;
 use crate::wording;
 
 /// What is said when nothing is known to be in the way. A program that ends by itself may never have called malloc.
@@ -59,6 +60,9 @@ pub struct Heap {
     /// Why these must not be believed as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alarm: Option<String>,
+    /// What made names missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lookup: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub biggest_site: Option<BiggestSite>,
     /// What `freehold leaks` calls likely leaks.
@@ -95,6 +99,8 @@ pub struct Run<'a> {
     pub thinned: usize,
     /// What `doctor` said was in the way.
     pub obstacle: Option<String>,
+    /// How call sites are to be named.
+    pub naming: NamingArgs,
 }
 
 impl Summary {
@@ -104,7 +110,7 @@ impl Summary {
             .iter()
             .filter_map(|profile| {
                 let snapshot = Target::find(profile.to_str()?).ok()?.read().ok()?;
-                Some((profile.clone(), snapshot))
+                Some((profile.clone(), run.naming.of(snapshot)))
             })
             .collect();
         let still_running = profiles
@@ -244,6 +250,9 @@ impl Summary {
         if let Some(alarm) = &heap.alarm {
             line += &format!("; {alarm}");
         }
+        for lookup in &heap.lookup {
+            line += &format!("; {lookup}");
+        }
         line
     }
 }
@@ -282,13 +291,14 @@ impl Heap {
             .iter()
             .max_by(|a, b| a.peak.bytes.total_cmp(&b.peak.bytes))
             .filter(|site| site.peak.bytes > 0.0);
+        let mut symbols = Symbols::new(snapshot);
         let biggest_site = biggest.and_then(|site| {
-            let mut symbols = Symbols::new(snapshot);
             Some(BiggestSite {
                 name: sites::name(snapshot, &mut symbols, site.number)?,
                 peak_bytes: site.peak.bytes.round() as u64,
             })
         });
+        let leaking = Leaking::of(before, &mut symbols);
         Self {
             pid: snapshot.pid(),
             program: snapshot.program(),
@@ -298,7 +308,8 @@ impl Heap {
             live_error_bytes: live.error().round() as u64,
             alarm: snapshot.alarm(),
             biggest_site,
-            leaking: Leaking::of(before, &mut Symbols::new(before)),
+            leaking,
+            lookup: symbols.warnings().to_vec(),
             cleared: past.as_ref().map(|(_, cleared)| *cleared),
             profile: profile.to_owned(),
         }
@@ -368,6 +379,7 @@ mod tests {
             profiles: &profiles,
             thinned: 0,
             obstacle: None,
+            naming: NamingArgs::default(),
         };
         change(&mut run);
         Summary::of(&run)

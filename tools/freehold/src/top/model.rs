@@ -152,6 +152,12 @@ impl Model {
         }
     }
 
+    /// What was odd in the profile file, and what made names missing.
+    pub fn notes(&self) -> Vec<String> {
+        let odd = self.snapshot.warnings.iter().map(ToString::to_string);
+        odd.chain(self.symbols.warnings().iter().cloned()).collect()
+    }
+
     /// Takes a new snapshot over.
     pub fn take(&mut self, mut snapshot: Snapshot) {
         snapshot.naming = self.snapshot.naming.clone();

@@ -47,7 +47,11 @@ pub fn text(model: &Model, width: u16, sites: usize) -> Result<String> {
     terminal.draw(|frame| draw(frame, model, Theme::plain()))?;
     let mut lines = lines(terminal.backend().buffer());
     lines.pop();
-    Ok(lines.join("\n").trim_end().to_owned() + "\n")
+    let mut text = lines.join("\n").trim_end().to_owned() + "\n";
+    for missing in model.symbols.warnings() {
+        text += &format!("note: {missing}\n");
+    }
+    Ok(text)
 }
 
 pub fn lines(buffer: &Buffer) -> Vec<String> {
@@ -71,7 +75,7 @@ struct Data<'a> {
     interval: u64,
     marks: u64,
     samples: usize,
-    notes: Vec<&'a str>,
+    notes: Vec<String>,
     resident_bytes: Option<u64>,
     live_bytes: Option<u64>,
     cached_bytes: Option<u64>,
@@ -110,7 +114,7 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
         interval: snapshot.interval(),
         marks: snapshot.profile.control.mark,
         samples: snapshot.samples.len(),
-        notes: snapshot.warnings.iter().map(|w| w.text.as_str()).collect(),
+        notes: model.notes(),
         resident_bytes: statistics.map(|f| f.resident_bytes),
         live_bytes: statistics.map(|f| f.live_bytes + f.huge_bytes),
         cached_bytes: statistics.map(|f| f.cached_bytes),

@@ -112,6 +112,9 @@ fn header(model: &Model, width: u16, theme: Theme) -> Vec<Line<'static>> {
     if let Some(alarm) = snapshot.alarm() {
         first.push(Span::styled(format!("  {alarm}"), theme.bad()));
     }
+    if !model.symbols.warnings().is_empty() {
+        first.push(Span::styled("  names missing: see --once", theme.warm()));
+    }
     let sampled = format!(
         "  one sample in {}, {} live",
         bytes(snapshot.interval() as f64),

@@ -17,6 +17,18 @@ use crate::call_site::tests::frame;
 const SECOND: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 
+#[test]
+fn what_made_names_missing_is_said() {
+    let mut snapshot = server(30);
+    let names = snapshot.symbols.as_mut().unwrap();
+    names.warnings.push("gone.so is not here".to_owned());
+    let model = Model::new(snapshot, "4242".to_owned());
+    let text = plain::text(&model, 110, 20).unwrap();
+    assert!(text.contains("names missing: see --once"), "{text}");
+    assert!(text.contains("note: gone.so is not here"), "{text}");
+    assert_eq!(model.notes(), ["gone.so is not here"]);
+}
+
 /// A server that leaks sessions and has a full cache, up to this second.
 fn server(until: u64) -> Snapshot {
     let mut profile = ProfileBuilder::default();

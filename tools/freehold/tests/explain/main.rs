@@ -81,6 +81,11 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "trimmed")) malloc_trim(0);
     if (!strcmp(what, "huge")) huge();
     if (!strcmp(what, "threads")) threads();
+    if (argc > 2) {
+        /* It stands still: nobody but the reader can count now. */
+        printf("%zu\n", held), fflush(stdout);
+        return getchar() == EOF;
+    }
     /* Into the slow paths, where the heap is counted when somebody asks, until a line comes. */
     struct pollfd line = {0, POLLIN, 0};
     for (int round = 0; poll(&line, 1, 20) == 0; round++) {
@@ -203,9 +208,13 @@ impl Explained {
 
 /// Starts the C program in one of its ways; gives it with what it says it holds.
 fn start(directory: &Path, what: &str) -> (Observed, u64) {
+    start_with(directory, what, &[])
+}
+
+fn start_with(directory: &Path, what: &str, more: &[&str]) -> (Observed, u64) {
     let program = compile(directory, what, PROGRAM, &[]);
     // More samples than by default: smaller errors, so that a wrong answer shows.
-    let program = [program.to_str().unwrap(), what];
+    let program = [&[program.to_str().unwrap(), what], more].concat();
     let mut run = Observed::start_with(&["--sample", "64k"], &program, |command| {
         command.env("FREEHOLD", "thp=never");
     });
@@ -236,6 +245,31 @@ fn a_fragmented_heap_is_called_that() {
     assert_eq!(it.finding(), "fragmentation", "{:#}", it.json);
     assert!(!it.json["fragmented_classes"].as_array().unwrap().is_empty());
     run.end();
+}
+
+/// One that waits for input takes no statistics. What it did last is counted from outside, in its memory.
+#[test]
+fn a_program_that_stands_still_is_counted_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    for what in ["churn", "sparse", "trimmed", "huge", "threads"] {
+        let (run, held) = start_with(directory.path(), what, &["idle"]);
+        let it = Explained::of(what, run.pid());
+        assert!(
+            it.unexplained().unsigned_abs() * 50 <= it.resident,
+            "{what}: {:#}",
+            it.json
+        );
+        let live = it.part("live") + it.part("huge_live");
+        let error = it.error("live") + it.error("huge_live");
+        assert!(
+            live.abs_diff(held) <= 5 * error + held / 20 + 4 * MIB,
+            "{what}: held {held}: {:#}",
+            it.json
+        );
+        let notes = it.json["notes"].to_string();
+        assert!(!notes.contains(" old: "), "{what}: {notes}");
+        run.end();
+    }
 }
 
 #[test]

@@ -5,13 +5,15 @@ use serde_json::Value;
 use crate::observed::*;
 
 /// Holds 32 MiB in blocks of one size after the other, of which every second one is freed then; waits for a line each time.
+/// With an argument it stands still meanwhile, and without it allocates.
 const SIZES: &str = r#"
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argv;
     static const size_t sizes[] = {16, 100, 1000, 5000, 20000, 33000, 60000, 66000, 140000, 700000, 5000000, 16 << 20};
     for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         size_t n = sizes[s], count = ((size_t)32 << 20) / n;
@@ -20,7 +22,7 @@ int main(void) {
         for (int half = 0; half < 2; half++) {
             printf("%zu\n", n), fflush(stdout);
             struct pollfd line = {0, POLLIN, 0};
-            while (poll(&line, 1, 10) == 0) {
+            while (argc == 1 && poll(&line, 1, 10) == 0) {
                 static void *some[4000];
                 for (int i = 0; i < 4000; i++) some[i] = malloc(64), memset(some[i], 1, 64);
                 for (int i = 0; i < 4000; i++) free(some[i]);
@@ -39,8 +41,14 @@ int main(void) {
 fn sizes(mode: &str) {
     let directory = tempfile::tempdir().unwrap();
     let program = compile(directory.path(), "sizes", SIZES, &[]);
-    let program = [program.to_str().unwrap()];
-    let mut run = Observed::start_with(&["--sample", "64k"], &program, |command| {
+    let program = program.to_str().unwrap();
+    for program in [&[program][..], &[program, "idle"]] {
+        sizes_of(program, mode);
+    }
+}
+
+fn sizes_of(program: &[&str], mode: &str) {
+    let mut run = Observed::start_with(&["--sample", "64k"], program, |command| {
         command.env("FREEHOLD", format!("thp={mode}"));
     });
     for _ in 0..24 {
@@ -59,7 +67,7 @@ fn sizes(mode: &str) {
             last = format!("{counted} of {there}: {json:#}");
             counted.abs_diff(there) * 50 <= there
         });
-        assert!(right, "thp={mode}, blocks of {size}: {last}");
+        assert!(right, "thp={mode}, {program:?}, blocks of {size}: {last}");
         run.say("\n");
     }
 }
