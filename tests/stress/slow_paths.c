@@ -89,10 +89,10 @@ static void many(void) {
     down(MOST);
 }
 
-/* Free slots: a normal build keeps 8 MiB of them with their memory. */
+/* Free slots: a normal build keeps 4 MiB of them with their memory. */
 static void slots(void) {
-    up(3, 3 * FH_MIB / 2);
-    down(3);
+    up(2, 3 * FH_MIB / 2);
+    down(2);
 }
 
 /* Blocks above 1 MiB that grow and have a neighbour: a normal build copies them and moves pages from 2 MiB on; a stress
