@@ -15,7 +15,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Each layer needs only those before it; src/README.md says so and a test checks it.
-LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "observe", "api"]
+LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "observe", "misuse", "api"]
 # What stands in for the C library's own functions, and comes last.
 OVERRIDE = ["src/api/override.c", "src/system/linux_override_prctl.c"]
 # What makes no sense here: operator new needs C++, and the others are of libraries that are loaded.

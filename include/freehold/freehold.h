@@ -152,7 +152,7 @@ FH_API size_t fh_heap_check(void);
  *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm
  *     check      0 1 2                  find misuse at the call, as docs/misuse.md says: fill, guards, quarantine, call stacks.
  *                                       2: and verify the heap now and then. At start, while there is one thread
- *     quarantine 8m, 0, …               with check: bytes of freed blocks that wait before they are used again
+ *     quarantine  8m, 0, …              with check: bytes of freed blocks that wait before they are used again
  * FREEHOLD=help prints this list at start. The environment is not read by programs that run with more rights than their
  * caller. */
 FH_API int fh_option_set(const char *key, const char *value);
