@@ -26,6 +26,7 @@ static void budget_is_bounded(void) {
         CHECK(target < budget, "a purge that stops at the budget itself is for one slot: %zu of %zu", target, budget);
         CHECK(fh_idle_target(budget) >= budget / 2, "a purge that takes more than half: %zu of %zu", target, budget);
     }
+    if (FH_STRESS) return; /* its budgets are others */
     CHECK(fh_idle_budget(mib(16), 0, 0, FH_PRESSURE_NONE) == mib(4 + 4 + 1), "16 MiB used: the table of memory.md");
     CHECK(fh_idle_budget(mib(160), 0, 0, FH_PRESSURE_NONE) == mib(4 + 4 + 10), "160 MiB used: the table of memory.md");
     /* 512 MiB that were used once and are free now: at most a tenth may stay. */

@@ -105,14 +105,14 @@ static inline size_t t_verify(void) {
 #define t_mallopt mallopt
 
 /* The sized frees are of C23 and younger than many a system; without them plain free means the same. */
-static inline void t_free_sized(void *block, size_t size) {
+__attribute__((always_inline)) static inline void t_free_sized(void *block, size_t size) {
     if (free_sized) {
         free_sized(block, size);
     } else {
         free(block);
     }
 }
-static inline void t_free_aligned_sized(void *block, size_t alignment, size_t size) {
+__attribute__((always_inline)) static inline void t_free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (free_aligned_sized) {
         free_aligned_sized(block, alignment, size);
     } else {
