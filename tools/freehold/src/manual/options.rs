@@ -122,7 +122,7 @@ mod tests {
         let (table, _) = table.split_once("\n};").unwrap();
         table
             .lines()
-            .filter_map(|line| line.trim_start().strip_prefix("{\""))
+            .filter_map(|line| line.strip_prefix("    {\""))
             .map(|line| line.split('"').next().unwrap())
             .collect()
     }
