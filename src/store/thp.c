@@ -94,16 +94,18 @@ static void note_huge(size_t chunk, bool huge) {
     if (((fh_load(word) & bit) != 0) != huge) huge ? fh_or_release(word, bit) : fh_and_acq_rel(word, ~bit);
 }
 
-/* True if half of the heap has not been handed out once: the ends of slabs. Cost: a load for each slot in use. */
+/* True if half of what slabs have was not handed out once, their ends, and slabs are a quarter of the heap. Cost: a load for
+ * each slot in use. */
 static bool is_sparse(void) {
-    size_t used = fh_used_bytes(), untouched = 0;
+    size_t slabs = 0, untouched = 0;
     uint64_t state;
     for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++) {
         unsigned c = fh_state_class(state);
         if (fh_state_kind(state) == FH_KIND_RUN || c == FH_CLASS_EDGE) continue;
+        slabs += fh_class_table[c].slots * FH_SLOT_SIZE;
         untouched += fh_class_table[c].slots * FH_SLOT_SIZE - fh_state_bump(state) * fh_class_size(c);
     }
-    return untouched > used / 2;
+    return untouched > slabs / 2 && slabs > fh_used_bytes() / 4;
 }
 
 static bool is_old_enough(size_t chunk) {
