@@ -1,0 +1,153 @@
+/* Freehold: heaps for C++. C++17 and later; heap.h says what a heap is, and what each call costs. Header only.
+ *
+ *     freehold::heap query({.name = "query"});              ends with its scope, and all its blocks with it
+ *     freehold::heap_resource memory(query);                for std::pmr
+ *     std::pmr::vector<row> rows(&memory);
+ *     std::vector<row, freehold::heap_allocator<row>> more{freehold::heap_allocator<row>(query)};
+ *
+ * Errors: std::bad_alloc where the C call returns NULL. Threads: as in heap.h. */
+#ifndef FREEHOLD_FREEHOLD_HPP
+#define FREEHOLD_FREEHOLD_HPP
+
+#include "freehold/heap.h"
+
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace freehold {
+
+/* Owns a heap, and destroys it. Its children must be gone by then. */
+class heap {
+  public:
+    explicit heap(const fh_heap_options &options = {}) : h_(fh_heap_new(&options)) {
+        if (!h_) throw std::bad_alloc();
+    }
+    heap(heap &&from) noexcept : h_(std::exchange(from.h_, nullptr)) {
+    }
+    heap &operator=(heap &&from) noexcept {
+        std::swap(h_, from.h_);
+        return *this;
+    }
+    heap(const heap &) = delete;
+    heap &operator=(const heap &) = delete;
+    ~heap() {
+        fh_heap_destroy(h_);
+    }
+
+    fh_heap *get() const noexcept {
+        return h_;
+    }
+    /* Frees all blocks. No destructor of an object runs. */
+    void reset() noexcept {
+        fh_heap_reset(h_);
+    }
+
+  private:
+    fh_heap *h_;
+};
+
+/* n bytes at a multiple of align, or std::bad_alloc. */
+inline void *allocate(fh_heap *h, std::size_t n, std::size_t align) {
+    void *p = align <= 16 ? fh_heap_malloc(h, n) : fh_heap_aligned_alloc(h, align, n);
+    if (!p) throw std::bad_alloc();
+    return p;
+}
+
+/* std::pmr over a heap that lives longer. */
+class heap_resource : public std::pmr::memory_resource {
+  public:
+    explicit heap_resource(const heap &h) noexcept : h_(h.get()) {
+    }
+    explicit heap_resource(fh_heap *h) noexcept : h_(h) {
+    }
+    fh_heap *get() const noexcept {
+        return h_;
+    }
+
+  private:
+    void *do_allocate(std::size_t n, std::size_t align) override {
+        return freehold::allocate(h_, n, align);
+    }
+    void do_deallocate(void *p, std::size_t, std::size_t) override {
+        fh_free(p);
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+        auto same = dynamic_cast<const heap_resource *>(&other);
+        return same && same->h_ == h_;
+    }
+    fh_heap *h_;
+};
+
+/* An allocator for containers, over a heap that lives longer. */
+template <class T> class heap_allocator {
+  public:
+    using value_type = T;
+    using propagate_on_container_move_assignment = std::true_type;
+    using propagate_on_container_swap = std::true_type;
+
+    explicit heap_allocator(const heap &h) noexcept : h_(h.get()) {
+    }
+    explicit heap_allocator(fh_heap *h) noexcept : h_(h) {
+    }
+    template <class U> heap_allocator(const heap_allocator<U> &from) noexcept : h_(from.get()) {
+    }
+
+    T *allocate(std::size_t n) {
+        if (n > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
+        return static_cast<T *>(freehold::allocate(h_, n * sizeof(T), alignof(T)));
+    }
+#ifdef __cpp_lib_allocate_at_least
+    std::allocation_result<T *> allocate_at_least(std::size_t n) {
+        T *p = allocate(n);
+        return {p, fh_malloc_usable_size(p) / sizeof(T)};
+    }
+#endif
+    void deallocate(T *p, std::size_t) noexcept {
+        fh_free(p);
+    }
+    fh_heap *get() const noexcept {
+        return h_;
+    }
+
+    template <class U> friend bool operator==(const heap_allocator &a, const heap_allocator<U> &b) noexcept {
+        return a.get() == b.get();
+    }
+    template <class U> friend bool operator!=(const heap_allocator &a, const heap_allocator<U> &b) noexcept {
+        return a.get() != b.get();
+    }
+
+  private:
+    fh_heap *h_;
+};
+
+/* For std::unique_ptr: destroys the object and frees its block. */
+struct deleter {
+    template <class T> void operator()(T *p) const noexcept {
+        p->~T();
+        fh_free(const_cast<std::remove_const_t<T> *>(p));
+    }
+};
+
+template <class T> using unique = std::unique_ptr<T, deleter>;
+
+/* An object in a heap. If its constructor throws, its block is freed. */
+template <class T, class... A> unique<T> make(const heap &h, A &&...arguments) {
+    struct guard {
+        void *p;
+        ~guard() {
+            fh_free(p);
+        }
+    } block{allocate(h.get(), sizeof(T), alignof(T))};
+    unique<T> made(::new (block.p) T(std::forward<A>(arguments)...));
+    block.p = nullptr;
+    return made;
+}
+
+} // namespace freehold
+
+#endif

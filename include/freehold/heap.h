@@ -1,0 +1,100 @@
+/* Freehold: heaps of your own. A heap is a place for blocks, with a name, an account and a limit, and it ends as a whole.
+ *
+ * What holds for every function here, beside what freehold.h says:
+ *   Sizes        are in bytes. Accounts and limits count what a heap has taken: 64 KiB for the heap itself, then 64 KiB to
+ *                1 MiB at a time for blocks of one size, and whole steps of 64 KiB for a block above 64 KiB. So a limit is on
+ *                what may be resident. A heap's account has those of all heaps below it too.
+ *   Alignment    every block begins at a multiple of 16; fh_heap_aligned_alloc gives what it is asked for.
+ *   Errors       NULL, or -1, with errno set. ENOMEM: no memory, or a limit is met: that of the heap or of one above it.
+ *   Threads      all functions may be called by any thread at any time and take no lock, with two exceptions. While
+ *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks. And a private heap
+ *                (FH_HEAP_PRIVATE) and its blocks are used by the thread that made it alone.
+ *   Freeing      fh_free, and in the drop-in library free and operator delete, find the heap by themselves. So do realloc
+ *                and malloc_usable_size.
+ *   Cost         a block takes some ten to thirty nanoseconds. Blocks of heaps are not cached by threads, and are not sampled
+ *                by the profiler.
+ *   Misuse       a heap that does not exist (any more), freeing what is free already, or a pointer into a block: one line on
+ *                stderr, and the process ends (option on_error). A block that is freed after its heap was destroyed is found
+ *                unless its memory is in use again. Builds with FREEHOLD_CHECKED also find a private heap that another
+ *                thread uses, and check the heap in every call. */
+#ifndef FREEHOLD_HEAP_H
+#define FREEHOLD_HEAP_H
+
+#include "freehold/freehold.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fh_heap fh_heap;
+
+/* fh_heap_options.flags. One thread makes and uses the heap: its bitmaps are changed without atomic instructions. */
+#define FH_HEAP_PRIVATE 1u
+
+/* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
+ * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
+ * at most for one call. What it allocates from the heap that is full fails at once, without another callback. */
+typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *arg);
+
+/* All zero is a plain heap. */
+typedef struct fh_heap_options {
+    const char *name;  /* copied, 47 bytes of it */
+    fh_heap *parent;   /* whose account and limits this heap is under as well; NULL: none */
+    size_t soft_limit; /* bytes; 0: none */
+    size_t hard_limit; /* bytes; 0: none. Never passed */
+    fh_heap_callback callback;
+    void *arg;         /* for the callback */
+    unsigned flags;    /* FH_HEAP_PRIVATE */
+    void *reserved[4]; /* 0 */
+} fh_heap_options;
+
+/* A heap; options may be NULL. Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, or a soft limit
+ * above the hard one. Cost: under a microsecond. */
+FH_API fh_heap *fh_heap_new(const fh_heap_options *options);
+
+/* As malloc, calloc, aligned_alloc and realloc, out of the heap. realloc of a block of another heap, or of none, moves it to
+ * this one. To 0 bytes it frees the block and returns NULL. */
+FH_API void *fh_heap_malloc(fh_heap *heap, size_t size) FH_API_MALLOC FH_API_SIZE(2);
+FH_API void *fh_heap_calloc(fh_heap *heap, size_t count, size_t size) FH_API_MALLOC FH_API_PRODUCT(2, 3);
+FH_API void *fh_heap_aligned_alloc(fh_heap *heap, size_t alignment, size_t size) FH_API_MALLOC FH_API_SIZE(3);
+FH_API void *fh_heap_realloc(fh_heap *heap, void *p, size_t size) FH_API_SIZE(3);
+
+/* The heap that the block at p is of; NULL: none. p may point anywhere. Cost: a few loads. */
+FH_API fh_heap *fh_heap_of(const void *p);
+
+/* The name that the heap was given, or "". */
+FH_API const char *fh_heap_name(const fh_heap *heap);
+
+/* Frees all blocks at once. The heap stays, with its limits. Cost: some 0.3 us for each 64 KiB to 1 MiB taken, however many
+ * blocks are in it. */
+FH_API int fh_heap_reset(fh_heap *heap);
+
+/* The same, and the heap ends. EBUSY: heaps whose parent it is are still there, and nothing was done. NULL is allowed. */
+FH_API int fh_heap_destroy(fh_heap *heap);
+
+/* Calls fn for every live block, whichever thread allocated it. A block that another thread allocates or frees meanwhile is
+ * met or not. fn may free blocks. */
+FH_API int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg);
+
+/* Changes the limits; 0: none. A hard limit below what the heap has is allowed: nothing more is taken until there is less. */
+FH_API int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit);
+
+/* What a heap has. Of this heap alone: count, live and resident. With all heaps below it: taken and peak. */
+typedef struct fh_heap_figures {
+    size_t count;    /* live blocks */
+    size_t live;     /* their bytes, as malloc_usable_size says */
+    size_t resident; /* bytes that have memory behind them, as the kernel says */
+    size_t taken;    /* bytes that count for limits */
+    size_t peak;     /* the most that `taken` was */
+    size_t soft_limit, hard_limit;
+    size_t refusals; /* times that its hard limit was in the way */
+} fh_heap_figures;
+
+/* Cost: a walk over the heap, and a system call for each piece that it took. */
+FH_API int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,130 @@
+/* The names of heap.h. What they do is in heap/. */
+#include "api/calls.h"
+#include "heap/free.h"
+#include "heap/heap.h"
+#include "heap/take.h"
+#include "store/locate.h"
+
+#include "freehold/heap.h"
+
+#include <string.h>
+
+static bool limits_make_sense(size_t soft, size_t hard) {
+    return hard == 0 || (hard >= FH_SLOT_SIZE && soft <= hard);
+}
+
+static bool may_use(const char *call, const fh_heap *h) {
+    if (fh_heap_is_valid(call, h)) return true;
+    errno = EINVAL;
+    return false;
+}
+
+fh_heap *fh_heap_new(const fh_heap_options *options) {
+    static const fh_heap_options plain;
+    const fh_heap_options *o = options ? options : &plain;
+    bool known =
+        !(o->flags & ~FH_HEAP_PRIVATE) && !o->reserved[0] && !o->reserved[1] && !o->reserved[2] && !o->reserved[3];
+    if (!known || !limits_make_sense(o->soft_limit, o->hard_limit)) return fh_fail(EINVAL);
+    if (o->parent && !may_use("fh_heap_new", o->parent)) return NULL;
+    return fh_heap_create(
+        &(fh_heap_plan){o->name, o->parent, o->soft_limit, o->hard_limit, o->callback, o->arg, o->flags});
+}
+
+/* Every call finds a heap that is gone in a checked build, and a mistake costs nothing else. */
+static void *take(const char *call, fh_heap *h, size_t align, size_t n, bool *clean) {
+    if (FH_CHECKED && !may_use(call, h)) return NULL;
+    return fh_heap_take(h, align, n, clean);
+}
+
+void *fh_heap_malloc(fh_heap *heap, size_t size) {
+    bool clean;
+    return take("fh_heap_malloc", heap, FH_MIN_ALIGN, size, &clean);
+}
+
+void *fh_heap_calloc(fh_heap *heap, size_t count, size_t size) {
+    bool clean;
+    size_t n;
+    if (FH_UNLIKELY(!fh_product(count, size, &n))) return fh_fail(ENOMEM);
+    void *p = take("fh_heap_calloc", heap, FH_MIN_ALIGN, n, &clean);
+    return p && !clean ? memset(p, 0, n) : p;
+}
+
+void *fh_heap_aligned_alloc(fh_heap *heap, size_t alignment, size_t size) {
+    bool clean;
+    if (FH_UNLIKELY(!fh_is_power_of_two(alignment))) return fh_fail(EINVAL);
+    return take("fh_heap_aligned_alloc", heap, alignment < FH_MIN_ALIGN ? FH_MIN_ALIGN : alignment, size, &clean);
+}
+
+void *fh_heap_realloc(fh_heap *heap, void *p, size_t size) {
+    bool clean;
+    if (!p) return fh_heap_malloc(heap, size);
+    if (size == 0 || fh_heap_of(p) == heap) return fh_call_realloc(p, size);
+    size_t old = fh_call_usable_size(p);
+    void *q = take("fh_heap_realloc", heap, FH_MIN_ALIGN, size, &clean);
+    if (!q) return NULL;
+    memcpy(q, p, old < size ? old : size);
+    fh_release(p);
+    return q;
+}
+
+fh_heap *fh_heap_of(const void *p) {
+    fh_place at = fh_locate(p);
+    const fh_owned *o = at.begin ? fh_owned_at(at.begin) : NULL;
+    return o ? o->heap : NULL;
+}
+
+const char *fh_heap_name(const fh_heap *heap) {
+    return may_use("fh_heap_name", heap) ? heap->name : "";
+}
+
+int fh_heap_reset(fh_heap *heap) {
+    if (!may_use("fh_heap_reset", heap)) return -1;
+    fh_heap_clear(heap);
+    return 0;
+}
+
+int fh_heap_destroy(fh_heap *heap) {
+    if (!heap) return 0;
+    if (!may_use("fh_heap_destroy", heap)) return -1;
+    if (fh_heap_end(heap)) return 0;
+    errno = EBUSY;
+    return -1;
+}
+
+int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg) {
+    if (!may_use("fh_heap_walk", heap)) return -1;
+    fh_heap_each(heap, fn, arg);
+    return 0;
+}
+
+int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit) {
+    if (!may_use("fh_heap_limit", heap)) return -1;
+    if (!limits_make_sense(soft_limit, hard_limit)) {
+        errno = EINVAL;
+        return -1;
+    }
+    fh_store(&heap->soft, soft_limit);
+    fh_store(&heap->hard, hard_limit);
+    return 0;
+}
+
+static void add(void *block, size_t size, void *arg) {
+    fh_heap_figures *f = arg;
+    (void)block;
+    f->count++;
+    f->live += size;
+}
+
+int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures) {
+    if (!may_use("fh_heap_stats", heap)) return -1;
+    *figures = (fh_heap_figures){
+        .resident = fh_heap_resident(heap),
+        .taken = (size_t)fh_load(&heap->charged),
+        .peak = (size_t)fh_load(&heap->peak),
+        .soft_limit = (size_t)fh_load(&heap->soft),
+        .hard_limit = (size_t)fh_load(&heap->hard),
+        .refusals = (size_t)fh_load(&heap->refusals),
+    };
+    fh_heap_each(heap, add, figures);
+    return 0;
+}

@@ -1,0 +1,120 @@
+#include "heap/free.h"
+
+#include "base/assert.h"
+#include "base/classes.h"
+#include "base/hooks.h"
+#include "cache/observed.h"
+#include "heap/heap.h"
+#include "heap/quota.h"
+#include "heap/words.h"
+#include "store/large.h"
+#include "store/window.h"
+#include "system/report.h"
+
+#include <errno.h>
+
+const fh_owned *fh_owned_at(const void *p) {
+    return (const fh_owned *)fh_heap_word(p);
+}
+
+/* ── What is at p ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void *unit_block(const fh_heap *h, const void *p, size_t *size) {
+    size_t unit = (size_t)((const char *)p - (const char *)h) / FH_MIN_ALIGN;
+    unsigned w = (unsigned)(unit / 64), at = unit % 64;
+    if (w >= FH_UNIT_WORDS) return NULL;
+    uint64_t first = fh_load_acquire(&h->first[w]) & fh_low_mask(at + 1);
+    if (!first) return NULL;
+    unsigned begin = fh_highest_bit(first);
+    uint64_t last = fh_load(&h->last[w]) >> begin << begin;
+    if (!last || fh_lowest_bit(last) < at) return NULL;
+    *size = (fh_lowest_bit(last) - begin + 1) * FH_MIN_ALIGN;
+    return (char *)h + (w * 64 + begin) * FH_MIN_ALIGN;
+}
+
+static void *extent_block(const fh_extent *e, const void *p, size_t *size) {
+    size_t offset = (size_t)((const char *)p - (const char *)e);
+    unsigned i = fh_block_index(e->c, offset), w = i / 64;
+    *size = fh_class_size(e->c);
+    if (e->list == 0 || i >= e->blocks || !(fh_extent_all(e, w, *size) >> i % 64 & 1)) return NULL;
+    if (fh_load(&e->retired) || fh_load(&e->free[w]) >> i % 64 & 1) return NULL;
+    return (char *)(uintptr_t)e + i * *size;
+}
+
+void *fh_hook_heap_block(const void *p, size_t *size) {
+    const fh_owned *o = fh_owned_at(p);
+    if (!o) return NULL;
+    if (o->kind == FH_OWNED_UNITS) return unit_block(o->heap, p, size);
+    if (o->kind == FH_OWNED_EXTENT) return extent_block((const fh_extent *)o, p, size);
+    const fh_node *node = (const fh_node *)o;
+    char *begin = (char *)(uintptr_t)fh_load_acquire(&node->block);
+    *size = node->size;
+    return begin && (uintptr_t)p - (uintptr_t)begin < *size ? begin : NULL;
+}
+
+/* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static bool free_units(fh_heap *h, void *p, size_t size) {
+    size_t unit = (size_t)((char *)p - (char *)h) / FH_MIN_ALIGN;
+    unsigned w = (unsigned)(unit / 64), at = unit % 64, units = (unsigned)(size / FH_MIN_ALIGN);
+    if (!(fh_bits_clear(h, &h->first[w], UINT64_C(1) << at) >> at & 1)) return false;
+    /* From here on the block is this thread's alone. */
+    fh_bits_clear(h, &h->last[w], UINT64_C(1) << (at + units - 1));
+    uint64_t before = fh_bits_set(h, &h->free[w], fh_run_mask(at, units));
+    FH_ASSERT((before & fh_run_mask(at, units)) == 0);
+    if (fh_load(&h->grown)) fh_store(&h->grown, 0);
+    return true;
+}
+
+static bool free_in_extent(fh_extent *e, void *p) {
+    fh_heap *h = e->owned.heap;
+    unsigned i = fh_block_index(e->c, (size_t)((char *)p - (char *)e)), w = i / 64;
+    uint64_t before = fh_bits_set(h, &e->free[w], UINT64_C(1) << i % 64);
+    if (before >> i % 64 & 1) return false;
+    if (!fh_load(&e->has)) {
+        fh_store(&e->has, 1);
+        if (!before) fh_store_release(&h->at[e->list], (uintptr_t)e); /* the next search begins here */
+    }
+    return true;
+}
+
+static bool free_large(fh_node *node, void *p) {
+    fh_heap *h = node->owned.heap;
+    uint64_t block = (uintptr_t)p;
+    size_t size = node->size;
+    /* The first of two frees has the block. */
+    if (!fh_cas_acq_rel(&node->block, &block, 0)) return false;
+    fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
+    bool freed = fh_large_free(p);
+    FH_ASSERT(freed);
+    fh_quota_return(h, size);
+    fh_extent *e = (fh_extent *)fh_heap_word(node);
+    return freed && e && free_in_extent(e, node);
+}
+
+void fh_heap_give(const char *call, const fh_owned *o, void *p) {
+    size_t size = 0;
+    void *begin = p;
+    const fh_extent *e = (const fh_extent *)o;
+    bool node = o->kind == FH_OWNED_EXTENT && e->list == 0 && !call;
+    if (!node) begin = fh_hook_heap_block(p, &size);
+    if (FH_UNLIKELY(begin != p)) {
+        fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, call, p, (size_t)begin, size);
+        return;
+    }
+    bool freed = o->kind == FH_OWNED_UNITS    ? free_units(o->heap, p, size)
+                 : o->kind == FH_OWNED_EXTENT ? free_in_extent((fh_extent *)(uintptr_t)o, p)
+                                              : free_large((fh_node *)(uintptr_t)o, p);
+    if (FH_UNLIKELY(!freed)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, size);
+}
+
+void fh_hook_heap_free(const char *call, void *p) {
+    int error = errno;
+    const fh_owned *o = fh_owned_at(p);
+    if (!o) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, 0); /* the heap was destroyed since */
+    } else if (!FH_CHECKED || !fh_heap_is_private(o->heap) || fh_heap_is_valid(call, o->heap)) {
+        fh_heap_give(call, o, p);
+    }
+    errno = error;
+}

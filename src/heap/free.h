@@ -1,0 +1,15 @@
+/* Blocks back into their heap, found by their address alone.
+ *
+ * Thread-safety: any thread, except on a private heap. Progress: wait-free, except the store's part in large blocks. */
+#ifndef FH_HEAP_FREE_H
+#define FH_HEAP_FREE_H
+
+#include "heap/types.h"
+
+/* What has the slot of p; NULL: no heap has it. */
+const fh_owned *fh_owned_at(const void *p);
+
+/* Frees a live block. */
+void fh_heap_give(const char *call, const fh_owned *o, void *p);
+
+#endif

@@ -1,0 +1,230 @@
+#include "heap/heap.h"
+
+#include "base/assert.h"
+#include "base/classes.h"
+#include "cache/alloc.h"
+#include "cache/observed.h"
+#include "heap/quota.h"
+#include "heap/words.h"
+#include "store/large.h"
+#include "store/thp.h"
+#include "store/window.h"
+#include "system/report.h"
+#include "system/system.h"
+
+#include <errno.h>
+
+#define HEADER_END offsetof(fh_heap, list[0])
+#define FIRST_UNIT ((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) / FH_MIN_ALIGN)
+#define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
+#define LISTS_END ((HEADER_END + 2 * sizeof(fh_word[FH_HEAP_LISTS]) + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN)
+
+_Static_assert(HEADER_END == 4096 && sizeof(fh_heap) <= FH_SLOT_SIZE, "the lists are a page further on");
+_Static_assert(sizeof(fh_node) <= 64 && sizeof(fh_node) % 8 == 0, "a node is a block of a small class");
+
+/* ── Units of the first slot ─────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Bits of word w that are units from first to end − 1. */
+static uint64_t units_of(unsigned w, size_t first, size_t end) {
+    size_t from = w * (size_t)64, to = from + 64;
+    if (first < from) first = from;
+    if (end > to) end = to;
+    return first < end ? fh_run_mask((unsigned)(first - from), (unsigned)(end - first)) : 0;
+}
+
+static void free_all_units(fh_heap *h) {
+    for (unsigned w = 0; w < FH_UNIT_WORDS; w++) {
+        fh_store(&h->free[w], ~(units_of(w, 0, FIRST_UNIT) | units_of(w, LISTS_UNIT, LISTS_END)));
+        fh_store(&h->first[w], 0);
+        fh_store(&h->last[w], 0);
+    }
+    fh_store(&h->from, FIRST_UNIT / 64);
+    fh_store(&h->grown, 0);
+}
+
+/* ── Life ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static uint64_t this_thread(void) {
+    return (uint64_t)(uintptr_t)&fh_here;
+}
+
+static void set_name(fh_heap *h, const char *name) {
+    size_t n = 0;
+    for (; name && name[n] && n < FH_HEAP_NAME - 1; n++) h->name[n] = name[n];
+    h->name[n] = 0;
+}
+
+fh_heap *fh_heap_create(const fh_heap_plan *plan) {
+    bool clean;
+    if (plan->parent && fh_quota_charge(plan->parent, FH_SLOT_SIZE)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    fh_heap *h = fh_alloc_special(FH_SLOT_SIZE, FH_SLOT_SIZE, &clean);
+    if (!h) {
+        if (plan->parent) fh_quota_return(plan->parent, FH_SLOT_SIZE);
+        return NULL;
+    }
+    h->owned = (fh_owned){h, FH_OWNED_UNITS};
+    h->parent = plan->parent;
+    h->flags = plan->flags;
+    h->asked = plan->asked;
+    h->arg = plan->arg;
+    fh_store(&h->charged, FH_SLOT_SIZE);
+    fh_store(&h->peak, FH_SLOT_SIZE);
+    fh_store(&h->soft, plan->soft);
+    fh_store(&h->hard, plan->hard);
+    fh_store(&h->children, 0);
+    fh_store(&h->asking, 0);
+    fh_store(&h->refusals, 0);
+    fh_store(&h->thread, this_thread());
+    set_name(h, plan->name);
+    free_all_units(h);
+    fh_thp_count_heap(1);
+    for (unsigned i = 0; !clean && i < FH_HEAP_LISTS; i++) {
+        fh_store(&h->list[i], 0);
+        fh_store(&h->at[i], 0);
+    }
+    if (h->parent) fh_add_relaxed(&h->parent->children, 1);
+    fh_store_release(&fh_slab_at(fh_slot_of(h))->heap, (uintptr_t)h);
+    return h;
+}
+
+/* Memory of a heap to the store. */
+static void release(void *p, size_t bytes) {
+    for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
+    bool freed = fh_large_free(p);
+    FH_ASSERT(freed);
+    (void)freed;
+}
+
+/* The large blocks whose nodes are in an extent. Returns their bytes. */
+static size_t release_large(fh_extent *e) {
+    size_t size = fh_class_size(e->c), bytes = 0;
+    for (unsigned w = 0; w < e->words; w++) {
+        for (uint64_t live = fh_extent_all(e, w, size) & ~fh_load(&e->free[w]); live; live &= live - 1) {
+            fh_node *node = (fh_node *)(void *)((char *)e + (w * 64 + fh_lowest_bit(live)) * size);
+            void *p = (void *)(uintptr_t)fh_load_acquire(&node->block);
+            if (!p) continue;
+            bytes += node->size;
+            fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
+            (void)fh_large_free(p);
+        }
+    }
+    return bytes;
+}
+
+/* Everything but the first slot. Returns what of it was charged. */
+static size_t release_grown(fh_heap *h) {
+    size_t bytes = 0;
+    for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
+        fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]), *next;
+        if (!e) continue;
+        fh_store(&h->list[list], 0);
+        fh_store(&h->at[list], 0);
+        for (; e; e = next) {
+            size_t own = fh_class_table[e->c].slots * FH_SLOT_SIZE;
+            next = e->next;
+            if (list == 0) bytes += release_large(e);
+            if (!fh_load(&e->retired)) bytes += own;
+            release(e, own);
+        }
+    }
+    return bytes;
+}
+
+void fh_heap_clear(fh_heap *h) {
+    size_t bytes = release_grown(h);
+    if (bytes) fh_quota_return(h, bytes);
+    free_all_units(h);
+    fh_thread_safe_point(FH_AFTER_FREE);
+}
+
+bool fh_heap_end(fh_heap *h) {
+    fh_heap *parent = h->parent;
+    if (fh_load(&h->children)) return false;
+    size_t bytes = release_grown(h) + FH_SLOT_SIZE;
+    FH_ASSERT(fh_load(&h->charged) == bytes);
+    release(h, FH_SLOT_SIZE);
+    fh_thp_count_heap(-1);
+    if (parent) {
+        fh_quota_return(parent, bytes);
+        fh_sub_relaxed(&parent->children, 1);
+    }
+    fh_thread_safe_point(FH_AFTER_FREE);
+    return true;
+}
+
+bool fh_heap_is_valid(const char *call, const fh_heap *h) {
+    bool is_heap = h && fh_heap_word(h) == (uintptr_t)h && h->owned.kind == FH_OWNED_UNITS;
+    bool ours = is_heap && (!FH_CHECKED || !fh_heap_is_private(h) || fh_load(&h->thread) == this_thread());
+    if (FH_LIKELY(ours)) return true;
+    fh_report_fault(FH_FAULT_FOREIGN, call, h, 0, 0);
+    return false;
+}
+
+/* ── The walk ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void each_of_units(fh_heap *h, fh_heap_seen *see, void *arg) {
+    for (unsigned w = 0; w < FH_UNIT_WORDS; w++) {
+        for (uint64_t first = fh_load_acquire(&h->first[w]); first; first &= first - 1) {
+            unsigned at = fh_lowest_bit(first);
+            uint64_t last = fh_load(&h->last[w]) >> at;
+            if (last) see((char *)h + (w * 64 + at) * FH_MIN_ALIGN, (fh_lowest_bit(last) + 1) * FH_MIN_ALIGN, arg);
+        }
+    }
+}
+
+static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
+    size_t size = fh_class_size(e->c);
+    for (unsigned w = 0; w < e->words && !fh_load(&e->retired); w++) {
+        for (uint64_t live = fh_extent_all(e, w, size) & ~fh_load_acquire(&e->free[w]); live; live &= live - 1) {
+            char *block = (char *)e + (w * 64 + fh_lowest_bit(live)) * size;
+            fh_node *node = (fh_node *)(void *)block;
+            void *large = e->list == 0 ? (void *)(uintptr_t)fh_load_acquire(&node->block) : NULL;
+            if (e->list != 0) see(block, size, arg);
+            if (large) see(large, node->size, arg);
+        }
+    }
+}
+
+void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
+    each_of_units(h, see, arg);
+    for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
+        fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]), *next;
+        for (; e; e = next) {
+            next = e->next;
+            each_of_extent(e, see, arg);
+        }
+    }
+}
+
+/* ── What is resident ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static size_t resident_in(void *p, size_t bytes) {
+    unsigned char pages[256];
+    size_t page = fh_system_page_size(), most = sizeof pages * page, sum = 0;
+    for (size_t at = 0; at < bytes; at += most) {
+        size_t n = bytes - at < most ? bytes - at : most;
+        if (!fh_system_resident((char *)p + at, n, pages)) return bytes;
+        for (size_t i = 0; i < n / page; i++) sum += (pages[i] & 1) * page;
+    }
+    return sum;
+}
+
+static void add_large(void *block, size_t size, void *arg) {
+    size_t *sum = arg;
+    const fh_owned *o = (const fh_owned *)fh_heap_word(block);
+    if (size > FH_SMALL_MAX || (o && o->kind == FH_OWNED_LARGE)) *sum += resident_in(block, size);
+}
+
+size_t fh_heap_resident(fh_heap *h) {
+    size_t sum = resident_in(h, FH_SLOT_SIZE);
+    for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
+        for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {
+            sum += resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);
+            if (list == 0) each_of_extent(e, add_large, &sum);
+        }
+    }
+    return sum;
+}

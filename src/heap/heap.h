@@ -1,0 +1,37 @@
+/* The life of a heap, and the walk over its blocks. What a heap is: types.h.
+ *
+ * Thread-safety and progress: types.h says it. */
+#ifndef FH_HEAP_HEAP_H
+#define FH_HEAP_HEAP_H
+
+#include "heap/types.h"
+
+typedef struct {
+    const char *name;
+    fh_heap *parent;
+    size_t soft, hard;
+    fh_heap_asked *asked;
+    void *arg;
+    uint64_t flags;
+} fh_heap_plan;
+
+/* NULL with errno: ENOMEM. Cost: some 0.3 µs. */
+fh_heap *fh_heap_create(const fh_heap_plan *plan);
+
+/* All blocks are free. The heap must not be in use by another call. Cost: some 0.3 µs for each 64 KiB. */
+void fh_heap_clear(fh_heap *h);
+
+/* false: it has children. */
+bool fh_heap_end(fh_heap *h);
+
+/* True if h is a heap, and this thread may use it. Else it reports that. */
+bool fh_heap_is_valid(const char *call, const fh_heap *h);
+
+/* Each live block; those that other threads allocate or free meanwhile are met or not. */
+typedef void fh_heap_seen(void *block, size_t size, void *arg);
+void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg);
+
+/* Bytes with memory behind them, of this heap alone: what the kernel says. */
+size_t fh_heap_resident(fh_heap *h);
+
+#endif

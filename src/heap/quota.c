@@ -1,0 +1,47 @@
+#include "heap/quota.h"
+
+#include "base/assert.h"
+
+static bool charge_one(fh_heap *h, size_t bytes) {
+    uint64_t seen = fh_load(&h->charged);
+    do {
+        uint64_t hard = fh_load(&h->hard);
+        if (hard && (bytes > hard || seen > hard - bytes)) {
+            fh_add_relaxed(&h->refusals, 1);
+            return false;
+        }
+    } while (!fh_cas_relaxed(&h->charged, &seen, seen + bytes));
+    return true;
+}
+
+static void raise_peak(fh_heap *h) {
+    uint64_t now = fh_load(&h->charged), peak = fh_load(&h->peak);
+    while (now > peak && !fh_cas_relaxed(&h->peak, &peak, now)) {
+    }
+}
+
+fh_heap *fh_quota_charge(fh_heap *h, size_t bytes) {
+    for (fh_heap *at = h; at; at = at->parent) {
+        if (charge_one(at, bytes)) continue;
+        for (fh_heap *back = h; back != at; back = back->parent) fh_sub_relaxed(&back->charged, bytes);
+        return at;
+    }
+    for (fh_heap *at = h; at; at = at->parent) raise_peak(at);
+    return NULL;
+}
+
+void fh_quota_return(fh_heap *h, size_t bytes) {
+    for (fh_heap *at = h; at; at = at->parent) {
+        uint64_t before = fh_sub_relaxed(&at->charged, bytes);
+        FH_ASSERT(before >= bytes);
+    }
+}
+
+bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard) {
+    uint64_t no = 0;
+    /* acquire and release: what the callback writes is seen by the next call of it. */
+    if (!h->asked || !fh_cas_acquire(&h->asking, &no, 1)) return false;
+    bool again = h->asked(h, wanted, hard, h->arg) != 0;
+    fh_store_release(&h->asking, 0);
+    return again;
+}

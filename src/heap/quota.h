@@ -1,0 +1,23 @@
+/* The account of a heap, charged where it takes slots, also to each heap above it.
+ *
+ *     equation, at every moment:  charged ≤ hard, of each heap, unless the program has lowered `hard` below what is charged
+ *
+ * A charge is added from the heap upwards by compare-and-swap, so no account is beyond its limit for a moment. If one refuses,
+ * those below it are told again. So two threads that charge at once may both be refused where one of them had room.
+ *
+ * Memory orders: relaxed. The accounts are numbers, and no memory is read or written because of them.
+ * Thread-safety: any thread. Progress: lock-free. */
+#ifndef FH_HEAP_QUOTA_H
+#define FH_HEAP_QUOTA_H
+
+#include "heap/types.h"
+
+/* NULL: charged. Else the heap whose limit is in the way, and nothing is charged. */
+fh_heap *fh_quota_charge(fh_heap *h, size_t bytes);
+
+void fh_quota_return(fh_heap *h, size_t bytes);
+
+/* Calls the callback of a heap, unless it is running already: what that allocates is refused at once. True: try again. */
+bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard);
+
+#endif

@@ -1,0 +1,245 @@
+#include "heap/take.h"
+
+#include "base/assert.h"
+#include "base/classes.h"
+#include "cache/alloc.h"
+#include "heap/free.h"
+#include "heap/quota.h"
+#include "heap/words.h"
+#include "store/large.h"
+#include "store/thp.h"
+#include "store/window.h"
+#include "system/system.h"
+
+#include <errno.h>
+
+/* The class of the extents that hold nodes. */
+#define NODE_CLASS ((sizeof(fh_node) + 15) / 16)
+/* A search in vain looks at so many extents before it takes a new one. */
+#define EXTENTS_MOST 16u
+/* A callback is asked so often for one call. */
+#define ASKED_MOST 16u
+
+/* ── Units ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Bits at which a block of that alignment, in units, may begin. */
+static uint64_t aligned_units(size_t units) {
+    return units >= 64 ? 1 : ~UINT64_C(0) / ((UINT64_C(1) << units) - 1);
+}
+
+static void *take_units(fh_heap *h, size_t align, size_t n) {
+    unsigned units = (unsigned)((n + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN), from = (unsigned)fh_load(&h->from);
+    uint64_t allowed = aligned_units(align / FH_MIN_ALIGN);
+    for (unsigned i = 0; i < FH_UNIT_WORDS; i++) {
+        unsigned w = (from + i) % FH_UNIT_WORDS;
+        uint64_t seen = fh_load(&h->free[w]), starts;
+        while ((starts = fh_run_starts(seen, units) & allowed) != 0) {
+            unsigned at = fh_lowest_bit(starts);
+            if (!fh_bits_claim(h, &h->free[w], &seen, fh_run_mask(at, units))) continue;
+            fh_bits_set(h, &h->last[w], UINT64_C(1) << (at + units - 1));
+            fh_bits_set(h, &h->first[w], UINT64_C(1) << at);
+            if (i) fh_store(&h->from, w);
+            return (char *)h + (w * 64 + at) * FH_MIN_ALIGN;
+        }
+    }
+    return NULL;
+}
+
+/* ── Charging ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Charges, and tells those that are above their soft limit by it. */
+static bool charge(fh_heap *h, size_t bytes, fh_heap **full) {
+    *full = fh_quota_charge(h, bytes);
+    if (*full) return false;
+    for (fh_heap *at = h; at; at = at->parent) {
+        uint64_t soft = fh_load(&at->soft), now = fh_load(&at->charged);
+        if (FH_UNLIKELY(soft && now > soft && now - bytes <= soft)) (void)fh_quota_ask(at, bytes, false);
+    }
+    return true;
+}
+
+/* Memory of the store for the heap, charged. */
+static void *claim(fh_heap *h, size_t align, size_t n, size_t charged, bool *clean, fh_heap **full) {
+    if (!charge(h, charged, full)) return NULL;
+    void *p = fh_alloc_special(align, n, clean);
+    if (!p) {
+        fh_quota_return(h, charged);
+        return NULL;
+    }
+    fh_class_set(fh_slot_of(p), FH_CLASS_SPECIAL); /* to free it is nothing that a magazine holds */
+    return p;
+}
+
+/* ── Extents ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static size_t extent_bytes(const fh_extent *e) {
+    return fh_class_table[e->c].slots * FH_SLOT_SIZE;
+}
+
+static void set_all(fh_extent *e) {
+    for (unsigned w = 0; w < e->words; w++)
+        fh_bits_set(e->owned.heap, &e->free[w], fh_extent_all(e, w, fh_class_size(e->c)));
+}
+
+/* A retired extent is in use again. False: it was not retired, or the limit is in the way. */
+static bool bring_back(fh_extent *e, fh_heap **full) {
+    uint64_t retired = 1;
+    if (!fh_cas_acquire(&e->retired, &retired, 2)) return false;
+    bool charged = charge(e->owned.heap, extent_bytes(e), full);
+    if (!charged) {
+        fh_store_release(&e->retired, 1);
+        return false;
+    }
+    fh_store_release(&e->retired, 0); /* before its bits: who has a block of it finds it in use */
+    set_all(e);
+    return true;
+}
+
+/* All blocks of an extent are free: they are claimed, its pages purged and its charge returned. */
+static bool retire(fh_extent *e) {
+    fh_heap *h = e->owned.heap;
+    size_t size = fh_class_size(e->c), page = fh_system_page_size(), slots = fh_class_table[e->c].slots;
+    unsigned w = 0;
+    while (w < e->words && fh_load(&e->free[w]) == fh_extent_all(e, w, size)) w++;
+    if (w < e->words || fh_load(&e->retired)) return false;
+    for (w = 0; w < e->words; w++) {
+        uint64_t all = fh_extent_all(e, w, size), seen = all;
+        if (!all || fh_bits_claim(h, &e->free[w], &seen, all)) continue;
+        while (w-- > 0) fh_bits_set(h, &e->free[w], fh_extent_all(e, w, size));
+        return false;
+    }
+    fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
+    fh_system_purge((char *)e + page, extent_bytes(e) - page);
+    fh_quota_return(h, extent_bytes(e));
+    /* release: the purge and the account, before another thread brings it back. */
+    fh_store_release(&e->retired, 1);
+    return true;
+}
+
+/* True if an extent of the heap could be retired. Cost: a walk over its extents. */
+static bool retire_empty(fh_heap *h) {
+    bool retired = false;
+    for (unsigned list = 1; list < FH_HEAP_LISTS; list++) {
+        fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]);
+        for (; e; e = e->next) retired |= retire(e);
+    }
+    return retired;
+}
+
+static void *take_from(fh_extent *e) {
+    unsigned from = (unsigned)fh_load(&e->from);
+    for (unsigned i = 0; i < e->words; i++) {
+        unsigned w = from + i < e->words ? from + i : from + i - e->words;
+        uint64_t seen = fh_load(&e->free[w]);
+        while (seen) {
+            unsigned at = fh_lowest_bit(seen);
+            if (!fh_bits_claim(e->owned.heap, &e->free[w], &seen, UINT64_C(1) << at)) continue;
+            if (i) fh_store(&e->from, w);
+            return (char *)e + (size_t)(w * 64 + at) * fh_class_size(e->c);
+        }
+    }
+    return NULL;
+}
+
+static void *take_from_any(fh_heap *h, unsigned list, unsigned most, fh_heap **full) {
+    fh_extent *begin = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]);
+    fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->at[list]);
+    void *p = e ? take_from(e) : NULL;
+    if (p || !begin) return p;
+    for (unsigned i = 0; i < most; i++) {
+        bool last = !e || !e->next;
+        e = last ? begin : e->next;
+        if (last && i && most > EXTENTS_MOST) break;
+        if (fh_load(&e->retired) ? !bring_back(e, full) : !fh_load(&e->has)) continue;
+        fh_store(&e->has, 0);
+        p = take_from(e);
+        if (!p) continue;
+        fh_store_release(&h->at[list], (uintptr_t)e);
+        return p;
+    }
+    return NULL;
+}
+
+static fh_extent *new_extent(fh_heap *h, unsigned list, unsigned c, fh_heap **full) {
+    const fh_class_info *info = &fh_class_table[c];
+    bool clean;
+    size_t bytes = info->slots * FH_SLOT_SIZE;
+    fh_extent *e = claim(h, FH_SLOT_SIZE, bytes, bytes, &clean, full);
+    if (!e) return NULL;
+    *e = (fh_extent){.owned = {h, FH_OWNED_EXTENT}, .c = c, .list = list, .blocks = info->blocks};
+    e->words = (info->blocks + 63) / 64;
+    FH_ASSERT(sizeof *e + e->words * sizeof(fh_word) < (info->blocks - 1) * (size_t)info->size);
+    for (unsigned w = 0; w < e->words; w++) fh_store(&e->free[w], fh_extent_all(e, w, info->size));
+    for (size_t i = 0; i < info->slots; i++) fh_store_release(&fh_slab_at(fh_slot_of(e) + i)->heap, (uintptr_t)e);
+    return e;
+}
+
+/* Release: what is in its header, before it is found. */
+static void show(fh_heap *h, fh_extent *e) {
+    uint64_t head = fh_load(&h->list[e->list]);
+    do {
+        e->next = (fh_extent *)(uintptr_t)head;
+    } while (!fh_cas_acq_rel(&h->list[e->list], &head, (uintptr_t)e));
+    fh_store_release(&h->at[e->list], (uintptr_t)e);
+}
+
+static void *take_of_class(fh_heap *h, unsigned list, unsigned c, fh_heap **full) {
+    void *p = take_from_any(h, list, EXTENTS_MOST, full);
+    if (p) return p;
+    fh_extent *e = new_extent(h, list, c, full);
+    if (!e) return *full ? take_from_any(h, list, ~0u, full) : NULL;
+    p = take_from(e); /* before others see it */
+    show(h, e);
+    return p;
+}
+
+/* ── Large blocks ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
+    if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE) return NULL;
+    if (n <= FH_SMALL_MAX) n = FH_SMALL_MAX;
+    size_t charged = fh_round_up(n, FH_SLOT_SIZE);
+    fh_node *node = take_of_class(h, 0, NODE_CLASS, full);
+    if (!node) return NULL;
+    fh_store(&node->block, 0);
+    node->owned = (fh_owned){h, FH_OWNED_LARGE};
+    void *p = claim(h, align, charged, charged, clean, full);
+    if (!p) {
+        fh_heap_give(NULL, &((fh_extent *)(uintptr_t)fh_heap_word(node))->owned, node);
+        return NULL;
+    }
+    node->size = charged;
+    fh_store_release(&node->block, (uintptr_t)p);
+    fh_store_release(&fh_slab_at(fh_slot_of(p))->heap, (uintptr_t)node);
+    return p;
+}
+
+/* ── All sizes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
+    *full = NULL;
+    *clean = false;
+    if (n <= FH_UNITS_MOST && align <= FH_UNITS_MOST) {
+        void *p = fh_load(&h->grown) ? NULL : take_units(h, align, n);
+        if (p) return p;
+        fh_store(&h->grown, 1);
+    }
+    size_t least = n < align ? align : n;
+    unsigned c = least <= FH_SMALL_MAX ? fh_class_of(least) : FH_CLASS_SPECIAL;
+    while (c != FH_CLASS_SPECIAL && c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
+    if (c == FH_CLASS_SPECIAL || c > FH_SMALL_LAST) return take_large(h, align, n, clean, full);
+    return take_of_class(h, c, c, full);
+}
+
+void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
+    fh_heap *full;
+    if (n == 0) n = 1;
+    for (unsigned asked = 0;; asked++) {
+        void *p = take(h, align, n, clean, &full);
+        if (FH_LIKELY(p != NULL)) return p;
+        bool again = full && ((asked == 0 && retire_empty(h)) || (asked < ASKED_MOST && fh_quota_ask(full, n, true)));
+        if (again) continue;
+        errno = ENOMEM;
+        return NULL;
+    }
+}

@@ -1,0 +1,12 @@
+/* Blocks out of a heap: out of its first slot, out of extents, or large ones.
+ *
+ * Thread-safety: any thread, except on a private heap. Progress: lock-free, except the program's callback and the kernel. */
+#ifndef FH_HEAP_TAKE_H
+#define FH_HEAP_TAKE_H
+
+#include "heap/types.h"
+
+/* n bytes at a multiple of align, a power of two. *clean: they read as zero. NULL with errno ENOMEM. */
+void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean);
+
+#endif

@@ -1,0 +1,98 @@
+/* A heap of the embedding API: whole slots, blocks in them as bits, and an account. docs/heaps.md has the reasons.
+ *
+ *     first slot   ┌────────┬─ units of 16 bytes ─┬───────┬─ units ──────────────────┐
+ *                  │ header │                     │ lists │                          │   blocks up to 1 KiB
+ *                  └────────┴─────────────────────┴───────┴──────────────────────────┘
+ *     extent       ┌────────┬───────┬───────┬─ ─ ─┐
+ *                  │ header │ block │ block │     │   blocks of one class, when the units are used up, or above 1 KiB
+ *                  └────────┴───────┴───────┴─ ─ ─┘
+ *     large block  above 64 KiB: a large block of the store, and an fh_node of the heap that says where it is
+ *
+ * To the store all three are large blocks. So the walks over memory (statistics, leaks, fh_verify) need to know nothing of heaps.
+ * The word fh_slab.heap of each slot leads to the fh_owned that its memory begins with: that is how free finds the heap.
+ *
+ *     a block of units     free ──(compare-and-swap on `free`)──▶ claimed ──(or on `first`, `last`)──▶ live
+ *                          live ──(and on `first`: one thread wins)──▶ mine ──(and on `last`, or on `free`)──▶ free
+ *     a block of an extent free ──(compare-and-swap on a word)──▶ live ──(or on that word: one thread wins)──▶ free
+ *     an extent            in use ──(all of its bits claimed)──▶ retired: purged and not charged
+ *                          retired ──(compare-and-swap: one thread wins)──▶ being charged ──▶ in use, or retired again
+ *
+ * An extent stays its heap's and its class's until the heap is reset or destroyed. So a thread that was stopped with the address
+ * of one finds there what it expects.
+ *
+ * Thread-safety: any thread, except on a private heap. Reset and destroy: no other call on the heap at the time. Progress:
+ * lock-free, except what the kernel and the program's callback do. */
+#ifndef FH_HEAP_TYPES_H
+#define FH_HEAP_TYPES_H
+
+#include "base/types.h"
+
+typedef struct fh_heap fh_heap;
+
+typedef enum { FH_OWNED_UNITS = 1, FH_OWNED_EXTENT, FH_OWNED_LARGE } fh_owned_kind;
+
+/* What fh_slab.heap leads to. Written before it is shown, and the same until the memory is released. */
+typedef struct {
+    fh_heap *heap;
+    uint64_t kind;
+} fh_owned;
+
+#define FH_HEAP_LISTS (FH_SMALL_LAST + 1u) /* one a class; list 0 has the nodes of large blocks */
+
+/* Blocks of one class. Block i is i times its size from the beginning, so that it is as aligned as its size. The first ones are
+ * where the header is, and no blocks. */
+typedef struct fh_extent {
+    fh_owned owned;
+    struct fh_extent *next; /* of the same list; written before it is shown */
+    uint32_t c, list, blocks, words;
+    fh_word from;    /* hint: the word in which a block was found last */
+    fh_word has;     /* hint: 1 = a block was freed since the last search in vain */
+    fh_word retired; /* 0 in use, 1 retired, 2 being charged */
+    fh_word free[];  /* bit = this block is free */
+} fh_extent;
+
+/* A large block. In an extent of its own kind, so that all of a heap's are found there. */
+typedef struct {
+    fh_owned owned;
+    fh_word block; /* 0 before it is there */
+    size_t size;
+} fh_node;
+
+#define FH_HEAP_NAME 48u
+#define FH_HEAP_IS_PRIVATE 1u
+#define FH_UNIT_WORDS FH_SLAB_WORDS
+#define FH_UNITS_MOST ((size_t)1024) /* bytes of a block of units: those of one word */
+
+/* true: something was freed, try again. */
+typedef int fh_heap_asked(fh_heap *heap, size_t wanted, int hard, void *arg);
+
+struct fh_heap {    // NOLINT(clang-analyzer-optin.performance.Padding): see `list`
+    fh_owned owned; /* itself */
+    fh_heap *parent;
+    uint64_t flags;
+    fh_heap_asked *asked;
+    void *arg;
+    fh_word charged;  /* bytes of slots, of this heap and those below it */
+    fh_word peak;     /* the most that was */
+    fh_word soft;     /* 0: none */
+    fh_word hard;     /* 0: none. At every moment:  charged ≤ hard, unless it was lowered below */
+    fh_word children; /* heaps whose parent this is */
+    fh_word asking;   /* 1: the callback is running */
+    fh_word refusals;
+    fh_word thread; /* private: the one that made it */
+    fh_word from;   /* hint: the word of units to begin with */
+    fh_word grown;  /* hint: 1 = units were looked for in vain, and none was freed since */
+    char name[FH_HEAP_NAME];
+    fh_word free[FH_UNIT_WORDS];  /* bit = this unit is free */
+    fh_word first[FH_UNIT_WORDS]; /* bit = a live block begins here */
+    fh_word last[FH_UNIT_WORDS];  /*       … ends here */
+    /* A page further on, which a heap that does not grow never touches. */
+    _Alignas(4096) fh_word list[FH_HEAP_LISTS]; /* fh_extent*, the newest first */
+    fh_word at[FH_HEAP_LISTS];                  /* fh_extent* in which a block was found or freed last */
+};
+
+static inline bool fh_heap_is_private(const fh_heap *h) {
+    return h->flags & FH_HEAP_IS_PRIVATE;
+}
+
+#endif

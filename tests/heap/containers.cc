@@ -1,0 +1,65 @@
+/* freehold.hpp: containers, std::pmr and objects in a heap, its limit as an exception, and nothing that stays. */
+#include "../support/check.h"
+
+#include <freehold/freehold.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+static std::size_t live(const freehold::heap &h) {
+    fh_heap_figures f;
+    CHECK(fh_heap_stats(h.get(), &f) == 0, "no figures");
+    return f.count;
+}
+
+struct thrower {
+    explicit thrower(bool now) {
+        if (now) throw 7;
+    }
+    alignas(64) char at[64];
+};
+
+static void containers(const freehold::heap &h) {
+    freehold::heap_resource memory(h), same(h);
+    CHECK(memory == same, "two resources over one heap differ");
+    std::pmr::map<int, std::pmr::string> words(&memory);
+    for (int i = 0; i < 1000; i++) words.emplace(i, "a string that is too long for its object");
+    CHECK(fh_heap_of(words.at(1).data()) == h.get() && live(h) == 2000, "%zu blocks", live(h));
+    std::vector<double, freehold::heap_allocator<double>> numbers{freehold::heap_allocator<double>(h)};
+    for (int i = 0; i < 100000; i++) numbers.push_back(i);
+    auto moved = std::move(numbers);
+    CHECK(fh_heap_of(moved.data()) == h.get() && moved[99999] == 99999, "the vector is elsewhere");
+}
+
+static void objects(const freehold::heap &h) {
+    auto one = freehold::make<thrower>(h, false);
+    CHECK(fh_heap_of(one.get()) == h.get() && (std::size_t)one.get() % 64 == 0 && live(h) == 1,
+          "the object is elsewhere");
+    int thrown = 0;
+    try {
+        (void)freehold::make<thrower>(h, true);
+    } catch (int number) {
+        thrown = number;
+    }
+    CHECK(thrown == 7 && live(h) == 1, "a constructor threw, and %zu blocks are there", live(h));
+}
+
+int main() {
+    fh_heap_options options{};
+    options.hard_limit = 16 << 20;
+    freehold::heap h(options);
+    containers(h);
+    CHECK(live(h) == 0, "%zu blocks of containers are left", live(h));
+    objects(h);
+    CHECK(live(h) == 0, "%zu objects are left", live(h));
+    bool full = false;
+    try {
+        std::vector<char, freehold::heap_allocator<char>> large(32 << 20, 0, freehold::heap_allocator<char>(h));
+    } catch (const std::bad_alloc &) {
+        full = true;
+    }
+    CHECK(full, "more than the limit");
+    freehold::heap other = std::move(h);
+    CHECK(h.get() == nullptr && other.get() != nullptr, "the heap was not moved");
+    return 0;
+}

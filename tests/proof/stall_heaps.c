@@ -1,0 +1,61 @@
+/* A thread in a heap of the embedding API is stopped: other threads go on, in that heap and elsewhere. */
+#include "stall.h"
+
+#include "freehold/heap.h"
+
+/* What a heap of these has at most; it stays where its thread is stopped. */
+#define MOST ((size_t)6 << 20)
+
+static fh_heap *shared_heap;
+
+static int free_nothing(fh_heap *h, size_t wanted, int hard, void *arg) {
+    (void)h, (void)wanted, (void)hard, (void)arg;
+    return 0;
+}
+
+void stall_heap_before(void) {
+    __atomic_fetch_add(&stall_live, MOST, __ATOMIC_RELAXED);
+    shared_heap =
+        fh_heap_new(&(fh_heap_options){.soft_limit = MOST / 8, .hard_limit = MOST / 2, .callback = free_nothing});
+    CHECK(shared_heap, "no heap");
+}
+
+/* Blocks of each kind in the shared heap: of units, of extents, large ones, more than there may be; and back. */
+void stall_heap_blocks(void) {
+    static const size_t sizes[] = {40, 1000, 900, 3000, 3000, 20000, 20000, 60000, 300000, 1, 4000000, 200, 700};
+    void *block[sizeof sizes / sizeof *sizes][12];
+    for (unsigned turn = 0; turn < 2; turn++) {
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            for (unsigned k = 0; k < 12; k++) block[i][k] = fh_heap_malloc(shared_heap, sizes[i]);
+            block[i][0] = block[i][0] ? fh_heap_realloc(shared_heap, block[i][0], 2 * sizes[i]) : NULL;
+        }
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            for (unsigned k = 0; k < 12; k++) fh_free(block[i][k]);
+        }
+    }
+}
+
+/* A heap below it, from its beginning to its end. */
+void stall_heap_life(void) {
+    fh_heap_figures figures;
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.parent = shared_heap});
+    if (!h) return;
+    for (unsigned i = 0; i < 100; i++) (void)fh_heap_of(fh_heap_malloc(h, 30 * i));
+    (void)fh_heap_of(fh_heap_malloc(h, 200000));
+    fh_heap_stats(h, &figures);
+    fh_heap_limit(h, 0, 0);
+    fh_heap_reset(h);
+    fh_heap_destroy(h);
+}
+
+/* A heap without atomic instructions, which uses its units up; of memory that another one had. */
+void stall_heap_private(void) {
+    static void *block[1200];
+    for (unsigned turn = 0; turn < 2; turn++) {
+        fh_heap *h = fh_heap_new(&(fh_heap_options){.parent = shared_heap, .flags = FH_HEAP_PRIVATE});
+        if (!h) return;
+        for (unsigned i = 0; i < 1200; i++) block[i] = fh_heap_malloc(h, 64);
+        for (unsigned i = 0; i < 1200; i++) fh_free(block[i]);
+        fh_heap_destroy(h);
+    }
+}
