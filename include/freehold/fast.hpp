@@ -1,0 +1,148 @@
+/* The C++ half of freehold/fast.h, which includes it: new and delete of one object, an allocator for containers, and operators for
+ * a class. All in namespace freehold. C++14 and later.
+ *
+ * Errors: what allocates calls the new handler until there is memory or no handler, and throws std::bad_alloc. Without
+ * exceptions the process ends. */
+#ifndef FREEHOLD_FAST_HPP
+#define FREEHOLD_FAST_HPP
+
+#include "freehold/fast.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace freehold {
+
+namespace inside {
+
+inline void *allocate_slow(std::size_t size, std::size_t alignment) {
+    return alignment <= 16 ? fh_malloc(size) : fh_aligned_alloc(alignment, size);
+}
+
+/* The first attempt has failed. */
+__attribute__((noinline, unused)) inline void *try_again(std::size_t size, std::size_t alignment) {
+    for (;;) {
+        std::new_handler handler = std::get_new_handler();
+        if (!handler) break;
+        handler();
+        if (void *p = allocate_slow(size, alignment)) return p;
+    }
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
+    throw std::bad_alloc();
+#else
+    std::abort();
+#endif
+}
+
+} // namespace inside
+
+/* A block of `size` bytes at a multiple of `alignment`, never nullptr; and back, with the same two. The look for a double free is
+ * left out, as fh_fast_free_exact says. Cost: as the C functions; alignments above 16 are a call. */
+FH_FAST_INLINE void *allocate(std::size_t size, std::size_t alignment = 16) {
+    void *p = alignment <= 16 ? fh_fast_malloc(size) : inside::allocate_slow(size, alignment);
+    return FH_FAST_LIKELY(p != nullptr) ? p : inside::try_again(size, alignment);
+}
+
+FH_FAST_INLINE void deallocate(void *p, std::size_t size, std::size_t alignment = 16) {
+    if (alignment <= 16) {
+        fh_fast_free_exact(p, size);
+    } else {
+        fh_free(p);
+    }
+}
+
+/* new and delete of one object, inlined. `remove` takes nullptr. A T that has heirs is not removed by a pointer to T,
+ * because the size would be wrong: such a class is refused unless it is final. */
+template <class T, class... Arguments> T *make(Arguments &&...arguments) {
+    void *p = allocate(sizeof(T), alignof(T));
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
+    try {
+        return ::new (p) T(std::forward<Arguments>(arguments)...);
+    } catch (...) {
+        deallocate(p, sizeof(T), alignof(T));
+        throw;
+    }
+#else
+    return ::new (p) T(std::forward<Arguments>(arguments)...);
+#endif
+}
+
+template <class T> void remove(T *object) {
+    static_assert(!std::has_virtual_destructor<T>::value || std::is_final<T>::value,
+                  "the object may be larger than its type");
+    if (!object) return;
+    object->~T();
+    deallocate(object, sizeof(T), alignof(T));
+}
+
+/* What allocate_at_least returns: the block and how many objects it has room for. */
+#if defined(__cpp_lib_allocate_at_least)
+template <class T> using allocation = std::allocation_result<T *, std::size_t>;
+#else
+template <class T> struct allocation {
+    T *ptr;
+    std::size_t count;
+};
+#endif
+
+/* An allocator for containers. It has no state: all of its kind are equal, and each frees what another allocated. */
+template <class T> struct allocator {
+    using value_type = T;
+    using size_type = std::size_t;
+    using difference_type = std::ptrdiff_t;
+    using propagate_on_container_move_assignment = std::true_type;
+    using is_always_equal = std::true_type;
+
+    allocator() noexcept = default;
+    template <class U> allocator(const allocator<U> &) noexcept {
+    }
+
+    T *allocate(std::size_t n) {
+        return static_cast<T *>(freehold::allocate(bytes(n), alignof(T)));
+    }
+
+    /* C++23: room for n objects or more, as many as the block holds. `deallocate` is told any count between the two. */
+    allocation<T> allocate_at_least(std::size_t n) {
+        std::size_t size = alignof(T) <= 16 ? fh_good_size(bytes(n)) : bytes(n);
+        return {static_cast<T *>(freehold::allocate(size, alignof(T))), size / sizeof(T)};
+    }
+
+    void deallocate(T *p, std::size_t n) noexcept {
+        freehold::deallocate(p, n * sizeof(T), alignof(T));
+    }
+
+    template <class U> bool operator==(const allocator<U> &) const noexcept {
+        return true;
+    }
+    template <class U> bool operator!=(const allocator<U> &) const noexcept {
+        return false;
+    }
+
+  private:
+    /* A product that does not fit becomes a size that there cannot be. */
+    static std::size_t bytes(std::size_t n) {
+        return n <= static_cast<std::size_t>(-1) / 2 / sizeof(T) ? n * sizeof(T) : static_cast<std::size_t>(-1);
+    }
+};
+
+} // namespace freehold
+
+/* In a class: its objects, and those of its heirs, are allocated and freed inline by new and delete. */
+#define FREEHOLD_FAST_OPERATORS                                                                                        \
+    static void *operator new(std::size_t size) {                                                                      \
+        return freehold::allocate(size);                                                                               \
+    }                                                                                                                  \
+    static void *operator new(std::size_t, void *place) noexcept {                                                     \
+        return place;                                                                                                  \
+    }                                                                                                                  \
+    static void operator delete(void *p, std::size_t size) noexcept {                                                  \
+        if (p) freehold::deallocate(p, size);                                                                          \
+    }                                                                                                                  \
+    static void operator delete(void *, void *) noexcept {                                                             \
+    }
+
+#endif

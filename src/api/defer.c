@@ -1,0 +1,55 @@
+/* The names of freehold/defer.h. */
+#include "freehold/defer.h"
+
+#include "api/calls.h"
+#include "heap/defer.h"
+
+/* Large blocks, and those that are in no slab of their class. 0 bytes: it is no block, and that was reported. */
+__attribute__((noinline)) static int defer_special(void *p) {
+    size_t bytes = p ? fh_call_usable_size(p) : 0;
+    return !bytes || fh_defer(p, bytes);
+}
+
+int fh_defer_free(void *p) {
+    unsigned c = fh_class_at(p);
+    return FH_UNLIKELY(c == FH_CLASS_SPECIAL) ? defer_special(p) : fh_defer(p, fh_class_size(c));
+}
+
+void *fh_defer_realloc(void *p, size_t size) {
+    if (FH_UNLIKELY(size == 0)) return fh_fail(EINVAL);
+    if (!p) return fh_alloc(size);
+    size_t old = fh_call_usable_size(p);
+    return old ? fh_defer_resize(p, old, size) : fh_fail(EINVAL);
+}
+
+int fh_reader_register(const char *name) {
+    return fh_reader_begin(name);
+}
+
+void fh_reader_unregister(void) {
+    fh_reader_end();
+}
+
+void fh_quiescent(void) {
+    fh_reader_pass();
+}
+
+void fh_reader_offline(void) {
+    fh_reader_leave();
+}
+
+void fh_reader_online(void) {
+    fh_reader_return();
+}
+
+void fh_safepoint(void) {
+    fh_defer_safepoint();
+}
+
+size_t fh_defer_barrier(void) {
+    return fh_defer_flush();
+}
+
+size_t fh_defer_backlog(void) {
+    return fh_deferred_bytes();
+}

@@ -1,0 +1,82 @@
+/* Many blocks in one call. What a single call does once for its block, the bin's top in memory and the thread's words, is done
+ * once for all that come from one magazine.
+ *
+ * The bin's top moves first and the places are cleared after it, as in fh_bin_pop; a free writes the places first. So a thread
+ * that is interrupted in between for good loses blocks, and none is anywhere twice. */
+#include "base/assert.h"
+#include "cache/cache.h"
+#include "cache/observed.h"
+
+/* No instruction: what is before it is in memory before what follows, for a signal handler of this thread. */
+static inline void then(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* How many blocks the loaded magazine of class c has: of the bins that malloc sees, so none of an observed thread. */
+static size_t loaded_blocks(const fh_thread *t, unsigned c) {
+    const fh_magazine *m = t->rack[c].loaded;
+    return m && fh_bins() == t->bin ? (size_t)(t->bin[c].top - m->block) : 0;
+}
+
+/* Takes n blocks from the loaded magazine of a bin that has as many, in the order in which single calls would. */
+static void pop_many(fh_bin *bin, size_t n, void **out) {
+    void **top = bin->top;
+    bin->top = top - n;
+    then();
+    for (void **end = bin->top; top > end;) {
+        void *p = *--top;
+        FH_ASSERT_COSTLY(p != NULL);
+        *top = NULL;
+        *out++ = p;
+    }
+}
+
+size_t fh_alloc_batch(size_t n, size_t count, void **out) {
+    unsigned c = n ? fh_class_of(n) : FH_CLASS_SPECIAL;
+    size_t done = 0;
+    while (done < count) {
+        fh_thread *t = fh_own();
+        size_t has = loaded_blocks(t, c), more = has < count - done ? has : count - done;
+        if (more) pop_many(&t->bin[c], more, out + done);
+        done += more;
+        if (done == count) break;
+        void *p = fh_alloc(n); /* which fills the bin */
+        if (FH_UNLIKELY(!p)) break;
+        out[done++] = p;
+    }
+    return done;
+}
+
+/* Pushes the first of the blocks and those behind it that are in the same 64 KiB, and so of its class; returns how many these
+ * are. 0: the first one is to be freed by itself, because it is special, its bin is full, it seems to be free, or the
+ * thread is not watched for double frees. */
+static size_t push_many(void *const *blocks, size_t count) {
+    fh_bin *bins = fh_bins();
+    uintptr_t base = fh_window_base(), slot = ((uintptr_t)blocks[0] - base) >> FH_SLOT_SHIFT;
+    uintptr_t begin = base + (slot << FH_SLOT_SHIFT);
+    fh_bin *bin = &bins[fh_class_of_slot(base, slot, ((const fh_row_head *)bins)[-1].watched_slots)];
+    void **const first = bin->top, **top = first, **end = bin->end;
+    if ((size_t)(end - first) > count) end = first + count;
+    for (; top != end; top++, blocks++) {
+        void *p = *blocks;
+        if (FH_UNLIKELY((uintptr_t)p - begin >= FH_SLOT_SIZE)) break;
+        size_t at = fh_place_index(p);
+        if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(bins, at)), p))) break;
+        FH_HIDE(at);
+        *fh_last_place(bins, at) = (uint16_t)(uintptr_t)top;
+        *top = p;
+    }
+    if (top == first) return 0; /* the bin may be in read-only memory */
+    then();
+    bin->top = top;
+    then();
+    return (size_t)(top - first);
+}
+
+void fh_release_batch(void *const *blocks, size_t count) {
+    for (size_t done = 0; done < count;) {
+        size_t n = FH_CHECKED ? 0 : push_many(blocks + done, count - done);
+        if (n == 0) fh_release(blocks[done]);
+        done += n ? n : 1;
+    }
+}

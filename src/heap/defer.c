@@ -1,0 +1,387 @@
+#include "heap/defer.h"
+
+#include "base/assert.h"
+#include "base/hooks.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "cache/cache.h"
+#include "cache/observed.h"
+#include "cache/thread.h"
+#include "system/system.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A batch is a block of 4 KiB. */
+#define BATCH_BLOCKS 508u
+#define SLOTS 4096u
+#define SEARCHED                                                                                                       \
+    64u /* slots that a thread looks at for each batch that it hands in: the queue empties faster than it fills */
+#define ROOM_ONCE ((size_t)256 * FH_KIB) /* between two looks at the bound, at most */
+#define NAME 16u
+
+typedef struct batch {
+    struct batch *next; /* of those that found no slot */
+    uint64_t stamp;     /* the epoch that each reader has to reach */
+    uint64_t bytes;
+    uint64_t count;
+    void *block[BATCH_BLOCKS];
+} batch;
+
+_Static_assert(sizeof(batch) == 4096, "a batch is a block without rounding");
+
+/* A thread that reads or defers. Records are never freed: others walk them.
+ *     taken  1 while a thread has it. Claimed by compare-and-swap
+ *     seen   0: offline or no reader; else the epoch when it passed last */
+typedef struct participant {
+    fh_word taken;
+    fh_word seen;
+    fh_word reported; /* the `seen` that a message named it with: once each */
+    struct participant *next;
+    batch *open;
+    size_t room; /* bytes that the open batch may grow by before the bound is looked at again */
+    batch *kept; /* batches of others that it could not put back, because all slots were taken */
+    size_t cursor;
+    uint64_t stays; /* `seen` while it is offline does not say whether it is a reader: 1 if so */
+    fh_word name[NAME / sizeof(uint64_t)];
+} participant;
+
+static fh_word participants; /* participant*, the newest; grows only */
+static fh_word epoch;        /* of the last batch that was stamped; 0 at first, readers see it as 1 more */
+static fh_word backlog;      /* bytes in batches that are stamped */
+static fh_word slots;        /* fh_word[SLOTS], each a batch* or 0; mapped for the first participant */
+
+/* The calling thread's, or NULL. It is in the thread's cache: a library that is loaded late gets a few bytes of static TLS. */
+static participant *own(void) {
+    return fh_own()->participant;
+}
+
+static participant *next_of(const participant *r) {
+    return r ? r->next : (participant *)(uintptr_t)fh_load_acquire(&participants);
+}
+
+/* ── Participants ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static participant *take_record(void) {
+    for (participant *r = NULL; (r = next_of(r)) != NULL;) {
+        uint64_t free = 0;
+        /* acq_rel: what its last thread left in it. */
+        if (!fh_load(&r->taken) && fh_cas_acq_rel(&r->taken, &free, 1)) return r;
+    }
+    participant *r = fh_alloc_zeroed(sizeof *r);
+    if (!r) return NULL;
+    fh_store(&r->taken, 1);
+    uint64_t newest = fh_load(&participants);
+    do {
+        r->next = (participant *)(uintptr_t)newest;
+    } while (!fh_cas_acq_rel(&participants, &newest, (uint64_t)(uintptr_t)r));
+    return r;
+}
+
+/* Of whoever has a record. acquire: nothing but zeros, which the mapping is. */
+static fh_word *queue(void) {
+    return (fh_word *)(uintptr_t)fh_load_acquire(&slots);
+}
+
+static bool make_queue(void) {
+    uint64_t none = 0, bytes = SLOTS * sizeof(fh_word);
+    if (fh_load(&slots)) return true;
+    void *p = fh_system_map(bytes, fh_system_page_size());
+    if (p && !fh_cas_acq_rel(&slots, &none, (uint64_t)(uintptr_t)p)) fh_system_unmap(p, bytes);
+    return fh_load(&slots) != 0;
+}
+
+static participant *join(void) {
+    participant *r = own();
+    if (FH_LIKELY(r != NULL)) return r;
+    if (!make_queue()) return NULL;
+    /* A thread without a cache would end unnoticed. */
+    fh_thread *t = fh_thread_enter();
+    fh_thread_leave(t);
+    if (!t) return NULL;
+    return t->participant = take_record();
+}
+
+/* The epoch as a reader notes it: never 0. */
+static uint64_t now(void) {
+    return fh_load_acquire(&epoch) + 1;
+}
+
+/* Comes online. acq_rel and the fence: the word is there before anything is read; see defer.h. */
+static void online(participant *r) {
+    fh_swap_acq_rel(&r->seen, now());
+    fh_fence_after_rmw();
+}
+
+bool fh_reader_begin(const char *name) {
+    participant *r = join();
+    if (!r) {
+        errno = ENOMEM;
+        return false;
+    }
+    uint64_t words[NAME / sizeof(uint64_t)] = {0};
+    for (size_t i = 0; name && i < NAME - 1 && name[i]; i++) ((char *)words)[i] = name[i];
+    for (size_t i = 0; i < NAME / sizeof(uint64_t); i++) fh_store(&r->name[i], words[i]);
+    r->stays = 1;
+    online(r);
+    return true;
+}
+
+void fh_reader_end(void) {
+    participant *r = own();
+    if (!r) return;
+    r->stays = 0;
+    fh_store_release(&r->seen, 0); /* release: what it read is over */
+}
+
+void fh_reader_pass(void) {
+    /* release: what it read before is over; acquire, in now(): what it reads later is not older than the epoch. */
+    participant *r = own();
+    if (r && fh_load(&r->seen)) fh_store_release(&r->seen, now());
+}
+
+void fh_reader_leave(void) {
+    participant *r = own();
+    if (r) fh_store_release(&r->seen, 0);
+}
+
+void fh_reader_return(void) {
+    participant *r = own();
+    if (r && r->stays && !fh_load(&r->seen)) online(r);
+}
+
+/* ── What may be freed ───────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The least that a reader online has seen. *who is that reader; NULL and UINT64_MAX if there is none. */
+static uint64_t least_seen(participant **who) {
+    uint64_t least = UINT64_MAX;
+    *who = NULL;
+    for (participant *r = NULL; (r = next_of(r)) != NULL;) {
+        uint64_t seen = fh_load_acquire(&r->seen); /* acquire: pairs with the reader's release */
+        if (seen != 0 && seen < least) {
+            least = seen;
+            *who = r;
+        }
+    }
+    return least;
+}
+
+static bool is_ripe(const batch *b, uint64_t least) {
+    return b->stamp < least; /* readers note the epoch + 1 */
+}
+
+static void free_batch(batch *b) {
+    fh_release_batch(b->block, b->count);
+    fh_sub_release(&backlog, b->bytes);
+    fh_release(b);
+}
+
+/* Puts a batch into a free slot. False: all of them are taken. release: its content. */
+static bool put(batch *b, size_t from) {
+    for (size_t i = 0; i < SLOTS; i++) {
+        fh_word *slot = &queue()[(from + i) % SLOTS];
+        uint64_t none = 0;
+        if (!fh_load(slot) && fh_cas_acq_rel(slot, &none, (uint64_t)(uintptr_t)b)) return true;
+    }
+    return false;
+}
+
+/* What is not ripe goes back to a slot, or is kept until there is one. */
+static void free_or_put(participant *r, batch *b, uint64_t least, size_t at) {
+    if (is_ripe(b, least)) {
+        free_batch(b);
+    } else if (!put(b, at)) {
+        b->next = r->kept;
+        r->kept = b;
+    }
+}
+
+/* Looks into the next n slots. A batch is taken out before it is looked at, so that no other thread can free it meanwhile. */
+static void free_ripe(participant *r, size_t n) {
+    participant *last;
+    uint64_t least = least_seen(&last);
+    for (batch *b = r->kept, *next = r->kept = NULL; b; b = next) {
+        next = b->next;
+        free_or_put(r, b, least, r->cursor);
+    }
+    for (; n > 0; n--) {
+        size_t at = r->cursor++ % SLOTS;
+        fh_word *slot = &queue()[at];
+        if (!fh_load(slot)) continue;
+        batch *b = (batch *)(uintptr_t)fh_swap_acq_rel(slot, 0);
+        if (b) free_or_put(r, b, least, at);
+    }
+}
+
+/* Stamps the open batch and puts it into the queue. False: there is no slot. */
+static bool hand_in(participant *r) {
+    batch *b = r->open;
+    if (!b || b->count == 0) return true;
+    /* acq_rel and the fence: the blocks were unlinked before, and readers are looked for after. */
+    b->stamp = fh_add_acq_rel(&epoch, 1) + 1;
+    fh_fence_after_rmw();
+    fh_add_relaxed(&backlog, b->bytes);
+    if (put(b, r->cursor + SEARCHED)) {
+        r->open = NULL;
+        return true;
+    }
+    fh_sub_release(&backlog, b->bytes);
+    return false;
+}
+
+/* One line for each time that a reader holds back a full backlog. */
+static void report_stalled(void) {
+    participant *r;
+    uint64_t seen = least_seen(&r);
+    if (!r || fh_load(&r->reported) == seen) return;
+    fh_store(&r->reported, seen);
+    uint64_t name[NAME / sizeof(uint64_t)];
+    for (size_t i = 0; i < NAME / sizeof(uint64_t); i++) name[i] = fh_load(&r->name[i]);
+    char buffer[256];
+    fh_text t = fh_text_in(buffer, sizeof buffer);
+    fh_text_string(&t, "freehold: deferred free: ");
+    fh_text_size(&t, fh_load(&backlog));
+    fh_text_string(&t, " wait for reader \"");
+    fh_text_string(&t, (const char *)name);
+    fh_text_string(&t, "\", which last passed ");
+    fh_text_number(&t, now() - seen);
+    fh_text_string(&t, " epochs ago; nothing is freed early\n");
+    fh_system_write(2, buffer, fh_text_length(&t));
+}
+
+/* Bytes that the backlog has room for, beside what waits. */
+static size_t room_left(const participant *r) {
+    uint64_t most = FH_SETTING(defer), held = fh_load(&backlog) + (r->open ? r->open->bytes : 0);
+    return most > held ? (size_t)(most - held) : 0;
+}
+
+/* Lets the open batch grow by `bytes` and a little more, if need be after all that can be freed was. */
+static bool make_room(participant *r, size_t bytes) {
+    if (room_left(r) < bytes) {
+        (void)hand_in(r);
+        free_ripe(r, SLOTS);
+    }
+    size_t left = room_left(r);
+    r->room = left < ROOM_ONCE || bytes > ROOM_ONCE ? left : ROOM_ONCE;
+    if (bytes <= left) return true;
+    report_stalled();
+    errno = EAGAIN;
+    return false;
+}
+
+/* A batch with room for one more block. */
+static bool make_open(participant *r) {
+    if (r->open && r->open->count == BATCH_BLOCKS) {
+        if (!hand_in(r)) {
+            free_ripe(r, SLOTS);
+            if (!hand_in(r)) {
+                errno = EAGAIN;
+                return false;
+            }
+        }
+        free_ripe(r, SEARCHED);
+    }
+    if (r->open) return r->open->count < BATCH_BLOCKS;
+    batch *b = fh_alloc(sizeof *b);
+    if (!b) return false;
+    b->bytes = b->count = 0;
+    r->open = b;
+    return true;
+}
+
+static inline void add(participant *r, batch *b, void *p, size_t bytes) {
+    b->block[b->count] = p;
+    b->bytes += bytes;
+    b->count++;
+    r->room -= bytes;
+}
+
+/* No open batch, or a full one, or the bound is to be looked at. */
+__attribute__((noinline)) static bool defer_slowly(void *p, size_t bytes) {
+    participant *r = join();
+    if (!r) {
+        errno = ENOMEM;
+        return false;
+    }
+    if (!make_room(r, bytes) || !make_open(r)) return false;
+    add(r, r->open, p, bytes);
+    return true;
+}
+
+bool fh_defer(void *p, size_t bytes) {
+    participant *r = own();
+    batch *b = r ? r->open : NULL;
+    if (FH_UNLIKELY(!b || b->count == BATCH_BLOCKS || bytes > r->room)) return defer_slowly(p, bytes);
+    add(r, b, p, bytes);
+    return true;
+}
+
+void *fh_defer_resize(void *p, size_t old, size_t n) {
+    void *q = fh_alloc(n);
+    if (!q) return NULL;
+    memcpy(q, p, old < n ? old : n);
+    if (fh_defer(p, old)) return q;
+    int error = errno;
+    fh_release(q);
+    errno = error;
+    return NULL;
+}
+
+size_t fh_deferred_bytes(void) {
+    const participant *r = own();
+    return (size_t)fh_load(&backlog) + (r && r->open ? (size_t)r->open->bytes : 0);
+}
+
+size_t fh_defer_flush(void) {
+    participant *r = join();
+    if (r) {
+        (void)hand_in(r);
+        fh_reader_pass(); /* after the stamp, or the caller would hold back its own */
+        free_ripe(r, SLOTS);
+    }
+    return fh_deferred_bytes();
+}
+
+void fh_defer_safepoint(void) {
+    if (!join()) return;
+    (void)hand_in(own());
+    for (participant *r = NULL; (r = next_of(r)) != NULL;) {
+        uint64_t seen = fh_load_acquire(&r->seen);
+        /* The reader is stopped; if it goes offline all the same, its own word stays. */
+        if (seen) (void)fh_cas_acq_rel(&r->seen, &seen, now());
+    }
+    free_ripe(own(), SLOTS);
+}
+
+/* ── The end of a thread, and fork ───────────────────────────────────────────────────────────────────────────────── */
+
+/* A thread that ends while it is a reader holds nothing any more. What finds no slot stays for the record's next thread. */
+void fh_hook_participant_ends(void) {
+    participant *r = own();
+    if (!r) return;
+    fh_reader_end();
+    (void)hand_in(r);
+    free_ripe(r, SEARCHED);
+    fh_own()->participant = NULL;
+    fh_store_release(&r->taken, 0); /* release: for the next thread that takes it */
+}
+
+/* The other threads are not there: none of them reads. Their open batches wait in their records for another thread. One that had
+ * just taken a batch out of its slot has it for good: its blocks are lost, which is a leak of one batch. */
+void fh_hook_participants_forked(void) {
+    for (participant *r = NULL; (r = next_of(r)) != NULL;) {
+        if (r == own()) continue;
+        r->stays = 0;
+        fh_store(&r->seen, 0);
+        fh_store(&r->taken, 0);
+    }
+    uint64_t bytes = 0;
+    for (size_t i = 0; queue() && i < SLOTS; i++) {
+        const batch *b = (const batch *)(uintptr_t)fh_load(&queue()[i]);
+        if (b) bytes += b->bytes;
+    }
+    for (participant *r = NULL; (r = next_of(r)) != NULL;) {
+        for (const batch *b = r->kept; b; b = b->next) bytes += b->bytes;
+    }
+    fh_store(&backlog, bytes);
+}

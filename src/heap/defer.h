@@ -1,0 +1,54 @@
+/* Deferred free: a block that other threads may still be reading is freed when all of them have let go (QSBR).
+ *
+ *     writer    unlinks p ─▶ fh_defer(p) ─▶ its open batch ── full ─▶ stamped with the next epoch ─▶ a slot of the queue
+ *     reader    reads … fh_reader_pass: "I hold nothing now": its word := the epoch
+ *     anyone    takes a batch out of its slot. Each reader online has passed its stamp?  freed : put back
+ *
+ * A participant is a thread that reads or defers. Its record is found through a list that only grows, and a record whose thread has
+ * ended is taken by the next one.
+ *
+ *     equations:  [defer.bytes] backlog = bytes of the batches that are in slots or just taken out of one
+ *                 a batch is freed  ⇒  seen of each reader online ≥ its stamp
+ *
+ * Why it is right. The stamp is the epoch that the writer itself made, after it had unlinked the block. A reader whose word has
+ * that stamp read the epoch after that (acquire), so whatever it reads later does not find the block. What it read before is
+ * over, because its word was written with release. A reader that comes online stores its word, then has a full barrier, then
+ * reads. The writer unlinks, then has a full barrier, then looks for readers. So one of the two sees the other.
+ *
+ * Rejected: one list of batches for all threads. A thread that is stopped while it has the list would hold all of the backlog.
+ * From a slot it takes one batch.
+ *
+ * Thread-safety: any thread. Progress: lock-free; a reader that is stopped holds the backlog back, which is bounded. */
+#ifndef FH_HEAP_DEFER_H
+#define FH_HEAP_DEFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Frees p, a block of so many bytes, when all readers have passed. False with errno EAGAIN: the backlog is at its bound; or ENOMEM. p is still the
+ * caller's. */
+bool fh_defer(void *p, size_t bytes);
+
+/* A copy of n bytes of the block at p, which has `old` and is deferred. NULL with errno: p is as it was. */
+void *fh_defer_resize(void *p, size_t old, size_t n);
+
+/* The calling thread reads from now on, and no more. A name is cut to 15 bytes; NULL is none. False: no memory. */
+bool fh_reader_begin(const char *name);
+void fh_reader_end(void);
+
+/* The calling thread holds nothing; or holds nothing until it is online again. Nothing for a thread that is no reader. */
+void fh_reader_pass(void);
+void fh_reader_leave(void);
+void fh_reader_return(void);
+
+/* No reader holds anything: the caller has stopped them. Frees all batches. */
+void fh_defer_safepoint(void);
+
+/* Hands in what the calling thread has deferred, passes if it is a reader, and frees what can be freed. Returns the bytes that are left of all threads
+ * whose batches are in the queue. */
+size_t fh_defer_flush(void);
+
+/* Bytes that wait, but for open batches of other threads. */
+size_t fh_deferred_bytes(void);
+
+#endif

@@ -1,0 +1,221 @@
+/* freehold/defer.h, call by call: what waits for whom, what the bound does, and what becomes of a reader whose thread ends, comes
+ * late, is offline, or is not there in the child of a fork. */
+#include <freehold/defer.h>
+
+#include "../support/check.h"
+#include "../support/processes.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+enum { SIZE = 64 };
+
+static atomic_int step;
+
+static void wait_for(int n) {
+    while (atomic_load(&step) < n) usleep(50);
+}
+
+static void *block(void) {
+    void *p = fh_malloc(SIZE);
+    CHECK(p != NULL, "no memory");
+    return p;
+}
+
+static void defer(void *p) {
+    CHECK(fh_defer_free(p) == 1, "not deferred: errno %d", errno);
+}
+
+static void expect_left(size_t bytes, const char *when) {
+    size_t left = fh_defer_barrier();
+    CHECK(left == bytes, "%s: %zu bytes wait, not %zu", when, left, bytes);
+}
+
+/* A reader that does what its steps say. */
+static void *reader(void *unused) {
+    (void)unused;
+    CHECK(fh_reader_register("a slow reader") == 1, "not registered");
+    atomic_store(&step, 1);
+    wait_for(2);
+    fh_quiescent();
+    atomic_store(&step, 3);
+    wait_for(4);
+    fh_reader_offline();
+    atomic_store(&step, 5);
+    wait_for(6);
+    fh_reader_online();
+    atomic_store(&step, 7);
+    wait_for(8);
+    return NULL; /* registered */
+}
+
+static void with_a_reader(void) {
+    pthread_t thread;
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&thread, NULL, reader, NULL) == 0, "no thread");
+    wait_for(1);
+    defer(block());
+    CHECK(fh_defer_backlog() == SIZE, "%zu bytes wait", fh_defer_backlog());
+    expect_left(SIZE, "the reader has not passed");
+    expect_left(SIZE, "nor now");
+    atomic_store(&step, 2);
+    wait_for(3);
+    expect_left(0, "it has passed");
+    defer(block());
+    expect_left(SIZE, "it has not passed again");
+    atomic_store(&step, 4);
+    wait_for(5);
+    expect_left(0, "it is offline");
+    defer(block());
+    expect_left(0, "it is offline still");
+    atomic_store(&step, 6);
+    wait_for(7);
+    defer(block());
+    expect_left(SIZE, "it is online again");
+    fh_safepoint();
+    expect_left(0, "the world was stopped");
+    defer(block());
+    expect_left(SIZE, "and goes on");
+    atomic_store(&step, 8);
+    pthread_join(thread, NULL);
+    expect_left(0, "its thread has ended");
+}
+
+/* What a late reader cannot have seen does not wait for it. */
+static void *late(void *unused) {
+    (void)unused;
+    CHECK(fh_reader_register(NULL) == 1, "not registered");
+    atomic_store(&step, 2);
+    wait_for(3);
+    fh_reader_unregister();
+    return NULL;
+}
+
+static void late_reader(void) {
+    pthread_t thread;
+    atomic_store(&step, 0);
+    CHECK(fh_reader_register("main") == 1, "not registered");
+    defer(block());
+    for (int i = 0; i < 2000; i++) defer(block()); /* several batches are in the queue */
+    CHECK(pthread_create(&thread, NULL, late, NULL) == 0, "no thread");
+    wait_for(2);
+    size_t left = fh_defer_barrier();
+    CHECK(left < 600 * SIZE, "%zu bytes wait for a reader that came later", left);
+    atomic_store(&step, 3);
+    pthread_join(thread, NULL);
+    fh_reader_unregister();
+    expect_left(0, "no reader is left");
+}
+
+static void no_reader(void) {
+    for (int i = 0; i < 3000; i++) defer(fh_malloc((size_t)i * 40));
+    defer(fh_malloc((size_t)3 << 20));
+    CHECK(fh_defer_free(NULL) == 1, "NULL");
+    expect_left(0, "there is no reader");
+    fh_quiescent();
+    fh_reader_offline();
+    fh_reader_online(); /* none of them is for this thread */
+    defer(block());
+    expect_left(0, "the thread is no reader");
+}
+
+static void reallocated(void) {
+    CHECK(fh_reader_register("main") == 1, "not registered");
+    char *old = fh_malloc(100);
+    memcpy(old, "what readers see", 17);
+    char *new = fh_defer_realloc(old, 5000);
+    CHECK(new &&new != old &&strcmp(new, "what readers see") == 0, "another content");
+    void *other = fh_malloc(100);
+    CHECK(other != old && strcmp(old, "what readers see") == 0, "the old block is not readable any more");
+    errno = 0;
+    CHECK(fh_defer_realloc(new, 0) == NULL && errno == EINVAL, "errno %d", errno);
+    CHECK(fh_defer_realloc(new, SIZE_MAX / 2) == NULL && errno == ENOMEM, "errno %d", errno);
+    fh_free(new);
+    fh_free(other);
+    expect_left(0, "this thread has passed");
+    fh_reader_unregister();
+}
+
+#ifndef T_SANITIZED
+
+/* In a child: until the bound is met. */
+static void fill(void *unused) {
+    (void)unused;
+    CHECK(fh_option_set("defer", "1m") == 0, "no such option");
+    CHECK(fh_reader_register("sleeper") == 1, "not registered");
+    size_t n = 0;
+    void *p;
+    while (fh_defer_free(p = block()) == 1) {
+        CHECK(++n < 100000, "no bound after %zu blocks", n);
+    }
+    CHECK(errno == EAGAIN, "errno %d", errno);
+    size_t held = fh_defer_backlog();
+    CHECK(held == n * SIZE && held <= 1 << 20 && held >= (1 << 20) - SIZE, "%zu bytes wait at the bound", held);
+    CHECK(fh_defer_free(p) == 0 && fh_defer_backlog() == held, "again");
+    fh_quiescent();
+    CHECK(fh_defer_free(p) == 1, "errno %d after the reader passed", errno);
+    expect_left(0, "all have passed");
+    fflush(stdout);
+}
+
+static void bound(void) {
+    char text[4096];
+    int out[2], saved = dup(2);
+    CHECK(pipe(out) == 0 && dup2(out[1], 2) == 2, "no pipe");
+    int status = run_in_child(fill, NULL);
+    dup2(saved, 2);
+    close(out[1]);
+    ssize_t n = read(out[0], text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    CHECK(status == 0, "the child ended with %#x: %s", (unsigned)status, text);
+    char *said = strstr(text, "wait for reader \"sleeper\"");
+    CHECK(said != NULL && !strstr(said + 1, "wait for reader"), "the reader should be named once: %s", text);
+}
+
+/* The parent's reader is not there in a child, and what waited for it can be freed. */
+static void in_child(void *unused) {
+    (void)unused;
+    expect_left(0, "the reader is in the parent");
+    CHECK(fh_reader_register("child") == 1, "not registered");
+    defer(block());
+    fh_reader_unregister();
+    expect_left(0, "in the child");
+    CHECK(fh_verify() == 0, "the child's heap is damaged");
+}
+
+static void forked(void) {
+    pthread_t thread;
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&thread, NULL, reader, NULL) == 0, "no thread");
+    wait_for(1);
+    for (int i = 0; i < 1000; i++) defer(block());
+    expect_left((size_t)1000 * SIZE, "before the fork");
+    int status = run_in_child(in_child, NULL);
+    CHECK(status == 0, "the child ended with %#x", (unsigned)status);
+    expect_left((size_t)1000 * SIZE, "after the fork");
+    for (int next = 2; next <= 8; next += 2) {
+        atomic_store(&step, next);
+        if (next < 8) wait_for(next + 1);
+    }
+    pthread_join(thread, NULL);
+    expect_left(0, "its thread has ended");
+}
+
+#endif
+
+int main(void) {
+    no_reader();
+    with_a_reader();
+    late_reader();
+    reallocated();
+#ifndef T_SANITIZED
+    bound();
+    forked();
+#else
+    skip_part("the bound and fork: the sanitizer does not survive a fork from a program with threads");
+#endif
+    CHECK(fh_verify() == 0, "the heap is damaged");
+    puts("deferred as it should be");
+    return 0;
+}

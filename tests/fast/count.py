@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Instructions of an inlined pair of freehold/fast.h, counted by callgrind: count.py PAIR PAIR-WITHOUT-LOOK WORK-FOLDER
+
+Two runs that differ only in the number of pairs are subtracted, and of that the loop without a pair. What is counted is all that
+runs, in the program and in the library, refills too."""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
+FEW, MANY = 20000, 60000
+# Of each form what a pair may take; of a batch, a block.
+MOST = {"call": 41, "defer": 76, "plain": 29, "sized": 19, "exact": 13, "batch": 27}
+MOST_WITHOUT_LOOK = {"plain": 23, "sized": 19, "exact": 13}
+LEAST = 8  # less than that would be no pair
+
+
+def instructions(program, form, pairs, folder):
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={os.path.join(folder, 'out')}", program, form, str(pairs)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    return int(re.search(r"Collected : (\d+)", said)[1])
+
+
+def each(program, form, folder):
+    many, few = instructions(program, form, MANY, folder), instructions(program, form, FEW, folder)
+    # Each run warms up with a tenth of its pairs.
+    return (many - few) / ((MANY - FEW) * 1.1)
+
+
+def main():
+    with_look, without, folder = sys.argv[1:4]
+    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        skips.skip("no valgrind")
+    os.makedirs(folder, exist_ok=True)
+    good = True
+    for program, bounds, name in [(with_look, MOST, "FH_FAST_LOOK=1"), (without, MOST_WITHOUT_LOOK, "FH_FAST_LOOK=0")]:
+        empty = each(program, "empty", folder)
+        for form, most in bounds.items():
+            pair = each(program, form, folder) - (0 if form == "batch" else empty)
+            fits = LEAST <= pair <= most + 0.5
+            good = good and fits
+            print(f"{'ok' if fits else 'FAILED':7} {name} {form:6} {pair:5.1f} instructions a pair (at most {most})")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+// The C++ half of freehold/fast.h: objects, containers, class operators, errors.
+#include <freehold/fast.h>
+
+#include "../support/check.h"
+
+#include <map>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace {
+
+int alive;
+
+struct object {
+    FREEHOLD_FAST_OPERATORS
+    explicit object(int n) : number(n) {
+        if (n < 0) throw n;
+        alive++;
+    }
+    virtual ~object() {
+        alive--;
+    }
+    int number;
+};
+
+struct heir : object {
+    explicit heir(int n) : object(n) {
+    }
+    char more[300] = {};
+};
+
+struct plain {
+    plain(int first, int second) : sum(first + second) {
+    }
+    int sum;
+    char more[100] = {};
+};
+
+struct alignas(256) wide {
+    char bytes[256];
+};
+
+void class_operators() {
+    for (int i = 0; i < 1000; i++) {
+        object *small = new object(i), *large = new heir(i);
+        CHECK(fh_malloc_usable_size(large) >= sizeof(heir), "the heir got %zu bytes", fh_malloc_usable_size(large));
+        delete small;
+        delete large; // by a pointer to the base: the destructor knows the size
+        try {
+            delete new object(-1);
+            CHECK(false, "nothing was thrown");
+        } catch (int n) {
+            CHECK(n == -1, "%d was thrown", n);
+        }
+    }
+    CHECK(alive == 0, "%d objects are left", alive);
+}
+
+void objects() {
+    for (int i = 0; i < 1000; i++) {
+        plain *p = freehold::make<plain>(i, 2);
+        CHECK(p->sum == i + 2, "%d", p->sum);
+        wide *w = freehold::make<wide>();
+        CHECK(reinterpret_cast<uintptr_t>(w) % 256 == 0, "at %p", static_cast<void *>(w));
+        freehold::remove(p);
+        freehold::remove(w);
+        freehold::remove(static_cast<plain *>(nullptr));
+    }
+}
+
+void containers() {
+    std::vector<int, freehold::allocator<int>> numbers;
+    std::map<int, std::string, std::less<int>, freehold::allocator<std::pair<const int, std::string>>> names;
+    for (int i = 0; i < 20000; i++) {
+        numbers.push_back(i);
+        names[i] = "name " + std::to_string(i);
+    }
+    CHECK(numbers[19999] == 19999 && names[777] == "name 777", "other contents");
+    for (int i = 0; i < 20000; i += 2) names.erase(i);
+    CHECK(names.size() == 10000, "%zu names", names.size());
+}
+
+void at_least() {
+    freehold::allocator<char> characters;
+    freehold::allocator<plain> plains;
+    for (std::size_t n = 1; n < 3000; n++) {
+        auto got = characters.allocate_at_least(n);
+        CHECK(got.count >= n && got.count == fh_good_size(n) && fh_malloc_usable_size(got.ptr) >= got.count, "%zu: %zu",
+              n, got.count);
+        characters.deallocate(got.ptr, n % 2 ? n : got.count);
+        auto some = plains.allocate_at_least(n);
+        CHECK(some.count >= n && fh_malloc_usable_size(some.ptr) >= some.count * sizeof(plain), "%zu: %zu", n,
+              some.count);
+        plains.deallocate(some.ptr, n % 2 ? n : some.count);
+    }
+}
+
+int handled;
+
+void handler() {
+    if (++handled == 3) std::set_new_handler(nullptr);
+}
+
+void no_memory() {
+    freehold::allocator<plain> plains;
+    std::set_new_handler(handler);
+    try {
+        plains.deallocate(plains.allocate(static_cast<std::size_t>(-1) / 2), 1);
+        CHECK(false, "there was memory");
+    } catch (const std::bad_alloc &) {
+        CHECK(handled == 3, "the handler was called %d times", handled);
+    }
+}
+
+} // namespace
+
+int main() {
+    class_operators();
+    objects();
+    containers();
+    at_least();
+    no_memory();
+    CHECK(fh_verify() == 0, "the heap is damaged");
+    return 0;
+}
