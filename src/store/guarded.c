@@ -1,0 +1,3 @@
+#include "store/guarded.h"
+
+fh_guarded_books fh_guarded;
