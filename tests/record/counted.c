@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Counts its own calls of the allocator and prints them, for record.py: counted MODE [THREADS]
+//
+//     threads   THREADS threads allocate, resize and release, and hand blocks to the next one
+//     fork      a child does 1,000 calls of its own
+//     kill      dies by SIGKILL at once after the last call
+//     loop      nothing but pairs, as many as THREADS says
+//
+// The figures on stdout are those of the calls made between the start of main and the printing.
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { EACH = 2000, HANDED = 100 };
+
+static _Atomic long mallocs, callocs, reallocs, aligneds, frees, trims, started;
+static void *_Atomic handed[1024][HANDED];
+
+static void *allocate(size_t size) {
+    mallocs++;
+    return malloc(size);
+}
+
+static void release(void *block) {
+    frees++;
+    free(block);
+}
+
+static void *work(void *argument) {
+    long me = (long)argument;
+    unsigned seed = (unsigned)me;
+    void *live[64] = {0};
+    for (int i = 0; i < EACH; i++) {
+        void **at = &live[rand_r(&seed) % 64];
+        size_t size = 1 + rand_r(&seed) % 5000;
+        if (*at == NULL) {
+            switch (i % 3) {
+            case 0:
+                *at = allocate(size);
+                break;
+            case 1:
+                callocs++;
+                *at = calloc(1, size);
+                break;
+            default:
+                aligneds++;
+                *at = aligned_alloc(64, (size + 63) & ~(size_t)63);
+            }
+        } else if (i % 5 == 0) {
+            reallocs++;
+            *at = realloc(*at, size);
+        } else {
+            release(*at);
+            *at = NULL;
+        }
+    }
+    for (int i = 0; i < 64; i++) {
+        if (live[i] != NULL) {
+            release(live[i]);
+        }
+    }
+    for (int i = 0; i < HANDED; i++) {
+        void *old = atomic_exchange(&handed[(me + 1) % 1024][i], allocate(100));
+        if (old != NULL) {
+            release(old);
+        }
+        void *mine = atomic_exchange(&handed[me % 1024][i], NULL);
+        if (mine != NULL) {
+            release(mine);
+        }
+    }
+    return NULL;
+}
+
+static void run_threads(long count) {
+    pthread_t *threads = allocate((size_t)count * sizeof *threads);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 131072);
+    for (long i = 0; i < count; i++) {
+        if (pthread_create(&threads[i], &small, work, (void *)i) != 0) {
+            abort();
+        }
+        started++;
+    }
+    for (long i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    release(threads);
+    trims++;
+    malloc_trim(0);
+}
+
+static void say(void) {
+    char line[256];
+    int n =
+        snprintf(line, sizeof line,
+                 "{\"malloc\": %ld, \"calloc\": %ld, \"realloc\": %ld, \"aligned\": %ld, \"free\": %ld, \"trim\": %ld, "
+                 "\"thread-start\": %ld}\n",
+                 mallocs, callocs, reallocs, aligneds, frees, trims, started);
+    (void)!write(STDOUT_FILENO, line, (size_t)n);
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "threads";
+    long count = argc > 2 ? atol(argv[2]) : 4;
+    if (strcmp(mode, "loop") == 0) {
+        for (long i = 0; i < count; i++) {
+            release(allocate(1 + (size_t)(i & 255)));
+        }
+    } else {
+        run_threads(count);
+    }
+    if (strcmp(mode, "fork") == 0) {
+        pid_t child = fork();
+        for (int i = 0; child == 0 && i < 500; i++) {
+            free(malloc(24));
+        }
+        if (child == 0) {
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+    say();
+    if (strcmp(mode, "kill") == 0) {
+        raise(SIGKILL);
+    }
+    return 0;
+}

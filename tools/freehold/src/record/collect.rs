@@ -1,0 +1,241 @@
+//! Drains the recorder's shared files. Each process of the program has one; `recorder/raw.h` says what is in it.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use anyhow::{Context, Result};
+use memmap2::{Mmap, MmapMut};
+use tempfile::TempDir;
+
+use super::ticks;
+
+const BLOCK: usize = 65536;
+const HEADER: usize = 4096;
+const OWNED: u32 = 1;
+const FULL: u32 = 2;
+const FREE: u32 = 3;
+
+/// One process that is being recorded.
+struct Source {
+    name: String,
+    map: MmapMut,
+    blocks: usize,
+    first_block: usize,
+    spool: File,
+    spool_path: PathBuf,
+    spooled: u64,
+}
+
+/// One process whose recording is complete.
+pub struct Process {
+    /// PID-N, N counting the programs that the process became.
+    pub name: String,
+    pub blocks: u64,
+    pub lost: u64,
+    pub waits: u64,
+    pub begin_ticks: u64,
+    pub ticks_per_ns: f64,
+    spool: PathBuf,
+    _directory: std::sync::Arc<TempDir>,
+}
+
+impl Process {
+    /// Its blocks, one after the other.
+    pub fn spooled(&self) -> Result<Mmap> {
+        let file = File::open(&self.spool)?;
+        // SAFETY: the file is in a private directory, and nobody writes to it any more.
+        unsafe { Mmap::map(&file) }.with_context(|| "cannot map the recording".to_string())
+    }
+}
+
+pub struct Collector {
+    shared: TempDir,
+    spools: std::sync::Arc<TempDir>,
+    sources: Vec<Source>,
+    blocks: u64,
+    when_full: String,
+}
+
+/// In memory where there is room: the pages of a file on a disk would be written back again and again.
+fn shared_directory(room: u64) -> Result<TempDir> {
+    let name = || {
+        tempfile::Builder::new()
+            .prefix("freehold-record-")
+            .to_owned()
+    };
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory)
+        .is_ok_and(|about| about.f_bavail * about.f_frsize > room.saturating_mul(2));
+    if has_room {
+        if let Ok(made) = name().tempdir_in(memory) {
+            return Ok(made);
+        }
+    }
+    name()
+        .tempdir()
+        .context("cannot make a temporary directory")
+}
+
+impl Collector {
+    pub fn new(blocks: u64, when_full: &str) -> Result<Self> {
+        Ok(Self {
+            shared: shared_directory(blocks * BLOCK as u64)?,
+            spools: std::sync::Arc::new(tempfile::tempdir()?),
+            sources: Vec::new(),
+            blocks,
+            when_full: when_full.to_string(),
+        })
+    }
+
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        vec![
+            ("FREEHOLD_RECORD", self.shared.path().into()),
+            ("FREEHOLD_RECORD_WHEN_FULL", self.when_full.clone().into()),
+            ("FREEHOLD_RECORD_BLOCKS", self.blocks.to_string().into()),
+            (
+                "FREEHOLD_RECORD_READER",
+                std::process::id().to_string().into(),
+            ),
+        ]
+    }
+
+    /// Fetches what is full; true if there was anything.
+    pub fn drain(&mut self) -> Result<bool> {
+        self.find_new()?;
+        let mut any = false;
+        if self.when_full != "ring" {
+            for source in &mut self.sources {
+                any |= source.fetch(&[FULL])?;
+            }
+        }
+        Ok(any)
+    }
+
+    fn find_new(&mut self) -> Result<()> {
+        for entry in std::fs::read_dir(self.shared.path())? {
+            let path = entry?.path();
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            if self.sources.iter().any(|source| source.name == name) {
+                continue;
+            }
+            let spool = self.spools.path().join(name);
+            if let Some(source) = Source::open(&path, name, spool)? {
+                self.sources.push(source);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last records too, also those of blocks that are not full; processes that still run are let go.
+    pub fn finish(mut self) -> Result<Vec<Process>> {
+        self.find_new()?;
+        let mut done = Vec::new();
+        for mut source in self.sources {
+            source.close();
+            source.fetch(&[FULL, OWNED])?;
+            if let Some(process) = source.process(&self.spools) {
+                done.push(process);
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Source {
+    /// None while its process has not written the header yet.
+    fn open(path: &Path, name: &str, spool_path: PathBuf) -> Result<Option<Self>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if file.metadata()?.len() < HEADER as u64 {
+            return Ok(None);
+        }
+        // SAFETY: the mapping is shared with the recorded program; what both change is read through atomics.
+        let map = unsafe { MmapMut::map_mut(&file) }?;
+        if &map[..8] != b"FHRAWREC" {
+            return Ok(None);
+        }
+        fence(Ordering::Acquire);
+        let mut source = Self {
+            name: name.to_string(),
+            blocks: 0,
+            first_block: 0,
+            map,
+            spool: File::create(&spool_path)?,
+            spool_path,
+            spooled: 0,
+        };
+        source.blocks = source.word(16).load(Ordering::Relaxed) as usize;
+        source.first_block = HEADER + (source.blocks * 4).next_multiple_of(4096);
+        // The program may write anything over its own file.
+        let whole = source
+            .blocks
+            .checked_mul(BLOCK)
+            .and_then(|bytes| bytes.checked_add(source.first_block));
+        Ok((whole == Some(source.map.len())).then_some(source))
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset + 8 <= HEADER && offset % 8 == 0);
+        // SAFETY: inside the mapping, which is page aligned, and only ever used as an atomic.
+        unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() }
+    }
+
+    fn state(&self, index: usize) -> &AtomicU32 {
+        debug_assert!(index < self.blocks);
+        // SAFETY: as above; the states follow the header.
+        unsafe {
+            &*self
+                .map
+                .as_ptr()
+                .add(HEADER + index * 4)
+                .cast::<AtomicU32>()
+        }
+    }
+
+    fn fetch(&mut self, states: &[u32]) -> Result<bool> {
+        let mut any = false;
+        for index in 0..self.blocks {
+            let state = self.state(index).load(Ordering::Acquire);
+            if !states.contains(&state) {
+                continue;
+            }
+            let at = self.first_block + index * BLOCK;
+            self.spool.write_all(&self.map[at..at + BLOCK])?;
+            self.spooled += 1;
+            any = true;
+            if state == FULL {
+                self.state(index).store(FREE, Ordering::Release);
+            }
+        }
+        Ok(any)
+    }
+
+    /// From now on none of its threads waits for room.
+    fn close(&self) {
+        // SAFETY: inside the header, aligned, and only ever used as an atomic.
+        let closed = unsafe { &*self.map.as_ptr().add(84).cast::<AtomicU32>() };
+        closed.store(1, Ordering::Release);
+    }
+
+    /// None if the process never recorded anything.
+    fn process(self, directory: &std::sync::Arc<TempDir>) -> Option<Process> {
+        let begin_ticks = self.word(40).load(Ordering::Relaxed);
+        let begin_ns = self.word(48).load(Ordering::Relaxed);
+        let (ticks, ns) = (ticks::now(), ticks::monotonic_ns());
+        let passed = ns.saturating_sub(begin_ns).max(1) as f64;
+        (self.spooled > 0).then(|| Process {
+            blocks: self.spooled,
+            lost: self.word(56).load(Ordering::Relaxed),
+            waits: self.word(64).load(Ordering::Relaxed),
+            begin_ticks,
+            ticks_per_ns: (ticks.saturating_sub(begin_ticks).max(1)) as f64 / passed,
+            name: self.name,
+            spool: self.spool_path,
+            _directory: std::sync::Arc::clone(directory),
+        })
+    }
+}

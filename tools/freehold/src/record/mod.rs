@@ -1,0 +1,300 @@
+//! `freehold record`: a program's allocations, with its threads, into a trace.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `collect` | drains the recorder's shared files while the program runs |
+//! | `ticks` | the clock of the records |
+
+mod collect;
+mod ticks;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use trace_file::{Compiler, Header, Losses, RawRecording, Timed, Writer};
+
+use crate::allocator;
+use crate::library;
+use crate::wording::plain_count;
+use collect::{Collector, Process};
+
+/// Records every call of a command's allocator, with its threads, into a trace.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold record -o server.trace ./server      under Freehold\n  \
+    freehold record --on system -o git.trace git status\n  \
+    freehold trace info git.trace                 what is in it\n  \
+    freehold replay git.trace --on system,freehold\n\n\
+    Exit code: that of the command; 128 and the signal if a signal ended it; 127 if it did not start.")]
+pub struct Args {
+    /// The command and its arguments.
+    #[arg(
+        value_name = "CMD",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true
+    )]
+    command: Vec<OsString>,
+
+    /// Where the trace goes.
+    #[arg(long, short, value_name = "FILE", default_value = "freehold.trace")]
+    output: PathBuf,
+
+    /// The allocator that the command gets: freehold, system, a known name, or the path of a library.
+    #[arg(long, value_name = "ALLOCATOR", default_value = "freehold")]
+    on: String,
+
+    /// What a thread does when this command falls behind: wait for room, drop what it has, or overwrite the oldest.
+    #[arg(long, value_name = "HOW", default_value = "wait", value_parser = ["wait", "drop", "ring"])]
+    when_full: String,
+
+    /// Room for records that were not fetched yet, in blocks of 64 KiB.
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    blocks: u32,
+
+    /// Keep the traces of all processes and programs that it became: FILE.PID-N beside FILE.
+    #[arg(long)]
+    all: bool,
+
+    /// Print the summary as one line of JSON (on stderr, because stdout is the command's).
+    #[arg(long)]
+    json: bool,
+
+    /// The drop-in library, when it is not beside this command.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+/// The recorder times one call in so many.
+const TIMED_EACH: f64 = 61.0;
+
+/// What was written of one process.
+struct Written {
+    process: String,
+    path: PathBuf,
+    operations: u64,
+    bytes: u64,
+    losses: Losses,
+    waits: u64,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let recorder = library::beside(args.library.as_deref(), library::RECORDER)?;
+    let below = allocator::library_of(&args.on, args.library.as_deref())?;
+    // Found out before the program has run for an hour.
+    File::create(&args.output)
+        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    let mut collector = Collector::new(u64::from(args.blocks), &args.when_full)?;
+    let asked = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM].map(|signal| {
+        let flag = Arc::new(AtomicBool::new(false));
+        let registered = signal_hook::flag::register(signal, Arc::clone(&flag));
+        (signal, flag, registered)
+    });
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    command.env("LD_PRELOAD", preload(&recorder, below.as_deref()));
+    command.envs(collector.environment());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("freehold: cannot start {:?}: {error}", args.command[0]);
+            return Ok(ExitCode::from(127));
+        }
+    };
+    let status = loop {
+        let progress = collector.drain()?;
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        for (signal, flag, _) in &asked {
+            if flag.swap(false, Ordering::Relaxed) && *signal == signal_hook::consts::SIGTERM {
+                terminate(&child);
+            }
+        }
+        if !progress {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    let processes = collector.finish()?;
+    summarize(args, &processes, status)?;
+    Ok(exit_code(status))
+}
+
+/// The terminal gives an interrupt to the command as well; a SIGTERM is for this process alone, and is passed on.
+fn terminate(child: &Child) {
+    if let Some(pid) = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    {
+        // It may have ended just now, which is what was asked for.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}
+
+/// The recorder comes first, then the allocator that it records, then what was there before.
+fn preload(recorder: &Path, below: Option<&Path>) -> OsString {
+    let mut list = recorder.as_os_str().to_owned();
+    for path in below
+        .map(Path::as_os_str)
+        .into_iter()
+        .map(OsString::from)
+        .chain(std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()))
+    {
+        list.push(":");
+        list.push(path);
+    }
+    list
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn write_trace(args: &Args, process: &Process, path: &Path) -> Result<Written> {
+    let spool = process.spooled()?;
+    let recording = RawRecording::new(&spool);
+    let header = Header {
+        origin: "record".to_string(),
+        allocator: allocator::label(&args.on),
+        arch: std::env::consts::ARCH.to_string(),
+    };
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut writer = Writer::new(BufWriter::new(file), &header)?;
+    let mut compiler = Compiler::default();
+    let mut failed = None;
+    let (mut last, per_ns) = (0, process.ticks_per_ns);
+    for record in recording.ordered() {
+        let ticks = record.ticks.saturating_sub(process.begin_ticks);
+        last = last.max((ticks as f64 / per_ns) as u64);
+        compiler.add(&record, last, &mut |op| {
+            if failed.is_none() {
+                failed = writer.put(op).err();
+            }
+        });
+    }
+    if let Some(error) = failed {
+        return Err(error).with_context(|| format!("cannot write {}", path.display()));
+    }
+    let mut losses = compiler.losses;
+    losses.lost += process.lost;
+    let (_, operations) = writer.finish(losses.clone())?;
+    Ok(Written {
+        process: process.name.clone(),
+        path: path.to_path_buf(),
+        operations,
+        bytes: std::fs::metadata(path)?.len(),
+        losses,
+        waits: process.waits,
+    })
+}
+
+fn summarize(args: &Args, processes: &[Process], status: ExitStatus) -> Result<()> {
+    let Some(main) = processes.iter().max_by_key(|process| process.blocks) else {
+        bail!(
+            "nothing was recorded: the command took no preloaded library (statically linked, or set-user-id?); \
+             `freehold doctor CMD` says more"
+        );
+    };
+    let mut written = vec![write_trace(args, main, &args.output)?];
+    let others: Vec<&Process> = processes.iter().filter(|p| p.name != main.name).collect();
+    if args.all {
+        for process in &others {
+            let mut path = args.output.clone().into_os_string();
+            path.push(format!(".{}", process.name));
+            written.push(write_trace(args, process, Path::new(&path))?);
+        }
+    }
+    let share = share(processes);
+    if args.json {
+        let all: Vec<_> = written
+            .iter()
+            .map(|w| json!({"process": w.process, "file": w.path.display().to_string(), "operations": w.operations,
+                            "bytes": w.bytes, "losses": w.losses, "waits": w.waits}))
+            .collect();
+        let line = json!({"exit": status.code(), "signal": status.signal(), "traces": all,
+                          "left_out": if args.all { 0 } else { others.len() }, "allocator_share": share});
+        eprintln!("{line}");
+        return Ok(());
+    }
+    for one in &written {
+        say(one);
+    }
+    if !args.all && !others.is_empty() {
+        eprintln!(
+            "freehold: {} other processes or programs were recorded and not kept; --all keeps them",
+            others.len()
+        );
+    }
+    if let Some(share) = share {
+        eprintln!(
+            "freehold: about {:.1} % of the CPU time, the recorder's included, was spent in the allocator (one call in 61 was timed)",
+            share * 100.0
+        );
+    }
+    eprintln!("Next: freehold trace info {}", args.output.display());
+    Ok(())
+}
+
+fn say(one: &Written) {
+    eprintln!(
+        "freehold: {} operations in {} ({} bytes)",
+        plain_count(one.operations),
+        one.path.display(),
+        plain_count(one.bytes)
+    );
+    let losses = &one.losses;
+    if losses.lost + losses.unknown_frees + losses.missed_frees + losses.failed > 0 {
+        eprintln!(
+            "freehold: {} records lost, {} releases of unknown blocks, {} releases missed, {} calls refused",
+            plain_count(losses.lost),
+            plain_count(losses.unknown_frees),
+            plain_count(losses.missed_frees),
+            plain_count(losses.failed)
+        );
+    }
+}
+
+/// Timed calls stand for all; the cost of the clock is taken off. None if the recording was too short to tell.
+fn share(processes: &[Process]) -> Option<f64> {
+    let usage = children_cpu()?;
+    let mut seconds = 0.0;
+    for process in processes {
+        let spool = process.spooled().ok()?;
+        let recording = RawRecording::new(&spool);
+        let Timed {
+            calls,
+            ticks,
+            nanoseconds,
+        } = recording.timed;
+        let own = ticks::of_the_clock() * calls;
+        let short = ticks.saturating_sub(own) as f64 / process.ticks_per_ns;
+        seconds += (short + nanoseconds as f64) * TIMED_EACH / 1e9;
+    }
+    (usage > 0.02).then_some(seconds / usage)
+}
+
+/// CPU seconds of the children that have ended.
+fn children_cpu() -> Option<f64> {
+    // SAFETY: an all-zero rusage is valid, and getrusage writes only to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        if libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) != 0 {
+            return None;
+        }
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Some(seconds(usage.ru_utime) + seconds(usage.ru_stime))
+}

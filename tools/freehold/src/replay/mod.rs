@@ -1,0 +1,316 @@
+//! `freehold replay`: a trace on several allocators, side by side.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `prepare` | the trace as the replayer wants it |
+//!
+//! `recorder/replayer.c` does the calls, in a fresh process for each run.
+
+mod prepare;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use trace_file::{Tally, tally};
+
+use crate::wording::{bytes, plain_count};
+use crate::{allocator, library, output, trace};
+use prepare::{How, Order, Prepared, Touch};
+
+/// Replays a trace on allocators: time, latency, resident memory.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold replay server.trace --on system,freehold\n  \
+    freehold replay server.trace --on freehold --order total --verify\n  \
+    freehold replay server.trace --on freehold --set purge=eager\n\n\
+    Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
+pub struct Args {
+    trace: PathBuf,
+
+    /// The allocators: freehold, system, known names, or paths of libraries.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "system,freehold"
+    )]
+    on: Vec<String>,
+
+    /// Which operation waits for which.
+    #[arg(long, value_enum, default_value = "deps")]
+    order: Order,
+
+    /// What is written into a new block.
+    #[arg(long, value_enum, default_value = "pages")]
+    touch: Touch,
+
+    /// Fill every block, and check it before it is released or resized.
+    #[arg(long)]
+    verify: bool,
+
+    /// Runs of each allocator; the median counts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Options for Freehold, as in FREEHOLD.
+    #[arg(long, value_name = "OPTIONS")]
+    set: Option<String>,
+
+    /// Print everything that was measured as JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// The drop-in library, when it is not beside this command.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+/// What the replayer says of one run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Run {
+    ns: u64,
+    cpu_ns: u64,
+    calls: u64,
+    bytes: u64,
+    failed: u64,
+    wrong: u64,
+    peak_live: u64,
+    /// Private resident bytes: at the highest, before the first and after the last operation.
+    peak: u64,
+    before: u64,
+    after: u64,
+    worst: u64,
+    points: Vec<u64>,
+    times: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    name: String,
+    runs: Vec<Run>,
+    /// A run in which each call was timed, which makes it slower.
+    latency: Option<Run>,
+    /// How a run ended that said nothing.
+    died: Option<String>,
+}
+
+struct Contender {
+    name: String,
+    library: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let replayer = library::beside(args.library.as_deref(), library::REPLAYER)?;
+    let contenders: Vec<Contender> = args
+        .on
+        .iter()
+        .map(|name| {
+            let library = allocator::library_of(name, args.library.as_deref())?;
+            let name = allocator::label(name);
+            Ok(Contender { name, library })
+        })
+        .collect::<Result<_>>()?;
+    let trace = trace::open(&args.trace)?;
+    let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
+    let prepared = prepare::prepare(&trace, args.order)?;
+    let measured = measure(args, &replayer, &contenders, &prepared)?;
+    if args.json {
+        let all = serde_json::json!({"trace": sum, "waits": prepared.waits, "pruned": prepared.pruned,
+                                     "allocators": measured});
+        output::print(&format!("{all}\n"))?;
+    } else {
+        output::print(&text(args, &sum, &prepared, &measured))?;
+    }
+    let fine = measured
+        .iter()
+        .all(|one| one.died.is_none() && one.runs.iter().all(|run| run.failed + run.wrong == 0));
+    Ok(if fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+/// Interleaved: what the machine does meanwhile falls on all of them.
+fn measure(
+    args: &Args,
+    replayer: &Path,
+    contenders: &[Contender],
+    prepared: &Prepared,
+) -> Result<Vec<Measured>> {
+    let directory = tempfile::tempdir()?;
+    let plain = directory.path().join("plain");
+    let timed = directory.path().join("timed");
+    let how = How {
+        order: args.order,
+        touch: args.touch,
+        verify: args.verify,
+        latency: false,
+    };
+    prepared.write(&plain, how)?;
+    let with_latency = !args.verify;
+    if with_latency {
+        let latency = true;
+        prepared.write(&timed, How { latency, ..how })?;
+    }
+    let mut all: Vec<Measured> = contenders
+        .iter()
+        .map(|one| Measured {
+            name: one.name.clone(),
+            runs: Vec::new(),
+            latency: None,
+            died: None,
+        })
+        .collect();
+    for round in 0..=args.repeats {
+        for (one, said) in contenders.iter().zip(&mut all) {
+            let is_latency = round == args.repeats;
+            if said.died.is_some() || (is_latency && !with_latency) {
+                continue;
+            }
+            let file = if is_latency { &timed } else { &plain };
+            match once(args, replayer, one, file) {
+                Ok(run) if is_latency => said.latency = Some(run),
+                Ok(run) => said.runs.push(run),
+                Err(error) => said.died = Some(format!("{error:#}")),
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn once(args: &Args, replayer: &Path, contender: &Contender, file: &Path) -> Result<Run> {
+    let mut command = Command::new(replayer);
+    command.arg(file).env_remove("LD_PRELOAD");
+    if let Some(library) = &contender.library {
+        command.env("LD_PRELOAD", library);
+    }
+    if let Some(options) = &args.set {
+        command.env("FREEHOLD", options);
+    }
+    let output = command.output().context("cannot start the replayer")?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("{}: {}", output.status, complaint.trim());
+    }
+    // An option that is not known, or a library that cannot be loaded: the figures would be those of something else.
+    if !complaint.is_empty() {
+        eprint!("freehold: {}: {complaint}", contender.name);
+    }
+    serde_json::from_slice(&output.stdout).context("the replayer did not answer")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The upper end, in nanoseconds, of what the bucket holds; the replayer has sixteen for each doubling.
+fn bucket_end(bucket: u64) -> u64 {
+    if bucket < 16 {
+        return bucket;
+    }
+    let power = bucket / 16 + 3;
+    ((bucket % 16 + 17) << (power - 4)) - 1
+}
+
+/// The time that this part of all calls took at most.
+fn quantile(times: &[(u64, u64)], part: f64) -> u64 {
+    let all: u64 = times.iter().map(|(_, count)| count).sum();
+    let wanted = (all as f64 * part).ceil() as u64;
+    let mut seen = 0;
+    for (bucket, count) in times {
+        seen += count;
+        if seen >= wanted {
+            return bucket_end(*bucket);
+        }
+    }
+    0
+}
+
+fn text(args: &Args, sum: &Tally, prepared: &Prepared, all: &[Measured]) -> String {
+    let mut out = format!(
+        "{} operations of {} threads; at the peak {} live; {} waits between threads, {} pruned\n",
+        plain_count(sum.ops),
+        sum.threads,
+        bytes(sum.peak_bytes as f64),
+        plain_count(prepared.waits),
+        plain_count(prepared.pruned)
+    );
+    let _ = writeln!(
+        out,
+        "\n{:16} {:>8} {:>8} {:>10} {:>9} {:>10} {:>7} {:>7} {:>8} {:>9}",
+        "allocator",
+        "wall ms",
+        "CPU ms",
+        "peak RSS",
+        "RSS/live",
+        "at end",
+        "p50 ns",
+        "p99 ns",
+        "p99.99",
+        "max µs"
+    );
+    for one in all {
+        if let Some(why) = &one.died {
+            let _ = writeln!(out, "{:16} {why}", one.name);
+            continue;
+        }
+        let of =
+            |value: fn(&Run) -> u64| median(one.runs.iter().map(|r| value(r) as f64).collect());
+        let peak = of(|run| run.peak.saturating_sub(run.before));
+        let _ = write!(
+            out,
+            "{:16} {:>8.1} {:>8.1} {:>10} {:>9.2} {:>10}",
+            one.name,
+            of(|run| run.ns) / 1e6,
+            of(|run| run.cpu_ns) / 1e6,
+            bytes(peak),
+            peak / sum.peak_bytes.max(1) as f64,
+            bytes(of(|run| run.after.saturating_sub(run.before)))
+        );
+        if let Some(run) = &one.latency {
+            let [p50, p99, p9999] = [0.5, 0.99, 0.9999].map(|part| quantile(&run.times, part));
+            let _ = write!(
+                out,
+                " {p50:>7} {p99:>7} {p9999:>8} {:>9.1}",
+                run.worst as f64 / 1e3
+            );
+        }
+        out.push('\n');
+        let (failed, wrong) = (of(|run| run.failed), of(|run| run.wrong));
+        if failed + wrong > 0.0 {
+            let _ = writeln!(
+                out,
+                "  {failed} calls failed, {wrong} blocks were not as they should be"
+            );
+        }
+    }
+    if args.verify {
+        out.push_str("\nEvery block was filled and checked, so the times say little.\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_ends_where_the_next_begins() {
+        let ends: Vec<u64> = [15, 16, 31, 32, 33].map(bucket_end).to_vec();
+        assert_eq!(ends, [15, 16, 31, 33, 35]);
+    }
+
+    #[test]
+    fn a_quantile_is_reached_by_its_part() {
+        let times = [(1, 98), (5, 1), (7, 1)];
+        assert_eq!(
+            [0.5, 0.99, 1.0].map(|part| quantile(&times, part)),
+            [1, 5, 7]
+        );
+    }
+}

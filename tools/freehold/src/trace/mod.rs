@@ -1,0 +1,247 @@
+//! `freehold trace`: what is in a trace, and traces made from traces.
+
+mod change;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use trace_file::{Header, Losses, Op, Tally, Trace, Writer, import_text, tally};
+
+use crate::output;
+use crate::wording;
+
+/// Shows, cuts, anonymizes and imports traces.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    freehold trace info server.trace\n  \
+    freehold trace dump server.trace | head\n  \
+    freehold trace cut --from 1000000 --count 400000 server.trace -o part.trace")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Totals, peaks, sizes, lifetimes, and what was lost.
+    Info {
+        trace: PathBuf,
+        #[arg(long)]
+        json: bool,
+    },
+    /// One line an operation: nanoseconds, thread, call, slot, size, alignment.
+    Dump { trace: PathBuf },
+    /// A part of it; blocks that are live at its beginning are allocated first.
+    Cut {
+        trace: PathBuf,
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+        /// The first operation, counted from 0.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// How many operations.
+        #[arg(long, default_value_t = u64::MAX)]
+        count: u64,
+    },
+    /// Without times and the allocator's name, and with sizes rounded up to one of eight steps a doubling.
+    Anonymize {
+        trace: PathBuf,
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+        /// Keep the sizes as they are.
+        #[arg(long)]
+        exact_sizes: bool,
+    },
+    /// From the text form `a SIZE ID` / `r ID`.
+    Import {
+        text: PathBuf,
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.what {
+        What::Info { trace, json } => info(trace, *json)?,
+        What::Dump { trace } => dump(trace)?,
+        What::Cut {
+            trace,
+            output,
+            from,
+            count,
+        } => {
+            let trace = open(trace)?;
+            rewrite(output, &trace.header, trace.losses(), |out| {
+                change::cut(trace.ops(), *from, *count, out)
+            })?;
+        }
+        What::Anonymize {
+            trace,
+            output,
+            exact_sizes,
+        } => {
+            let trace = open(trace)?;
+            let header = Header {
+                allocator: "unknown".to_string(),
+                ..trace.header.clone()
+            };
+            rewrite(output, &header, trace.losses(), |out| {
+                change::anonymize(trace.ops(), *exact_sizes, out)
+            })?;
+        }
+        What::Import { text, output } => import(text, output)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn open(path: &Path) -> Result<Trace> {
+    Trace::open(path).with_context(|| path.display().to_string())
+}
+
+fn import(text: &Path, output: &Path) -> Result<()> {
+    let file = File::open(text).with_context(|| text.display().to_string())?;
+    let header = Header {
+        origin: "import".to_string(),
+        allocator: "unknown".to_string(),
+        arch: "unknown".to_string(),
+    };
+    rewrite(output, &header, &Losses::default(), |out| {
+        import_text(BufReader::new(file), out)
+    })
+    .with_context(|| text.display().to_string())
+}
+
+type Put<'a> = dyn FnMut(Op) -> Result<(), trace_file::TraceError> + 'a;
+
+/// Writes the file whole or not at all.
+fn rewrite(
+    output: &Path,
+    header: &Header,
+    losses: &Losses,
+    make: impl FnOnce(&mut Box<Put<'_>>) -> Result<(), trace_file::TraceError>,
+) -> Result<()> {
+    let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
+    let file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    let mut writer = Writer::new(BufWriter::new(file.reopen()?), header)?;
+    {
+        let mut put: Box<Put<'_>> = Box::new(|op| writer.put(op));
+        make(&mut put)?;
+    }
+    let (_, operations) = writer.finish(losses.clone())?;
+    file.persist(output)
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    output::print(&format!(
+        "{} operations in {}\n",
+        wording::plain_count(operations),
+        output.display()
+    ))
+}
+
+fn dump(path: &Path) -> Result<()> {
+    let trace = open(path)?;
+    let mut text = String::new();
+    for op in trace.ops() {
+        let op = op.with_context(|| path.display().to_string())?;
+        let _ = writeln!(
+            text,
+            "{} {} {} {} {} {}",
+            op.time,
+            op.thread,
+            op.kind.name(),
+            op.slot,
+            op.size,
+            1u64 << op.align
+        );
+        if text.len() > 1 << 16 {
+            // Whoever reads it may have seen enough.
+            if !output::write(text.as_bytes())? {
+                return Ok(());
+            }
+            text.clear();
+        }
+    }
+    output::write(text.as_bytes()).map(|_| ())
+}
+
+fn info(path: &Path, json: bool) -> Result<()> {
+    let trace = open(path)?;
+    let sum = tally(trace.ops()).with_context(|| path.display().to_string())?;
+    if json {
+        let all = serde_json::json!({"header": trace.header, "file_bytes": trace.file_bytes(),
+                                     "losses": trace.losses(), "tally": sum});
+        return output::print(&format!("{all}\n"));
+    }
+    output::print(&text(&trace, &sum))?;
+    output::print(&format!(
+        "Next: freehold replay {} --on system,freehold\n",
+        path.display()
+    ))
+}
+
+fn text(trace: &Trace, sum: &Tally) -> String {
+    let count = wording::plain_count;
+    let bytes = |number: u64| wording::bytes(number as f64);
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{} operations of {} over {}, recorded on {} ({}); {} in the file",
+        count(sum.ops),
+        wording::plural(sum.threads as usize, "thread", "threads"),
+        wording::duration(sum.nanoseconds as f64 / 1e9),
+        trace.header.allocator,
+        trace.header.arch,
+        bytes(trace.file_bytes())
+    );
+    for (name, number) in &sum.calls {
+        let _ = writeln!(out, "  {name:13} {:>15}", count(*number));
+    }
+    let _ = writeln!(
+        out,
+        "Allocated {}; at the peak {} in {} blocks were live, at the end {} in {}",
+        bytes(sum.allocated_bytes),
+        bytes(sum.peak_bytes),
+        count(sum.peak_blocks),
+        bytes(sum.live_bytes),
+        count(sum.live_blocks)
+    );
+    let _ = writeln!(
+        out,
+        "{} blocks were released or resized by another thread than the one that had them",
+        count(sum.crossing)
+    );
+    table(&mut out, "Sizes up to", &sum.sizes, bytes);
+    table(
+        &mut out,
+        "Freed after allocations up to",
+        &sum.lifetimes,
+        count,
+    );
+    let losses = trace.losses();
+    let _ = writeln!(
+        out,
+        "Not in it: {} lost records, {} releases of unknown blocks, {} missed releases, {} refused calls",
+        count(losses.lost),
+        count(losses.unknown_frees),
+        count(losses.missed_frees),
+        count(losses.failed)
+    );
+    out
+}
+
+fn table(out: &mut String, title: &str, rows: &BTreeMap<u64, u64>, name: impl Fn(u64) -> String) {
+    let _ = writeln!(out, "{title}");
+    for (most, number) in rows {
+        let _ = writeln!(
+            out,
+            "  {:>13} {:>15}",
+            name(*most),
+            wording::plain_count(*number)
+        );
+    }
+}

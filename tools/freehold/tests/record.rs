@@ -1,0 +1,279 @@
+//! `freehold record` and `freehold trace`: the counts of a trace are those that the program made of its own calls.
+
+mod observed;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use observed::{command, compile, text};
+use profile_file::testing::skip;
+use serde_json::Value;
+
+type Counts = BTreeMap<String, u64>;
+
+struct Place {
+    directory: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Place {
+    /// None, and said, where there is no recorder: in a build without the libraries.
+    fn new(what: &str) -> Option<Self> {
+        let built = command();
+        let found = built.ancestors().skip(1).take(4).any(|directory| {
+            directory.join("libfreehold-record.so").is_file()
+                && directory.join("libfreehold.so").is_file()
+        });
+        if !found {
+            skip(&format!("{what}: no recorder in the build directory"));
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let source = include_str!("../../../tests/record/counted.c");
+        let flags = ["-D_GNU_SOURCE", "-fno-builtin", "-pthread"];
+        let program = compile(directory.path(), "counted", source, &flags);
+        Some(Self { directory, program })
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.directory.path().join("out.trace")
+    }
+
+    fn record(&self, options: &[&str], arguments: &[&str]) -> Output {
+        Command::new(command())
+            .args(["record", "--json", "-o"])
+            .arg(self.trace())
+            .args(options)
+            .arg("--")
+            .arg(&self.program)
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+}
+
+fn info(trace: &Path) -> Value {
+    let output = Command::new(command())
+        .args(["trace", "info", "--json"])
+        .arg(trace)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn said(output: &Output) -> Counts {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn counts(info: &Value) -> Counts {
+    serde_json::from_value(info["tally"]["calls"].clone()).unwrap()
+}
+
+fn nothing_lost(info: &Value) {
+    let losses: Counts = serde_json::from_value(info["losses"].clone()).unwrap();
+    assert!(losses.values().all(|count| *count == 0), "{losses:?}");
+}
+
+/// libc allocates once for each thread; nothing else may differ.
+fn same(program: &Counts, trace: &Counts) {
+    for (name, count) in program {
+        let found = trace.get(name).copied().unwrap_or(0);
+        let threads = program["thread-start"];
+        let libc = if name == "calloc" { threads } else { 0 };
+        assert_eq!(found, count + libc, "{name}: {program:?} {trace:?}");
+    }
+    assert_eq!(
+        trace.get("thread-end").copied().unwrap_or(0),
+        program["thread-start"]
+    );
+}
+
+#[test]
+fn counts_are_the_programs_own() {
+    let Some(place) = Place::new("counts_are_the_programs_own") else {
+        return;
+    };
+    for allocator in ["system", "freehold"] {
+        let output = place.record(&["--on", allocator], &["threads", "4"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let info = info(&place.trace());
+        same(&said(&output), &counts(&info));
+        nothing_lost(&info);
+        assert_eq!(info["tally"]["threads"], 5);
+        assert_eq!(info["header"]["allocator"], allocator);
+    }
+}
+
+#[test]
+fn what_was_recorded_before_sigkill_is_kept() {
+    let Some(place) = Place::new("what_was_recorded_before_sigkill_is_kept") else {
+        return;
+    };
+    let output = place.record(&[], &["kill", "3"]);
+    assert_eq!(output.status.code(), Some(128 + 9));
+    let info = info(&place.trace());
+    same(&said(&output), &counts(&info));
+    nothing_lost(&info);
+}
+
+#[test]
+fn a_forked_child_has_a_trace_of_its_own() {
+    let Some(place) = Place::new("a_forked_child_has_a_trace_of_its_own") else {
+        return;
+    };
+    let output = place.record(&["--all"], &["fork", "2"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    same(&said(&output), &counts(&info(&place.trace())));
+    assert_eq!(counts(&info(&place.trace()))["fork"], 1);
+    let summary: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let child = summary["traces"][1]["file"].as_str().unwrap();
+    let child = counts(&info(Path::new(child)));
+    assert_eq!((child["malloc"], child["free"]), (500, 500));
+}
+
+/// libc caches the stacks of threads that ended, and frees what was theirs when it drops one: those are no calls of ours.
+#[test]
+fn a_thousand_threads_are_recorded() {
+    let Some(place) = Place::new("a_thousand_threads_are_recorded") else {
+        return;
+    };
+    let output = place.record(&["--on", "system"], &["threads", "1000"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let info = info(&place.trace());
+    let (mut program, mut trace) = (said(&output), counts(&info));
+    let frees = [&mut program, &mut trace].map(|counts| counts.remove("free").unwrap());
+    assert!(
+        (frees[0]..=frees[0] + 1000).contains(&frees[1]),
+        "{frees:?}"
+    );
+    same(&program, &trace);
+    nothing_lost(&info);
+    assert_eq!(info["tally"]["threads"], 1001);
+}
+
+const OPERATORS: &str = r#"
+#include <cstddef>
+#include <new>
+struct alignas(64) Wide { char c[64]; };
+int main() {
+    for (int i = 0; i < 100; i++) {
+        delete new int(i);
+        delete[] new char[40];
+        delete new Wide;
+        ::operator delete(new (std::nothrow) int);
+    }
+    int caught = 0;
+    for (int i = 0; i < 10; i++) {
+        try {
+            volatile std::size_t huge = ~std::size_t(0) / 4;
+            char *volatile block = static_cast<char *>(::operator new(huge));
+            (void)block;
+        } catch (const std::bad_alloc &) {
+            caught++;
+        }
+    }
+    for (int i = 0; i < 50; i++) ::operator delete(::operator new(8));
+    return caught == 10 ? 0 : 1;
+}
+"#;
+
+/// After an exception has passed through it, the recorder goes on as before.
+#[test]
+fn operators_are_recorded_and_may_throw() {
+    let Some(place) = Place::new("operators_are_recorded_and_may_throw") else {
+        return;
+    };
+    let flags = [
+        "-xc++",
+        "-std=c++17",
+        "-O0",
+        "-Wl,--no-as-needed",
+        "-lstdc++",
+    ];
+    let program = compile(place.directory.path(), "operators", OPERATORS, &flags);
+    for allocator in ["system", "freehold"] {
+        let place = Place {
+            directory: tempfile::tempdir().unwrap(),
+            program: program.clone(),
+        };
+        let output = place.record(&["--on", allocator], &[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let counts = counts(&info(&place.trace()));
+        assert_eq!((counts["new"], counts["new-aligned"]), (350, 100));
+        let deleted = ["delete", "delete-sized"].map(|name| counts.get(name).copied().unwrap_or(0));
+        assert_eq!(deleted.iter().sum::<u64>(), 450);
+    }
+}
+
+/// A program that becomes another has a recording for each, and all are those of one process.
+#[test]
+fn exec_begins_a_trace_of_its_own() {
+    let Some(place) = Place::new("exec_begins_a_trace_of_its_own") else {
+        return;
+    };
+    let output = Command::new(command())
+        .args(["record", "--json", "--on", "system", "-o"])
+        .arg(place.trace())
+        .args(["--", "sh", "-c", "exec \"$0\" threads 2"])
+        .arg(&place.program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    same(&said(&output), &counts(&info(&place.trace())));
+}
+
+/// A pool of two blocks is always full: what is not recorded is counted, and what waits is whole.
+#[test]
+fn what_is_lost_is_counted() {
+    let Some(place) = Place::new("what_is_lost_is_counted") else {
+        return;
+    };
+    for how in ["wait", "drop", "ring"] {
+        let options = ["--when-full", how, "--blocks", "2"];
+        let output = place.record(&options, &["loop", "100000"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let info = info(&place.trace());
+        let losses: Counts = serde_json::from_value(info["losses"].clone()).unwrap();
+        let recorded: u64 = counts(&info).values().sum();
+        // A release that the compiler put in, and one that it left out, are each one of the records or none.
+        let seen = recorded + losses["lost"] + losses["unknown_frees"] - losses["missed_frees"];
+        assert_eq!(seen, 200_000, "{how}: {info}");
+        if how == "wait" {
+            nothing_lost(&info);
+        } else {
+            assert!(losses["lost"] > 0, "{how} lost nothing");
+        }
+    }
+}
+
+#[test]
+fn the_text_form_comes_in_and_parts_go_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("text"), "a 100 7\na 1000 9\nr 7\na 50 7\nr 9\nr 7\n").unwrap();
+    let trace = |arguments: &[&str], from: &str, to: &str| {
+        let output = Command::new(command())
+            .arg("trace")
+            .args(arguments)
+            .arg(at(from))
+            .arg("-o")
+            .arg(at(to))
+            .output()
+            .unwrap();
+        (output.status.success(), text(&output.stderr))
+    };
+    assert!(trace(&["import"], "text", "whole").0);
+    assert_eq!(info(&at("whole"))["tally"]["peak_bytes"], 1100);
+    assert!(trace(&["cut", "--from", "2", "--count", "2"], "whole", "part").0);
+    let part = info(&at("part"));
+    assert_eq!(part["tally"]["ops"], 4);
+    assert_eq!(part["tally"]["live_bytes"], 1050);
+    assert!(trace(&["anonymize"], "whole", "other").0);
+    assert_eq!(info(&at("other"))["tally"]["peak_bytes"], 104 + 1024);
+    std::fs::write(at("text"), "a 100 7\nr 8\n").unwrap();
+    let (fine, complaint) = trace(&["import"], "text", "refused");
+    assert!(!fine && complaint.contains("line 2"), "{complaint}");
+    assert!(!at("refused").exists());
+}
