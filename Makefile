@@ -51,7 +51,7 @@ $(BUILD)/build.ninja:
 
 # What is installed. Tests and workloads, several hundred files, are built by those who run them.
 libraries: $(BUILD)/build.ninja
-	cmake --build $(BUILD) -j $(JOBS) --target freehold freehold_static embed embed_static
+	cmake --build $(BUILD) -j $(JOBS) --target freehold freehold_static embed embed_static freehold_record freehold_replayer
 
 # What `make bench` needs of it; the peers are built by the command itself, when they are measured.
 workloads: libraries

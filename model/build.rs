@@ -374,6 +374,63 @@ const MUTANTS: &[Mutant] = &[
             ),
         ],
     },
+    Mutant {
+        name: "guarded_block_freed_twice",
+        edits: &[(
+            "misuse/guard_slots.c",
+            "if (fh_cas_acq_rel(&s->state, &state, next_state(state, FH_GUARD_FREED, stack))) return true;",
+            "if (fh_swap_acq_rel(&s->state, next_state(state, FH_GUARD_FREED, stack))) return true;",
+        )],
+    },
+    Mutant {
+        name: "guard_slot_taken_twice",
+        edits: &[(
+            "misuse/guard_slots.c",
+            "if (fh_cas_relaxed(&fresh, &seen, seen + 1)) return own((unsigned)seen);",
+            "fh_store(&fresh, seen + 1);\n        return own((unsigned)seen);",
+        )],
+    },
+    Mutant {
+        name: "guard_ring_by_plain_store",
+        edits: &[(
+            "misuse/guard_slots.c",
+            "return fh_swap_acq_rel(&ring[at & (places() - 1)], entry);",
+            "uint64_t was = fh_load(&ring[at & (places() - 1)]);\n    fh_store(&ring[at & (places() - 1)], entry);\n    return was;",
+        )],
+    },
+    Mutant {
+        name: "guard_words_relaxed",
+        edits: &[
+            (
+                "misuse/guard_slots.c",
+                "fh_store_release(&s->block, block);",
+                "fh_store(&s->block, block);",
+            ),
+            (
+                "misuse/guard_slots.c",
+                "fh_store_release(&s->size, size);",
+                "fh_store(&s->size, size);",
+            ),
+            (
+                "misuse/guard_slots.c",
+                "fh_store_release(&s->pages, pages);",
+                "fh_store(&s->pages, pages);",
+            ),
+            (
+                "misuse/guard_slots.c",
+                "fh_store_release(&s->made, stack);",
+                "fh_store(&s->made, stack);",
+            ),
+        ],
+    },
+    Mutant {
+        name: "guard_shown_too_early",
+        edits: &[(
+            "misuse/guard_slots.c",
+            "fh_store_release(&s->state, next_state(state, FH_GUARD_LIVE, 0));",
+            "fh_store(&s->state, next_state(state, FH_GUARD_LIVE, 0));",
+        )],
+    },
 ];
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
@@ -399,6 +456,21 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "store/depot.c",
         "static fh_depots depot[FH_SHARDS];",
         "fh_depots depot[FH_SHARDS];",
+    ),
+    (
+        "misuse/guard_slots.c",
+        "static fh_guard_slot *slot_table;",
+        "static __thread fh_guard_slot *slot_table;",
+    ),
+    (
+        "misuse/guard_slots.c",
+        "static fh_word *ring;",
+        "__thread fh_word *ring;",
+    ),
+    (
+        "misuse/guard_slots.c",
+        "static fh_word many;",
+        "fh_word many;",
     ),
     (
         "store/purge.c",
@@ -433,6 +505,7 @@ fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
         "base/classes.c",
         "base/settings.c",
+        "misuse/guard_slots.c",
         "observe/index.c",
         "observe/samples.c",
     ]
@@ -455,7 +528,7 @@ fn real_files(source: &Path) -> Vec<String> {
 }
 
 /// What the model adds: its operating system, its checks, calls for its scenarios, the negative control.
-const OWN: &[&str] = &["system.c", "verify.c", "aba.c", "calls.c"];
+const OWN: &[&str] = &["system.c", "verify.c", "aba.c", "calls.c", "guards.c"];
 
 fn main() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));

@@ -15,11 +15,15 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Each layer needs only those before it; src/README.md says so and a test checks it.
-LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "observe", "misuse", "api"]
+LAYERS = ["base", "system", "store", "cache", "reclaim", "check", "heap", "observe", "misuse", "api"]
 # What stands in for the C library's own functions, and comes last.
 OVERRIDE = ["src/api/override.c", "src/system/linux_override_prctl.c"]
 # What makes no sense here: operator new needs C++, and the others are of libraries that are loaded.
 LEFT_OUT = ["src/api/new.c", "src/api/global.c", "src/system/linux_global.c", "src/system/linux_loaded.c"]
+
+# What becomes freehold.h, in this order.
+PUBLIC = ["freehold/freehold.h", "freehold/defer.h", "freehold/heap.h"]
+INCLUDE_PUBLIC = re.compile(r'^#include "freehold/.*\n\n?', re.M)
 
 INCLUDE = re.compile(r'^#\s*include\s+([<"])([^>"]+)[>"].*$', re.M)
 DEFINE = re.compile(r"^#\s*define (\w+)", re.M)
@@ -147,7 +151,7 @@ class Amalgamation:
             if m[1] == "<":
                 self.system.add(m[2])
                 return ""
-            if m[2] == "freehold/freehold.h":
+            if m[2] in PUBLIC:
                 return ""
             found = self.find(m[2], os.path.dirname(path))
             if not found.endswith(".h"):
@@ -187,7 +191,7 @@ def main():
     whole = Amalgamation()
     rooms = [whole.source(path, clashing) for path in paths]
     override = [whole.source(path, clashing) for path in OVERRIDE]
-    public = read("include/freehold/freehold.h")
+    public = "\n".join(INCLUDE_PUBLIC.sub("", read(f"include/{name}")) for name in PUBLIC)
     version = re.search(r'define FH_VERSION "(.*)"', public)[1]
     licence = "".join(f" * {line}".rstrip() + "\n" for line in read("LICENSE-MIT").strip().split("\n"))
     text = "\n".join(

@@ -37,6 +37,10 @@ say "soak: real programs, long"
 FREEHOLD_TEST_PROGRAMS=long ctest --test-dir "$build" --output-on-failure --no-tests=error -L 'programs|soak' \
     --timeout 7200 </dev/null
 
+say "soak: a hundred thousand damaged traces"
+FREEHOLD_TEST_MUTATIONS=100000 cargo test --release --locked --manifest-path tools/Cargo.toml --target-dir "$build/cargo" \
+    -p trace-file -- --nocapture </dev/null
+
 export FREEHOLD_SOAK=$((FREEHOLD_SOAK / 4 + 1))
 say "soak: the model, at most $FREEHOLD_SOAK seconds a scenario"
 cargo test --locked --manifest-path model/Cargo.toml --target-dir "$build/model" -- --nocapture </dev/null

@@ -102,6 +102,30 @@ FH_API void *fh_pvalloc(size_t size) FH_API_MALLOC;
  * that blocks of another size have left. All of them may be used. With option check exactly what was asked for. 0 for NULL. */
 FH_API size_t fh_malloc_usable_size(void *p);
 
+/* ── Sizes that fit, and many at once ────────────────────────────────────────────────────────────────────────────── */
+
+/* The bytes that a request of `size` bytes gets: asking for all of them costs nothing. At most an eighth more above 128 bytes.
+ * 16 for 0. A size that there cannot be is returned as it is. Pure arithmetic, some 10 instructions. */
+FH_API size_t fh_good_size(size_t size);
+
+/* A block of at least `size` bytes; *got says how many it has, fh_good_size(size), and all of them may be used. Otherwise as
+ * fh_malloc. On failure *got is as it was. `size` and *got are both right for fh_free_sized. */
+FH_API void *fh_malloc_at_least(size_t size, size_t *got) FH_API_MALLOC;
+
+/* Makes the block at p at least `size` bytes where it is, or leaves it alone: nothing is copied, and p stays. 1: it has them
+ * now. 0: it has not, or p is NULL. Keeps errno. Up to 64 KiB a block has what fh_malloc_usable_size says; a larger one grows
+ * where the memory behind it is free. With option check a block never grows. Not fast: some 100 instructions. */
+FH_API int fh_try_grow(void *p, size_t size);
+
+/* `count` blocks of `size` bytes each, as by fh_malloc, into blocks[0 … count - 1]. Returns how many there are: fewer than
+ * `count` when there is no memory for more, with errno ENOMEM. Each is a block of its own and may be freed by itself. Cost: up
+ * to 1 MiB some 6 instructions a block, beside what one call costs. */
+FH_API size_t fh_malloc_batch(size_t size, size_t count, void **blocks);
+
+/* Frees blocks[0 … count - 1], of any sizes, as fh_free does each. NULL among them does nothing. Keeps errno. Cost: some 14
+ * instructions a block where neighbours in the array are of one size. A double free is looked for as in fh_free. */
+FH_API void fh_free_batch(void *const *blocks, size_t count);
+
 /* ── Returning memory ────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Flushes the calling thread's cache, then returns the memory of everything free to the OS, except
@@ -152,7 +176,13 @@ FH_API size_t fh_heap_check(void);
  *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm
  *     check      0 1 2                  find misuse at the call, as docs/misuse.md says: fill, guards, quarantine, call stacks.
  *                                       2: and verify the heap now and then. At start, while there is one thread
- *     quarantine  8m, 0, …              with check: bytes of freed blocks that wait before they are used again
+ *     fail       7, every:1000, …       allocations that fail on purpose: the 7th; each 1,000th; after:64m, all after so many bytes;
+ *                                       site:HASH, all of one call stack. Turns check on. At start only
+ *     fail_log   a path without comma   the file that sites, failures and what is live at exit are appended to. The same
+ *     guard      0, 1000, …             one allocation in so many has guards around it: an overrun or a use after free faults,
+ *                                       and is explained. At most 1048576; guard alone: 1000
+ *     quarantine  8m, 0, …              with check or guard: bytes of freed blocks that wait before they are used again
+ *     defer      64m, 1m, …             the most bytes that may wait for a deferred free (freehold/defer.h)
  * FREEHOLD=help prints this list at start. The environment is not read by programs that run with more rights than their
  * caller. */
 FH_API int fh_option_set(const char *key, const char *value);

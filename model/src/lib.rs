@@ -12,6 +12,7 @@
 pub mod core;
 pub mod explore;
 mod first;
+mod guards;
 mod guests;
 mod holes;
 mod kernel;

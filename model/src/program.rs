@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::core::Core;
+use crate::guards::verify_guards;
 use crate::guests::{HOST, lodges, pieces, verify_guests};
 use crate::large::{Large, verify_large};
 use crate::memory::{
@@ -93,6 +94,15 @@ pub enum Step {
     Sample(u64, u64),
     Unsample(u64, [u64; 2]),
     NumberOf(u64),
+    /// Guarded blocks: makes their tables; takes a slot for a block of so many bytes, where freed ones wait while they have fewer
+    /// bytes than the first number; frees the oldest; two hands have slot 0, and both free it; what is said of a slot,
+    /// where a live block has so many bytes.
+    Guards,
+    GuardTake(u64, usize),
+    GuardFree,
+    GuardShare,
+    GuardFreeShared,
+    GuardLook(u32, usize),
     /// Gets a node of the negative control; push and pop of it.
     AbaNode(u64),
     AbaPush,
@@ -116,6 +126,9 @@ pub struct Hand {
     booked: u32,
     numbers: Vec<(u64, u32)>,
     samples: Vec<(u64, u64)>,
+    pub(crate) guarded: Vec<(u32, usize)>,
+    pub(crate) shared_guard: Option<u32>,
+    pub(crate) guards_freed: u32,
     nodes: Vec<u64>,
 }
 
@@ -155,6 +168,7 @@ impl Hand {
             hold(address);
         }
         self.large.iter().for_each(Large::announce);
+        self.announce_guards();
         for &(slot, n) in &self.runs {
             parts(slot, n).for_each(hold);
         }
@@ -267,6 +281,12 @@ impl Hand {
                 Step::Tables | Step::Sample(..) | Step::Unsample(..) | Step::NumberOf(_) => {
                     self.observer_step(core, step)
                 }
+                Step::Guards
+                | Step::GuardTake(..)
+                | Step::GuardFree
+                | Step::GuardShare
+                | Step::GuardFreeShared
+                | Step::GuardLook(..) => self.guard_step(core, step),
                 Step::AbaNode(node) => {
                     hold(node as usize);
                     self.nodes.push(node);
@@ -475,6 +495,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         }
         verify_guests(core, hands);
         verify_large(core, hands);
+        verify_guards(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");

@@ -3,6 +3,7 @@
 //! place.
 
 use crate::first::{first_uses, neighbours};
+use crate::guards::guards;
 use crate::holes::holes;
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
@@ -536,6 +537,7 @@ pub fn all() -> Vec<Entry> {
         .chain(runs())
         .chain(holes())
         .chain(tables())
+        .chain(guards())
         .chain(threesomes())
         .chain(first_uses())
         .chain(neighbours())

@@ -365,3 +365,49 @@ fn edge_given_by_plain_store() {
         "edge.pages",
     );
 }
+
+#[test]
+fn guarded_block_freed_twice() {
+    must_find_in(
+        "guarded_block_freed_twice",
+        "guards: two free one block",
+        "waits twice",
+    );
+}
+
+#[test]
+fn guard_slot_taken_twice() {
+    must_find_in(
+        "guard_slot_taken_twice",
+        "guards: two take the first slots",
+        "handed out twice",
+    );
+}
+
+#[test]
+fn guard_ring_by_plain_store() {
+    must_find_in(
+        "guard_ring_by_plain_store",
+        "guards: one takes what another puts",
+        "are in hands",
+    );
+}
+
+#[test]
+fn guard_shown_too_early() {
+    must_find_in(
+        "guard_shown_too_early",
+        "guards: a touch while the block is replaced",
+        "a live block of",
+    );
+}
+
+/// It was so once.
+#[test]
+fn guard_words_relaxed() {
+    must_find_in(
+        "guard_words_relaxed",
+        "guards: a touch while the block is replaced",
+        "a live block of",
+    );
+}

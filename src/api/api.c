@@ -54,6 +54,29 @@ void *fh_pvalloc(size_t size) {
     return fh_call_pvalloc(size);
 }
 
+size_t fh_good_size(size_t size) {
+    return fh_good_bytes(size);
+}
+
+void *fh_malloc_at_least(size_t size, size_t *got) {
+    size_t good = fh_good_bytes(size);
+    void *p = fh_alloc(good);
+    if (p) *got = good;
+    return p;
+}
+
+int fh_try_grow(void *p, size_t size) {
+    return fh_call_try_grow(p, size);
+}
+
+size_t fh_malloc_batch(size_t size, size_t count, void **blocks) {
+    return fh_alloc_batch(size, count, blocks);
+}
+
+void fh_free_batch(void *const *blocks, size_t count) {
+    fh_release_batch(blocks, count);
+}
+
 size_t fh_malloc_usable_size(void *p) {
     return fh_call_usable_size(p);
 }

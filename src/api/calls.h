@@ -4,6 +4,7 @@
 #define FH_API_CALLS_H
 
 #include "base/bits.h"
+#include "cache/alloc.h"
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "misuse/check.h"
@@ -87,7 +88,17 @@ static inline void fh_call_free_aligned_sized(void *p, size_t alignment, size_t 
 
 /* What the program may use of the block at p: of a checked one what it asked for. */
 static inline size_t fh_call_usable_size(const void *p) {
-    return FH_UNLIKELY(fh_is_checking()) ? fh_checked_usable(p) : fh_usable("malloc_usable_size", p);
+    return FH_UNLIKELY(fh_is_checking()) && !fh_heap_word(p) ? fh_checked_usable(p)
+                                                             : fh_usable("malloc_usable_size", p);
+}
+
+/* A checked block has a guard behind what the program asked for, and so no room. */
+static inline int fh_call_try_grow(void *p, size_t size) {
+    if (FH_UNLIKELY(!p)) return 0;
+    int saved = errno;
+    bool grown = FH_UNLIKELY(fh_is_checking()) ? size <= fh_checked_usable(p) : fh_grow(p, size);
+    errno = saved;
+    return grown;
 }
 
 static inline int fh_call_trim(size_t keep) {

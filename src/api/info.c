@@ -109,9 +109,13 @@ static void print_sum(page *p, const char *what, uint64_t bytes, const char *bef
 
 static void print_sums(page *p, const fh_profile_statistics *f) {
     fh_statistics_total t = fh_statistics_sum(f);
-    print_sum(p, "live", f->live_bytes + f->huge_bytes, "   in ", f->live_blocks + f->huge_blocks,
-              " blocks that the program holds");
+    print_sum(p, "live", f->live_bytes + f->huge_bytes + f->guarded_bytes, "   in ",
+              f->live_blocks + f->huge_blocks + f->guarded_blocks, " blocks that the program holds");
     print_sum(p, "  of it huge", f->huge_bytes, "   in ", f->huge_blocks, " blocks above 2 MiB");
+    if (f->guarded_blocks) {
+        print_sum(p, "  of it guarded", f->guarded_bytes, "   in ", f->guarded_blocks,
+                  " blocks that have pages to themselves");
+    }
     print_sum(p, "cached", f->cached_bytes, "   in ", t.cached_blocks, " blocks that threads have cached");
     print_sum(p, "free in slabs", f->free_bytes, "   in ", t.free_blocks, " blocks");
     print_sum(p, "  of it purged", f->purged_in_slabs_bytes, "   whole pages, returned to the OS", 0, NULL);
@@ -178,7 +182,7 @@ size_t fh_stats_metrics(char *buffer, size_t size) {
 
 /* Memory behind blocks of up to 2 MiB, used or free. */
 static size_t arena_bytes(const fh_profile_statistics *f) {
-    return f->live_bytes + f->cached_bytes + f->free_bytes + f->dirty_bytes;
+    return f->live_bytes + f->guarded_bytes + f->cached_bytes + f->free_bytes + f->dirty_bytes;
 }
 
 struct fh_mallinfo2 fh_mallinfo2(void) {
@@ -193,7 +197,7 @@ struct fh_mallinfo2 fh_mallinfo2(void) {
         .hblks = f->huge_blocks,
         .hblkhd = f->huge_bytes,
         .fsmblks = f->cached_bytes,
-        .uordblks = f->live_bytes,
+        .uordblks = f->live_bytes + f->guarded_bytes,
         .fordblks = f->free_bytes + f->dirty_bytes,
         .keepcost = f->dirty_bytes,
     };

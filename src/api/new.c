@@ -185,3 +185,37 @@ OPERATOR(void, operator_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *p,
 OPERATOR(void, operator_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
     fh_release_said(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN);
 }
+
+/* ── new that says how much it got ───────────────────────────────────────────────────────────────────────────────── */
+
+/* tcmalloc's names, which LLVM knows and which std::allocator::allocate_at_least may call. The hint of how often the block will be
+ * used is not looked at. Freed by operator delete; the sized form may name either size. */
+typedef struct {
+    void *p;
+    size_t n;
+} sized_block;
+
+sized_block __size_returning_new(size_t n);
+sized_block __size_returning_new_aligned(size_t n, size_t align);
+sized_block __size_returning_new_hot_cold(size_t n, uint8_t hint);
+sized_block __size_returning_new_aligned_hot_cold(size_t n, size_t align, uint8_t hint);
+
+FH_EXPORT sized_block __size_returning_new(size_t n) {
+    n = fh_good_bytes(n);
+    return (sized_block){operator_new(n), n};
+}
+
+/* Of an aligned block no more is promised than was asked for: which class it has is known when it is there. */
+FH_EXPORT sized_block __size_returning_new_aligned(size_t n, size_t align) {
+    return (sized_block){operator_new_aligned(n, align), n};
+}
+
+FH_EXPORT sized_block __size_returning_new_hot_cold(size_t n, uint8_t hint) {
+    (void)hint;
+    return __size_returning_new(n);
+}
+
+FH_EXPORT sized_block __size_returning_new_aligned_hot_cold(size_t n, size_t align, uint8_t hint) {
+    (void)hint;
+    return __size_returning_new_aligned(n, align);
+}

@@ -10,6 +10,8 @@
 #include "cache/observed.h"
 #include "check/verify.h"
 #include "misuse/check.h"
+#include "misuse/fail.h"
+#include "misuse/guard.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
 #include "system/inspect.h"
@@ -35,6 +37,9 @@ typedef struct {
     size_t offset, size;             /* of the field in fh_settings */
     size_t least;                    /* of a size: the smallest but 0 that makes sense */
     const char *form;                /* of a size or a text: what it may be */
+    size_t most;                     /* of a number: the largest, and it is no size; 0: any size */
+    bool (*valid)(const char *value, size_t length); /* of a text; NULL: any is a path */
+    const char *alone;                               /* the value that a key without one stands for; NULL: none */
 } option;
 
 #define FIELD(name) .offset = offsetof(fh_settings_values, name), .size = sizeof(((fh_settings_values *)0)->name)
@@ -74,11 +79,38 @@ static const option options[] = {
      "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
     {"check", "find misuse at the call; 2: and verify the heap. At start only", {"0", "1", "2"}, FIELD(check)},
     {"quarantine",
-     "of a checked program, freed bytes that are not used again yet",
+     "of a checked or guarded program, freed bytes that are not used again yet",
      {NULL},
      FIELD(quarantine),
      1,
      "bytes, as in 8m or 1g; 0: none"},
+    {"guard",
+     "one allocation in so many has guards around it, and an access beyond it faults",
+     {NULL},
+     FIELD(guard),
+     1,
+     "0, or one in how many, as in 1000, which guard alone stands for; 1: all",
+     .most = FH_GUARD_SELDOMEST,
+     .alone = "1000"},
+    {"fail",
+     "allocations that fail on purpose, in a program that is checked. At start only",
+     {NULL},
+     FIELD(fail),
+     0,
+     "7 (the 7th); every:1000; after:64m (bytes); site:HASH (as fail_log says); none",
+     .valid = fh_fail_is_valid},
+    {"fail_log",
+     "the file in which allocation sites are written down. At start only",
+     {NULL},
+     FIELD(fail_log),
+     0,
+     "a path of up to 255 bytes, without a comma"},
+    {"defer",
+     "the most that may wait for a deferred free",
+     {NULL},
+     FIELD(defer),
+     FH_KIB,
+     "bytes from 1k on, as in 1m or 2g"},
     {"page",
      "where the profile file is, and stays",
      {NULL},
@@ -202,6 +234,8 @@ static void say_option(const option *o, uint64_t usual) {
     fh_text_char(&t, '=');
     if (path) {
         fh_text_string(&t, path);
+    } else if (o->most) {
+        fh_text_number(&t, fh_load(word_of(o)));
     } else if (is_size(o)) {
         fh_text_size(&t, fh_load(word_of(o)));
     } else {
@@ -254,7 +288,7 @@ static bool set_size(const option *o, const char *value, size_t length) {
     unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
     if (bytes > (size_t)PTRDIFF_MAX >> shift) return false;
     bytes <<= shift;
-    if (bytes != 0 && bytes < o->least) return false;
+    if (bytes != 0 && (bytes < o->least || (o->most && bytes > o->most))) return false;
     fh_store(word_of(o), bytes);
     return true;
 }
@@ -263,7 +297,7 @@ static bool set_size(const option *o, const char *value, size_t length) {
 static bool set_path(const option *o, const char *value, size_t length) {
     fh_setting_path *path = path_of(o);
     uint64_t unset = 0;
-    if (length == 0 || length >= sizeof path->text) return false;
+    if (length == 0 || length >= sizeof path->text || (o->valid && !o->valid(value, length))) return false;
     if (!fh_cas_acq_rel(&path->length, &unset, FH_SETTING_BEGUN)) return false;
     memcpy(path->text, value, length);
     path->text[length] = 0;
@@ -290,6 +324,16 @@ static const option *apply(const char *key, size_t key_length, const char *value
     return NULL;
 }
 
+/* The value of an option that stands without one. */
+static const char *alone(const char *key, size_t key_length, const char *value, size_t *value_length) {
+    for (size_t i = 0; i < OPTIONS; i++) {
+        if (!options[i].alone || !equals(key, key_length, options[i].key)) continue;
+        *value_length = strlen(options[i].alone);
+        return options[i].alone;
+    }
+    return value;
+}
+
 /* key=value,key=value. Empty parts are skipped, so that a script may append ",stats=1" to whatever was there. */
 static void read_all(const char *text) {
     while (*text) {
@@ -299,7 +343,9 @@ static void read_all(const char *text) {
             say_help();
         } else if (length > 0) {
             const char *value = text + key_length + (key_length < length);
-            (void)apply(text, key_length, value, length - (size_t)(value - text));
+            size_t value_length = length - (size_t)(value - text);
+            if (key_length == length) value = alone(text, length, value, &value_length);
+            (void)apply(text, key_length, value, value_length);
         }
         text += length;
         if (*text) text++;
@@ -323,8 +369,10 @@ void fh_hook_start(void) {
     if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();
     if (FH_SETTING(verbose)) say_banner();
+    if (fh_fail_start() && !FH_SETTING(check)) fh_store(&fh_settings.check, 1);
     if (FH_SETTING(check)) fh_checked_start();
-    if (FH_SETTING(observe)) fh_thread_observe_all();
+    if (FH_SETTING(guard)) fh_guard_configure();
+    if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
     /* Many programs close stderr before they end, to see whether all was written. */
     if (FH_SETTING(stats)) fh_system_keep_output(2);
 }
@@ -357,7 +405,11 @@ int fh_option_set(const char *key, const char *value) {
         /* Another option leaves the limit alone: fh_limit_set may be changing it at this moment. */
         if (o->offset == offsetof(fh_settings_values, limit)) fh_limits_configure();
         fh_reclaim_configure();
-        if (FH_SETTING(observe)) fh_thread_observe_all();
+        if (o->offset == offsetof(fh_settings_values, guard) && !fh_guard_configure()) {
+            errno = ENOMEM;
+            return -1;
+        }
+        if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
         if (FH_SETTING(files) == FH_FILES_START) close_files();
         return 0;
     }

@@ -18,6 +18,20 @@ struct fh_thread;
 #define FH_SAYS_ALIGN 8u
 #define FH_SAYS_ZEROED 16u /* calloc: what is clean stays so */
 
+/* ── Defined in heap/free.c ──────────────────────────────────────────────────────────────────────────────────────── */
+
+/* Of a pointer into a slot that a heap of the embedding API has (fh_heap_word). The beginning of the live block that p points
+ * to or into, and its bytes; NULL: none is there. */
+void *fh_hook_heap_block(const void *p, size_t *size);
+
+/* Frees the block at p, or reports what is wrong with it. Keeps errno. */
+void fh_hook_heap_free(const char *call, void *p);
+
+/* ── Defined in heap/resize.c ────────────────────────────────────────────────────────────────────────────────────── */
+
+/* realloc: a block of the same heap. NULL with errno: the block is as it was. */
+void *fh_hook_heap_resize(void *p, size_t n);
+
 /* ── Defined in api/options.c ────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Reads the options from the environment, unless that was done, or the C library has not set it up yet. The first
@@ -51,6 +65,12 @@ void fh_hook_refused(size_t n);
 /* The thread whose cache is t ends; or is the only one in the child of a fork. */
 void fh_hook_thread_ends(struct fh_thread *t);
 void fh_hook_forked(struct fh_thread *t);
+
+/* ── Defined in heap/defer.c ─────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The calling thread ends, and with it what it reads and defers. And in the child of a fork, where all others have. */
+void fh_hook_participant_ends(void);
+void fh_hook_participants_forked(void);
 
 /* ── Defined in observe/metrics.c ────────────────────────────────────────────────────────────────────────────────── */
 
@@ -113,6 +133,24 @@ void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said);
 
 /* realloc: the block moves, always. */
 void *fh_hook_checked_resize(void *p, size_t n);
+
+/* ── Defined in misuse/guard.c ───────────────────────────────────────────────────────────────────────────────────── */
+
+/* Guarded blocks (option guard). The first is called where the draw has chosen the allocation; the others for pointers into the
+ * guards' region (store/guarded.h).
+ *
+ * A block of n bytes at a multiple of align, which reads as zero. NULL: it is too long for a guard, or there is no room; then the
+ * caller allocates as ever. `frame`: as for fh_observe_sampled. */
+void *fh_hook_guard(size_t align, size_t n, const void *frame);
+
+/* Frees the block at p, for that call. Reports a pointer that begins no live block. Keeps errno. */
+void fh_hook_guard_free(const char *call, void *p);
+
+/* Bytes that were asked for; 0 and a report if p begins no live block. */
+size_t fh_hook_guard_usable(const char *call, const void *p);
+
+/* realloc: the block moves, always. */
+void *fh_hook_guard_resize(void *p, size_t n);
 
 /* ── Defined in check/verify.c ───────────────────────────────────────────────────────────────────────────────────── */
 

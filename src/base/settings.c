@@ -14,5 +14,9 @@ fh_settings_values fh_settings = {
     .sample = {(uint64_t)512 << 10},
     .check = {0},
     .quarantine = {(uint64_t)8 << 20},
+    .guard = {0},
+    .fail = {.length = {0}},
+    .fail_log = {.length = {0}},
+    .defer = {(uint64_t)64 << 20},
     .page = {.length = {0}},
 };

@@ -138,7 +138,7 @@ typedef struct {
  *         [slab.beyond]  no bit is set from bump on
  *         [slab.count]   count < hint_at
  *         [slot.free]    a free slot has state 0 and all words 0, so that a stale hint finds nothing there. Its word `pages`
- *                        is 0 too, so that no pointer to it is one to a run
+ *                        is 0 too, so that no pointer to it is one to a run, and its word `heap`
  *         [slot.class]   the class byte of each slot of a slab, and of a run's first, is its class; of all others it is 0.
  *                        Of classes above 176, of sampled runs and of runs that no magazine holds it is 0 too
  *
@@ -153,7 +153,9 @@ typedef struct {
      * the slot that is its first. 0: none begins here. */
     fh_word pages;
     fh_word clean; /* of an edge: pages that were never handed out (store/edge.h) */
-    uint64_t pad[5];
+    fh_word
+        heap; /* of each slot that a heap of the embedding API has: the fh_owned that says whose it is (heap/types.h) */
+    uint64_t pad[4];
 } fh_slab;
 
 #define FH_STATE_COUNT_MASK UINT64_C(0xFFFF)
@@ -360,7 +362,11 @@ typedef struct fh_thread {
      * drawn (0: none were), the state of its generator, and the OS's number of it. */
     uint64_t interval, random;
     uint32_t system_number;
-    uint32_t polls; /* slow paths, observed or about to be */
+    uint32_t polls;                  /* slow paths, observed or about to be */
+    uint64_t block_weight;           /* with option guard: what each allocation counts for beside its bytes */
+    int64_t weight_left;             /* until the next sample or guard then */
+    struct participant *participant; /* in deferred frees (heap/defer.c); NULL: in none */
+    uint64_t guard_left;             /* allocations of its round after the one that was drawn for a guard */
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
     fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */

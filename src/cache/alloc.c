@@ -98,8 +98,15 @@ static inline void *exchange_for_full(fh_thread *t, unsigned c) {
     return p;
 }
 
-/* A sample is due, or the thread is not observed. */
-__attribute__((noinline)) static void *alloc_from_bin(size_t n, const fh_bin *bin) {
+/* Observed: what the hot path would have done, with the real bin behind the decoy. */
+static inline void *alloc_behind_decoy(size_t n, fh_bin *bin) {
+    void *p = fh_bin_pop(&bin[FH_ROW]);
+    return FH_LIKELY(p != NULL) ? p : fh_alloc_class(class_of_bin(bin), n);
+}
+
+/* A sample is due, or the thread is not observed; or it counts for guards. */
+__attribute__((noinline)) static void *alloc_from_bin(size_t n, fh_bin *bin) {
+    if (!fh_is_due(n)) return alloc_behind_decoy(n, bin);
     if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc(n, class_of_bin(bin));
     fh_here.bytes_until_sample = -1;
     unsigned c = class_of_bin(bin);
@@ -108,10 +115,9 @@ __attribute__((noinline)) static void *alloc_from_bin(size_t n, const fh_bin *bi
 }
 
 void *fh_alloc_slow(size_t n, fh_bin *bin) {
-    if (fh_count(n)) return alloc_from_bin(n, bin);
-    /* Observed: what the hot path would have done, with the real bin behind the decoy. */
-    void *p = fh_bin_pop(&bin[FH_ROW]);
-    return FH_LIKELY(p != NULL) ? p : fh_alloc_class(class_of_bin(bin), n);
+    fh_here.bytes_until_sample -= (int64_t)n;
+    if (FH_UNLIKELY(fh_here.bytes_until_sample < 0)) return alloc_from_bin(n, bin);
+    return alloc_behind_decoy(n, bin);
 }
 
 /* Out of line, or the hot path below would save registers. */

@@ -4,7 +4,15 @@
 
 #include "cache/cache.h"
 #include "cache/thread.h"
+#include "store/edge.h"
 #include "store/events.h"
+
+/* The bytes that a request of n bytes gets: more of them may be asked for at no cost. What there cannot be stays as it is. */
+static inline size_t fh_good_bytes(size_t n) {
+    unsigned c = fh_class_of(n);
+    if (c != FH_CLASS_SPECIAL) return fh_class_size(c);
+    return n <= FH_WINDOW_SIZE ? fh_round_up(n, FH_PAGE) : n;
+}
 
 /* A block of class c, from a bin, the depot or the store. n: the bytes that were asked for, for messages. Does what is due,
  * and tries again after a refusal. NULL with errno ENOMEM when nothing has helped. */

@@ -170,6 +170,13 @@ void *fh_alloc_aligned_new_array(size_t align, size_t n);
 /* realloc of p != NULL to n > 0 bytes. NULL: no memory, p is as it was. */
 void *fh_resize(void *p, size_t n);
 
+/* Makes the block at p at least n bytes where it is. False: that cannot be, and it is as it was. */
+bool fh_grow(void *p, size_t n);
+
+/* Many at once (cache/batch.c). Blocks of n bytes into out; returns how many there are, fewer than `count` with errno ENOMEM. */
+size_t fh_alloc_batch(size_t n, size_t count, void **out);
+void fh_release_batch(void *const *blocks, size_t count);
+
 /* Bytes that the block at p holds. Reports a foreign pointer in the name of `call` and returns 0. */
 size_t fh_usable(const char *call, const void *p);
 

@@ -6,6 +6,7 @@
 #include "cache/observed.h"
 #include "cache/thread.h"
 #include "cache/twice.h"
+#include "store/guarded.h"
 #include "store/holes.h"
 #include "store/large.h"
 #include "store/locate.h"
@@ -15,9 +16,13 @@
 
 #include <errno.h>
 
-/* p is in no slab of the class map and no cached run: a sampled, guest or large block, or none of ours. The sample is
+/* p is in no slab of the class map and no cached run: a guarded, sampled, guest or large block, or none of ours. The sample is
  * removed first: once the block is given, its address may be another sample's. */
 static void release_special(const char *call, void *p) {
+    if (fh_in_guards(p)) {
+        fh_hook_guard_free(call, p);
+        return;
+    }
     if (fh_holes_give(call, p)) return;
     fh_place at = fh_locate(p);
     if (at.kind == FH_AT_FOREIGN && fh_libc_has(p)) {
@@ -80,9 +85,16 @@ void fh_release_unchecked(const char *call, void *p) {
     errno = error;
 }
 
+/* True if a heap has the slot of p. Slabs and cached runs are known by their class byte alone. */
+static inline bool is_of_heap(const void *p) {
+    return fh_class_at(p) == FH_CLASS_SPECIAL && fh_heap_word(p) != 0;
+}
+
 /* Where all that is freed in a checked program arrives. */
 static void release(const char *call, void *p) {
-    if (FH_UNLIKELY(fh_is_checking())) {
+    if (FH_UNLIKELY(is_of_heap(p))) {
+        fh_hook_heap_free(call, p);
+    } else if (FH_UNLIKELY(fh_is_checking())) {
         fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
     } else {
         fh_release_unchecked(call, p);
@@ -144,7 +156,7 @@ void fh_release_suspect(void *p, fh_bin *bin) {
 }
 
 void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned said) {
-    if (FH_UNLIKELY(fh_is_checking())) {
+    if (FH_UNLIKELY(fh_is_checking()) && !is_of_heap(p)) {
         fh_hook_checked_free(p, n, align, said);
     } else if (FH_CHECKED && (said & FH_SAYS_SIZE) && align <= FH_MIN_ALIGN) {
         fh_release_sized_checked(p, n);
@@ -157,6 +169,7 @@ void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned
 
 size_t fh_usable(const char *call, const void *p) {
     if (!p) return 0;
+    if (fh_in_guards(p)) return fh_hook_guard_usable(call, p);
     fh_place at = fh_locate(p);
     size_t libc = at.kind == FH_AT_FOREIGN && fh_system_libc_usable ? fh_system_libc_usable(p) : 0;
     if (FH_UNLIKELY(libc)) return libc;

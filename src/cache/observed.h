@@ -55,11 +55,21 @@ static inline bool fh_is_observed(void) {
     return fh_bins() == fh_own()->decoy;
 }
 
-/* Counts n bytes (half of the address space at most) that a thread asks for. True: a sample is due within them; or the thread
- * is not observed. */
+/* Of a thread whose bytes are used up, in a call for n bytes: true if a sample or a guard is due, or the thread is not observed.
+ * With option guard they always are used up: the thread then counts in its cache, each allocation with its bytes and a weight
+ * (observe/observe.c). */
+static inline bool fh_is_due(size_t n) {
+    fh_thread *t = fh_own();
+    if (FH_LIKELY(t->block_weight == 0) || !fh_is_observed()) return true;
+    fh_here.bytes_until_sample = 0;
+    t->weight_left -= (int64_t)(n + t->block_weight);
+    return t->weight_left < 0;
+}
+
+/* Counts n bytes (a quarter of the address space at most) that an observed thread asks for. True: a sample or a guard is due. */
 static inline bool fh_count(size_t n) {
     fh_here.bytes_until_sample -= (int64_t)n;
-    return FH_UNLIKELY(fh_here.bytes_until_sample < 0);
+    return FH_UNLIKELY(fh_here.bytes_until_sample < 0) && fh_is_due(n);
 }
 
 /* Makes the calling thread, whose cache is t, observed or not. */

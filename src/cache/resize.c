@@ -6,6 +6,7 @@
 #include "cache/observed.h"
 #include "cache/thread.h"
 #include "cache/twice.h"
+#include "store/guarded.h"
 #include "store/large.h"
 #include "store/limit.h"
 #include "system/report.h"
@@ -19,24 +20,24 @@
 
 fh_word fh_shrink_refused;
 
-/* Gives the large block at p the size n where it is, or at a place with room to grow. NULL: it is as it was. */
-static void *try_resize(void *p, size_t old, size_t n) {
+/* Gives the large block at p the size n where it is, or, if it may move, at a place with room to grow. NULL: it is as it was. */
+static void *try_resize(void *p, size_t old, size_t n, bool may_move) {
     FH_ASSERT(n > FH_SMALL_MAX);
     fh_thread *t = fh_thread_enter();
     bool observing = fh_is_observing();
     if (observing) fh_hook_moving(p);
     void *q = fh_large_resize(p, n) ? p : NULL;
-    if (!q && n > old && n > GROWS_FROM) q = fh_large_move(p, n);
+    if (!q && may_move && n > old && n > GROWS_FROM) q = fh_large_move(p, n);
     if (observing && !q) fh_hook_stayed(p);
     fh_thread_leave(t);
     return q;
 }
 
-static void *resize_large(void *p, size_t old, size_t n) {
+static void *resize_large(void *p, size_t old, size_t n, bool may_move) {
     if (old <= FH_SMALL_MAX || n <= FH_SMALL_MAX) return NULL;
-    void *q = try_resize(p, old, n);
+    void *q = try_resize(p, old, n, may_move);
     /* A limit may have refused what fits once the caches are empty; a copy would need even more. */
-    if (!q && fh_limit_is_set() && fh_hook_reclaim(FH_AFTER_REFUSAL)) q = try_resize(p, old, n);
+    if (!q && fh_limit_is_set() && fh_hook_reclaim(FH_AFTER_REFUSAL)) q = try_resize(p, old, n, may_move);
     fh_thread_safe_point(FH_AFTER_ALLOC);
     if (q && fh_is_observing()) fh_hook_moved(p, q, n);
     return q;
@@ -61,7 +62,9 @@ static inline bool stays(const void *p, unsigned c, size_t n) {
 }
 
 __attribute__((noinline)) static void *resize(void *p, size_t n) {
+    if (FH_UNLIKELY(fh_class_at(p) == FH_CLASS_SPECIAL && fh_heap_word(p))) return fh_hook_heap_resize(p, n);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_resize(p, n);
+    if (fh_in_guards(p)) return fh_hook_guard_resize(p, n);
     if (FH_UNLIKELY(!fh_in_window(p)) && fh_libc_has(p)) return fh_system_libc_realloc(p, n);
     size_t old = fh_usable("realloc", p);
     if (!old) {
@@ -75,7 +78,7 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     }
     /* What there can never be is refused at once, by fh_alloc. */
     bool never = n > old && fh_is_out_of_reach(n);
-    void *q = never ? NULL : resize_large(p, old, n);
+    void *q = never ? NULL : resize_large(p, old, n, true);
     if (q) return q;
     q = fh_alloc(n);
     if (!q && n <= old) {
@@ -88,15 +91,27 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     return q;
 }
 
+/* True, and reported, if the thread has the block at p, of class c, cached: it is free. */
+static bool is_freed(const char *call, void *p, unsigned c) {
+    if (FH_LIKELY(c == FH_CLASS_SPECIAL || !fh_twice_is_free(fh_own(), c, p))) return false;
+    fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, fh_class_size(c));
+    errno = EINVAL;
+    return true;
+}
+
+bool fh_grow(void *p, size_t n) {
+    if (FH_UNLIKELY(is_freed("fh_try_grow", p, fh_class_at(p)))) return false;
+    size_t old = fh_usable("fh_try_grow", p);
+    if (n <= old) return old != 0;
+    if (!old || !fh_in_window(p) || fh_is_out_of_reach(n)) return false;
+    return resize_large(p, old, n, false) != NULL;
+}
+
 /* Most calls of a program that appends a little each time change nothing. No checked block begins where a block of a class
  * does, so none of them stays. */
 void *fh_resize(void *p, size_t n) {
     unsigned c = fh_class_at(p);
-    if (FH_UNLIKELY(c != FH_CLASS_SPECIAL && fh_twice_is_free(fh_own(), c, p))) {
-        fh_report_fault(FH_FAULT_DOUBLE_FREE, "realloc", p, 0, fh_class_size(c));
-        errno = EINVAL;
-        return NULL;
-    }
+    if (FH_UNLIKELY(is_freed("realloc", p, c))) return NULL;
     if (FH_LIKELY(c != FH_CLASS_SPECIAL && !FH_CHECKED && stays(p, c, n))) return p;
     return resize(p, n);
 }

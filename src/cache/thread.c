@@ -71,6 +71,7 @@ static void after_fork_in_child(void) {
     fh_store_release(&orphans, 1);
     fh_window_mend();
     fh_hook_forked(t);
+    fh_hook_participants_forked();
 }
 
 /* Flushes everything that t has to the store. */
@@ -167,7 +168,8 @@ static fh_thread *make(void) {
     fh_store(&t->generation, fh_load(&generation));
     t->number = (uint32_t)fh_add_relaxed(&threads_made, 1);
     t->ticks = t->next_idle = 0;
-    t->interval = t->polls = 0;
+    t->interval = t->block_weight = t->polls = 0;
+    t->participant = NULL;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_thread_observe(t, false);
     /* This may call malloc: from here on that works. If the OS has no such service left, what the thread has cached
@@ -349,6 +351,7 @@ static void thread_exit(void *value) {
     fh_thread *t = fh_own();
     if (t != value) return;
     FH_ASSERT(t != &fh_thread_none && t != &fh_thread_over);
+    fh_hook_participant_ends();
     fh_hook_thread_ends(t);
     look_after(t);
     fh_store(&t->state, FH_THREAD_BUSY);

@@ -315,6 +315,8 @@ static uint64_t check_other(fh_verification *check, size_t slot, bool free) {
     check_nothing(check, slot);
     check_no_pages(check, slot);
     if (free || inside) check_byte(check, slot, FH_CLASS_SPECIAL);
+    uint64_t heap = fh_load(&fh_slab_at(slot)->heap);
+    if (free && heap) at_slot(check, FH_EQUATION_SLOT_FREE, slot, 0, heap, 0);
     if (free && inside) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, 0, 1, 0);
     check->used_slots += inside;
     return inside ? UINT64_C(1) << slot % FH_CHUNK_SLOTS : 0;

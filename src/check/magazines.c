@@ -47,6 +47,12 @@ static bool find_guest(unsigned c, const void *p, block_place *at) {
     return true;
 }
 
+/* The same of a sampled block, which may be in a magazine of the class that it stands for: store/slab.c. */
+static bool find_sample(unsigned c, const void *p, block_place *at) {
+    unsigned kind = fh_state_kind(fh_load(&fh_slab_at(fh_slot_of(p))->state));
+    return fh_class_is_sample(kind) && fh_class_size(kind) >= fh_class_size(c) && find_in_slab(kind, p, at);
+}
+
 static bool find_run(unsigned c, const void *p, block_place *at) {
     at->slot = fh_slot_of(p);
     at->index = 0;
@@ -57,7 +63,7 @@ static bool find_run(unsigned c, const void *p, block_place *at) {
 static bool find_block(unsigned c, const void *p, block_place *at) {
     if (!in_chunks(p)) return false;
     if (fh_class_is_run(c)) return find_run(c, p, at);
-    return find_in_slab(c, p, at) || (c <= FH_SMALL_LAST && find_guest(c, p, at));
+    return find_in_slab(c, p, at) || (c <= FH_SMALL_LAST && (find_guest(c, p, at) || find_sample(c, p, at)));
 }
 
 /* Notes the block as seen. True if it has been seen before. */

@@ -6,6 +6,7 @@
 #include "cache/alloc.h"
 #include "cache/observed.h"
 #include "check/verify.h"
+#include "misuse/fail.h"
 #include "misuse/heap.h"
 #include "misuse/quarantine.h"
 #include "misuse/report.h"
@@ -75,6 +76,7 @@ static char *make(char *begin, size_t align, size_t n, unsigned family, uint32_t
 
 static char *allocate(size_t align, size_t n, bool *clean, unsigned family, const void *frame) {
     uint32_t stack = fh_stacks_note(frame);
+    if (fh_fails(n, stack)) return NULL;
     if (align < FH_MIN_ALIGN) align = FH_MIN_ALIGN;
     char *begin = take(align, n, clean);
     if (!begin) return NULL;
@@ -319,6 +321,7 @@ void *fh_hook_checked_resize(void *p, size_t n) {
 
 void fh_checked_end(void) {
     if (!fh_is_checking()) return;
+    fh_fail_end();
     fh_quarantine_each(see);
     (void)fh_heap_check_all(fh_misuse_say);
 }

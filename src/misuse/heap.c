@@ -16,6 +16,7 @@
 
 typedef struct {
     void (*say)(const fh_misuse_report *r);
+    void (*live)(uint32_t stack, size_t size); /* NULL: they are only looked at */
     size_t found;
     bool alone; /* memory cannot go while it is read */
 } walk;
@@ -50,11 +51,15 @@ static void see(walk *w, const char *begin, size_t size) {
         if (!read_at(w, &copy, h, sizeof copy)) return;
     }
     if (!is_whole(&copy, h)) {
-        if (fh_checked_was_header(&copy, size)) tell(w, FH_MISUSE_BEFORE, h, fh_checked_before(h));
+        if (!w->live && fh_checked_was_header(&copy, size)) tell(w, FH_MISUSE_BEFORE, h, fh_checked_before(h));
         return;
     }
     uint64_t state = fh_load(&copy.state);
     if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || copy.size >= size) return;
+    if (w->live) {
+        w->live(copy.allocated, copy.size);
+        return;
+    }
     const char *behind = fh_checked_block(h) + copy.size;
     size_t n = fh_checked_guard(copy.size), i = 0;
     if (!read_at(w, guard, behind, n)) return;
@@ -79,9 +84,9 @@ static void see_slab(walk *w, size_t slot, uint64_t state) {
     }
 }
 
-size_t fh_heap_check_all(void (*say)(const fh_misuse_report *r)) {
-    walk w = {.say = say, .alone = fh_system_threads() == 1};
+static size_t see_all(walk w) {
     uint64_t state;
+    w.alone = fh_system_threads() == 1;
     for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++) {
         unsigned kind = fh_state_kind(state);
         size_t size, slots;
@@ -94,6 +99,14 @@ size_t fh_heap_check_all(void (*say)(const fh_misuse_report *r)) {
         }
     }
     return w.found;
+}
+
+size_t fh_heap_check_all(void (*say)(const fh_misuse_report *r)) {
+    return see_all((walk){.say = say});
+}
+
+void fh_heap_each_live(void (*each)(uint32_t stack, size_t size)) {
+    (void)see_all((walk){.live = each});
 }
 
 size_t fh_heap_check_tell(void) {

@@ -8,6 +8,9 @@
  * blocks that are allocated or freed meanwhile are seen or not. Cost: some 10 ns a block with one thread, 300 with more. */
 size_t fh_heap_check_all(void (*say)(const fh_misuse_report *r));
 
+/* Calls `each` for every live checked block, with the stack of its allocation and its size. As fh_heap_check_all. */
+void fh_heap_each_live(void (*each)(uint32_t stack, size_t size));
+
 /* For fh_heap_check: the same with reports that never end the process. 0 in a program that is not checked. Keeps errno. */
 size_t fh_heap_check_tell(void);
 

@@ -176,13 +176,17 @@ static void say_frame(fh_text *t, unsigned i, uintptr_t address) {
     fh_text_char(t, '\n');
 }
 
-static void say_stack(fh_text *t, const char *what, uint32_t number) {
-    const uint64_t *addresses;
-    unsigned n = fh_stacks_get(number, &addresses);
+void fh_misuse_put_stack(fh_text *t, const char *what, const uint64_t *addresses, unsigned n) {
     fh_text_string(t, "  ");
     fh_text_string(t, what);
     fh_text_string(t, n ? " at\n" : " at a place that was not kept\n");
     for (unsigned i = 0; i < n; i++) say_frame(t, i, (uintptr_t)addresses[i]);
+}
+
+static void say_stack(fh_text *t, const char *what, uint32_t number) {
+    const uint64_t *addresses = NULL;
+    unsigned n = fh_stacks_get(number, &addresses);
+    fh_misuse_put_stack(t, what, addresses, n);
 }
 
 /* ── The bytes around ────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -193,8 +197,7 @@ static void say_byte(fh_text *t, unsigned char byte) {
     fh_text_char(t, digits[byte & 15]);
 }
 
-/* Three rows of 16 bytes; the one that is wrong is in the middle row, in brackets. */
-static void say_bytes(fh_text *t, const char *at) {
+void fh_misuse_put_bytes(fh_text *t, const char *at) {
     uintptr_t from = ((uintptr_t)at & ~(uintptr_t)15) - 16;
     fh_text_string(t, "  bytes around ");
     fh_text_pointer(t, at);
@@ -255,7 +258,7 @@ void fh_misuse_tell(const fh_misuse_report *r) {
         fh_text_string(&t, r->found);
         fh_text_char(&t, '\n');
     }
-    if (r->at) say_bytes(&t, r->at);
+    if (r->at) fh_misuse_put_bytes(&t, r->at);
     fh_system_write(2, t.begin, fh_text_length(&t));
     if (buffer) fh_system_unmap(buffer, LONGEST);
     errno = saved;

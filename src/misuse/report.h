@@ -3,6 +3,7 @@
 #ifndef FH_MISUSE_REPORT_H
 #define FH_MISUSE_REPORT_H
 
+#include "base/text.h"
 #include "misuse/block.h"
 
 typedef enum {
@@ -35,5 +36,10 @@ void fh_misuse_say(const fh_misuse_report *r);
 
 /* The same, and always returns. */
 void fh_misuse_tell(const fh_misuse_report *r);
+
+/* For other reports of the layer: "  found at" and a line a frame; three rows of 16 bytes, of which the byte at `at` is in the
+ * middle one, in brackets. */
+void fh_misuse_put_stack(fh_text *t, const char *what, const uint64_t *addresses, unsigned n);
+void fh_misuse_put_bytes(fh_text *t, const char *at);
 
 #endif

@@ -20,16 +20,24 @@ static fh_word records; /* uint64_t[RECORD_WORDS] */
 static fh_word walks;   /* memo[1 << WALKS_LOG]; 0: not there */
 static fh_word next;    /* words of records that are taken; grows only */
 
+#define TABLE_BYTES (ENTRIES * sizeof(fh_word))
+#define RECORDS_BYTES (RECORD_WORDS * sizeof(uint64_t))
+#define WALKS_BYTES (((size_t)1 << WALKS_LOG) * WALK_BYTES)
+
+size_t fh_stacks_bytes(void) {
+    return TABLE_BYTES + RECORDS_BYTES + WALKS_BYTES;
+}
+
+void fh_stacks_start_in(char *memory) {
+    fh_store_release(&walks, (uintptr_t)(memory + TABLE_BYTES + RECORDS_BYTES));
+    fh_store_release(&records, (uintptr_t)(memory + TABLE_BYTES));
+    fh_store_release(&table, (uintptr_t)memory);
+}
+
 bool fh_stacks_start(void) {
-    size_t bytes = ENTRIES * sizeof(fh_word) + RECORD_WORDS * sizeof(uint64_t);
-    char *p = fh_system_map(bytes, fh_system_page_size());
-    if (!p) return false;
-    fh_store_release(&records, (uintptr_t)(p + ENTRIES * sizeof(fh_word)));
-    fh_store_release(&table, (uintptr_t)p);
-    /* Without it each stack is walked. */
-    p = fh_system_map(((size_t)1 << WALKS_LOG) * WALK_BYTES, fh_system_page_size());
-    fh_store_release(&walks, (uintptr_t)p);
-    return true;
+    char *p = fh_system_map(fh_stacks_bytes(), fh_system_page_size());
+    if (p) fh_stacks_start_in(p);
+    return p != NULL;
 }
 
 static uint64_t hash_of(const uintptr_t *frames, unsigned n) {

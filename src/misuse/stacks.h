@@ -17,8 +17,11 @@
 
 #define FH_STACK_FRAMES 16u
 
-/* Maps both. False: no memory; then all stacks are 0. */
+/* Maps both. False: no memory; then all stacks are 0. Or they are in memory of the caller's, of so many bytes, zero and at a
+ * multiple of 64. */
 bool fh_stacks_start(void);
+size_t fh_stacks_bytes(void);
+void fh_stacks_start_in(char *memory);
 
 /* The number of the calling thread's stack, from the caller of the frame on (observe/unwind/stack.h). */
 uint32_t fh_stacks_note(const void *frame);

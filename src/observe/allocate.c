@@ -36,9 +36,18 @@ static void *alloc_in_slab(size_t align, size_t n, bool *lost) {
     return p;
 }
 
+/* The same for a guarded block, or the plain one that it would have been if there is none. */
+static void *alloc_guarded(size_t align, size_t n, bool *clean, const void *frame) {
+    (void)fh_observe_draw();
+    void *p = fh_hook_guard(align, n, frame);
+    *clean = p != NULL;
+    return p ? p : fh_alloc_unobserved(align, n ? n : 1, clean);
+}
+
 /* Out of line: its own frame is where the walk over the stack begins, and most callers have none because they end in a jump
  * to this function. */
 __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, bool *clean) {
+    if (fh_observe_draws_guard()) return alloc_guarded(align, n, clean, __builtin_frame_address(0));
     uint64_t interval = fh_observe_draw();
     size_t room = n > align ? n : align;
     bool lost = false;
@@ -66,8 +75,8 @@ void *fh_hook_alloc(size_t n, unsigned c) {
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(align, n, clean, said);
     if (n == 0) n = 1;
-    /* More than half of the address space cannot be had, and must not turn the count round. */
-    bool counted = n <= PTRDIFF_MAX && (fh_is_observed() || become_observed());
+    /* More than that cannot be had, and must not turn the count round. */
+    bool counted = n <= PTRDIFF_MAX / 2 && (fh_is_observed() || become_observed());
     return counted && fh_count(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
 }
 
@@ -76,6 +85,10 @@ void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) 
 void fh_hook_moved(const void *p, void *q, size_t n) {
     fh_hook_freed((const char *)p + 1, false);
     if (!fh_is_observed() || !fh_count(n)) return;
+    if (fh_observe_draws_guard()) { /* it is too long for a guard */
+        (void)fh_observe_draw();
+        return;
+    }
     if (fh_in_window(q)) fh_class_set(fh_slot_of(q), FH_CLASS_SPECIAL);
     fh_observe_sampled(q, n, fh_observe_draw(), __builtin_frame_address(0));
 }

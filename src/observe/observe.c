@@ -12,8 +12,12 @@
 #include "observe/sampling.h"
 #include "observe/sites.h"
 #include "observe/unwind/stack.h"
+#include "store/guarded.h"
 #include "system/inspect.h"
 #include "system/system.h"
+
+#include <stddef.h>
+#include <string.h>
 
 /* Frames of a stack that are kept: those nearest to the allocation. */
 #define MOST_FRAMES 128u
@@ -44,10 +48,11 @@ static fh_profile_header *begin_profile(void) {
     return profile ? profile : fh_profile_begin();
 }
 
-/* The file, made if it is time for one. */
+/* The file, made if it is time for one. A program that is only guarded has none. */
 static fh_profile_header *profile_by_now(bool read_clock) {
     static fh_word child_since;
     fh_profile_header *profile = own_profile();
+    if (!profile && !FH_SETTING(observe)) return NULL;
     if (profile || !fh_profile_is_childs()) return profile ? profile : fh_profile_begin();
     if (!read_clock) return NULL;
     uint64_t now = fh_system_nanoseconds(), since = fh_load(&child_since);
@@ -64,8 +69,43 @@ static uint64_t wanted_interval(const fh_profile_control *control) {
     return FH_SETTING(observe) ? FH_SETTING(sample) : 0;
 }
 
+/* One draw serves samples and guards. A thread counts down what it draws; each allocation takes its bytes and block_weight.
+ *
+ *     samples alone   weight 0: exponential, mean T bytes (sampling.h)
+ *     both            weight w = T/N: exponential, mean T. Each block is n + w long, and the draw falls into its n bytes (a
+ *                     sample, with the same probability as ever) or into its w (a guard, one block in N)
+ *     guards alone    weight 2^40: of each N allocations one, each with the same probability. All the bytes between two
+ *                     draws are less than one weight, so that they do not count */
+#define GUARDS_ALONE (~UINT64_C(0) - 1) /* as an interval */
+#define ALONE_SHIFT 40u
+
+static uint64_t or_guards(uint64_t interval) {
+    return interval == 0 && fh_load(&fh_guarded.one_in) ? GUARDS_ALONE : interval;
+}
+
+static uint64_t weight_for(uint64_t interval) {
+    uint64_t one_in = fh_load(&fh_guarded.one_in);
+    if (one_in == 0 || interval == 0) return 0;
+    return interval == GUARDS_ALONE ? UINT64_C(1) << ALONE_SHIFT : (interval + one_in - 1) / one_in;
+}
+
+/* The next one of a round of N, and N − 1 − that many more to the next round. */
+static uint64_t draw_guard(fh_thread *t) {
+    uint64_t one_in = fh_load(&fh_guarded.one_in);
+    if (one_in == 0) return INT64_MAX;
+    uint64_t before = t->guard_left, chosen = fh_random(&t->random) % one_in;
+    t->guard_left = one_in - 1 - chosen;
+    return ((before + chosen + 1) << ALONE_SHIFT) - 1;
+}
+
+static void draw(fh_thread *t, uint64_t interval) {
+    uint64_t distance = interval == GUARDS_ALONE ? draw_guard(t) : fh_sampling_distance(&t->random, interval);
+    t->weight_left = (int64_t)distance;
+    fh_here.bytes_until_sample = t->block_weight ? 0 : (int64_t)distance;
+}
+
 /* Draws a distance for thread t. What it had left of the last one is dropped, which changes nothing: an exponential
- * distance has no memory. */
+ * distance has no memory, and a round of guards begins anew. */
 static void start(fh_thread *t, uint64_t interval) {
     if (!t->interval) {
         /* Another state for each thread, and for each child of a fork. */
@@ -74,14 +114,17 @@ static void start(fh_thread *t, uint64_t interval) {
         t->system_number = fh_system_thread_number();
     }
     t->interval = interval;
+    t->guard_left = 0;
+    t->block_weight = weight_for(interval);
     fh_thread_observe(t, interval != 0);
-    if (interval) fh_here.bytes_until_sample = (int64_t)fh_sampling_distance(&t->random, interval);
+    if (interval) draw(t, interval);
 }
 
 /* What every slow path pays: thirty instructions, and one load of each word by which the command may want something. */
 static bool is_wanted(fh_profile_header *profile, const fh_thread *t) {
     const fh_profile_control *control = fh_profile_controls(profile);
-    return wanted_interval(control) != t->interval || fh_refresh_is_asked(control) || fh_reachable_is_asked(profile);
+    return or_guards(wanted_interval(control)) != t->interval || fh_refresh_is_asked(control) ||
+           fh_reachable_is_asked(profile);
 }
 
 static void poll_reachable(fh_profile_header *profile) {
@@ -97,8 +140,8 @@ void fh_hook_observe(fh_thread *t) {
     if (FH_LIKELY(profile && !read_clock && !is_wanted(profile, t))) return;
     profile = profile_by_now(read_clock);
     fh_profile_control *control = profile ? fh_profile_controls(profile) : NULL;
-    uint64_t interval = fh_profile_failed() ? 0 : wanted_interval(control);
-    if (FH_UNLIKELY(t->interval != interval)) start(t, interval);
+    uint64_t interval = fh_profile_failed() ? 0 : wanted_interval(control), drawn_by = or_guards(interval);
+    if (FH_UNLIKELY(t->interval != drawn_by)) start(t, drawn_by);
     if (!control) return;
     if (FH_UNLIKELY(fh_load(fh_profile_word(&control->interval)) != interval)) {
         fh_store(fh_profile_word(&control->interval), interval);
@@ -109,12 +152,27 @@ void fh_hook_observe(fh_thread *t) {
 
 /* ── Samples ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* By what the calling thread has drawn. Just forked: in the parent, where it was as it is here. */
+static uint64_t drawn_interval(const fh_thread *t) {
+    return t->interval ? t->interval : or_guards(FH_SETTING(observe) ? FH_SETTING(sample) : 0);
+}
+
 uint64_t fh_observe_draw(void) {
     fh_thread *t = fh_own();
-    /* Just forked: the distance was drawn in the parent. */
-    uint64_t interval = t->interval ? t->interval : FH_SETTING(sample);
-    fh_here.bytes_until_sample = interval ? (int64_t)fh_sampling_distance(&t->random, interval) : INT64_MAX;
-    return interval;
+    uint64_t interval = drawn_interval(t);
+    if (interval) {
+        draw(t, interval);
+    } else {
+        fh_here.bytes_until_sample = INT64_MAX;
+    }
+    return interval == GUARDS_ALONE ? 0 : interval;
+}
+
+/* Where in the block and its weight the draw fell. */
+bool fh_observe_draws_guard(void) {
+    if (drawn_interval(fh_own()) == GUARDS_ALONE) return true;
+    const fh_thread *t = fh_own();
+    return t->block_weight != 0 && t->weight_left >= -(int64_t)t->block_weight;
 }
 
 static void count(uint64_t *counter) {
@@ -200,6 +258,24 @@ void fh_hook_moving(const void *p) {
 
 void fh_hook_stayed(const void *p) {
     if (own_profile()) fh_samples_rename((uintptr_t)p + 1, (uintptr_t)p);
+}
+
+/* ── Faults ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_observe_fault(fh_profile_fault *fault) {
+    fh_profile_header *profile = FH_SETTING(observe) ? begin_profile() : own_profile();
+    if (!profile) return;
+    fh_profile_fault *file = fh_profile_fault_of(profile);
+    fh_word *written = fh_profile_word(&file->written);
+    uint64_t none = 0;
+    /* relaxed: what is guarded is that one thread only writes it. */
+    if (fh_load(written) || !fh_cas_relaxed(written, &none, FH_PROFILE_FAULT_BEGUN)) return;
+    fh_modules_enter(profile, true);
+    const size_t from = offsetof(fh_profile_fault, ns);
+    fault->check = fh_profile_checked(fh_profile_check(0, (const char *)fault + from, sizeof *fault - from));
+    memcpy((char *)file + offsetof(fh_profile_fault, check), &fault->check,
+           sizeof *fault - offsetof(fh_profile_fault, check));
+    fh_store_release(written, FH_PROFILE_FAULT_WRITTEN); /* release: all of it before */
 }
 
 /* ── The process ─────────────────────────────────────────────────────────────────────────────────────────────────── */

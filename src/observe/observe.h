@@ -2,6 +2,9 @@
 #ifndef FH_OBSERVE_OBSERVE_H
 #define FH_OBSERVE_OBSERVE_H
 
+#include "observe/profile.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,6 +13,14 @@ void fh_observe_end(void);
 
 /* The bytes until the calling thread's next sample are drawn. Returns the interval with which the last were drawn. */
 uint64_t fh_observe_draw(void);
+
+/* The calling thread's draw is over. True: it chose the block for a guard and not for a sample. To be asked before the next
+ * draw. */
+bool fh_observe_draws_guard(void);
+
+/* Writes what is known of a touch of a guard into the profile file, if there is one: the first of them stays. Also in a signal
+ * handler. */
+void fh_observe_fault(fh_profile_fault *fault);
 
 /* Enters the block at p, of n bytes, that was sampled with that interval. `frame`: of the function of ours that the program
  * called, or of one further in. */

@@ -179,6 +179,47 @@ typedef struct {
     fh_profile_scan_row row[FH_PROFILE_CLASSES];
 } fh_profile_scan;
 
+/* ── Fault: a guard was touched (option guard) ───────────────────────────────────────────────────────────────────── */
+
+/* The first touch of a guard, written in the signal handler of the thread that did: usually the last that the program did.
+ * The addresses of stacks are as in a sample's: return addresses, and of the touch itself the instruction + 1. */
+#define FH_PROFILE_FAULT_OFFSET (FH_PROFILE_CONTROL_OFFSET + 5120)
+#define FH_PROFILE_FAULT_FRAMES 32u
+#define FH_PROFILE_FAULT_BEGUN UINT64_C(1)
+#define FH_PROFILE_FAULT_WRITTEN UINT64_C(2)
+
+typedef enum {
+    FH_PROFILE_FAULT_GUARD,          /* no block is known there */
+    FH_PROFILE_FAULT_USE_AFTER_FREE, /* in a block that was freed */
+    FH_PROFILE_FAULT_OVERFLOW,       /* behind a block */
+    FH_PROFILE_FAULT_UNDERFLOW,      /* before a block */
+} fh_profile_fault_kind;
+
+typedef enum {
+    FH_PROFILE_ACCESS_UNKNOWN,
+    FH_PROFILE_ACCESS_READ,
+    FH_PROFILE_ACCESS_WRITE,
+    FH_PROFILE_ACCESS_EXECUTE,
+} fh_profile_access;
+
+typedef struct {
+    uint64_t
+        written; /* (atomic) 0: there was none; FAULT_BEGUN: it is being written; FAULT_WRITTEN: all of it is there */
+    uint64_t check;       /* of what follows */
+    uint64_t ns;          /* when */
+    uint64_t address;     /* what was touched */
+    uint64_t access;      /* fh_profile_access */
+    uint64_t kind;        /* fh_profile_fault_kind */
+    uint64_t signal;      /* the number of the signal */
+    uint64_t thread;      /* the kernel's number of the thread */
+    uint64_t block, size; /* the block that was meant, and its size as it was asked for */
+    uint64_t is_free;     /* 1: the block was freed before */
+    uint64_t allocated_frames, freed_frames, touched_frames; /* of these there are so many: */
+    uint64_t allocated[FH_PROFILE_FAULT_FRAMES];
+    uint64_t freed[FH_PROFILE_FAULT_FRAMES];
+    uint64_t touched[FH_PROFILE_FAULT_FRAMES];
+} fh_profile_fault;
+
 /* ── Statistics: what the heap holds, under a sequence lock ─────────────────────────────────────────────────────────── */
 
 /* Whose blocks a size class has. A reader asks the row and not the number of the class: numbers may change. */
@@ -239,7 +280,10 @@ typedef struct {
      * large as its block. They are part of live_bytes and free_bytes. */
     uint64_t absent_live_bytes, absent_free_bytes;
     uint64_t check; /* of taken_ns … absent_free_bytes, and of as many rows as count */
-    uint64_t reserved[10];
+    /* Blocks that the program holds between guards (option guard), in none of the sums above: their number, their bytes as they
+     * were asked for, and the pages that they have to themselves. */
+    uint64_t guarded_blocks, guarded_bytes, guarded_page_bytes;
+    uint64_t reserved[7];
     fh_profile_row row[FH_PROFILE_CLASSES];
 } fh_profile_statistics;
 
@@ -329,6 +373,9 @@ _Static_assert(sizeof(fh_profile_control) <= 512 && sizeof(fh_profile_records) <
                "the control words and the addresses of records fit in front of the scan's answer");
 _Static_assert(sizeof(fh_profile_scan) == 256 + sizeof(fh_profile_scan_row) * FH_PROFILE_CLASSES &&
                    sizeof(fh_profile_scan) <= FH_PROFILE_BODY_OFFSET - FH_PROFILE_SCAN_OFFSET,
+               "layout");
+_Static_assert(FH_PROFILE_SCAN_OFFSET + sizeof(fh_profile_scan) <= FH_PROFILE_FAULT_OFFSET &&
+                   FH_PROFILE_FAULT_OFFSET + sizeof(fh_profile_fault) <= FH_PROFILE_BODY_OFFSET,
                "layout");
 _Static_assert(sizeof(fh_profile_row) == 128, "layout");
 _Static_assert(sizeof(fh_profile_point) == 64, "layout");

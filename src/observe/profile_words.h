@@ -23,6 +23,11 @@ static inline uint64_t fh_profile_checked(uint64_t h) {
     return h | 1;
 }
 
+/* The fault of a file. */
+static inline fh_profile_fault *fh_profile_fault_of(fh_profile_header *profile) {
+    return (fh_profile_fault *)((char *)profile + FH_PROFILE_FAULT_OFFSET);
+}
+
 /* The control words of a file, and the answer to a scan, which follow its header. */
 static inline fh_profile_control *fh_profile_controls(fh_profile_header *profile) {
     return (fh_profile_control *)((char *)profile + FH_PROFILE_CONTROL_OFFSET);

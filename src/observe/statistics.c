@@ -7,6 +7,7 @@
 #include "reclaim/limits.h"
 #include "store/depot.h"
 #include "store/edge.h"
+#include "store/guarded.h"
 #include "store/large.h"
 #include "store/holes.h"
 #include "store/pages.h"
@@ -268,6 +269,9 @@ void fh_statistics_collect(fh_profile_statistics *f) {
     }
     f->mapped_bytes = f->chunks * FH_CHUNK_SIZE;
     add_rows(f);
+    f->guarded_blocks = fh_load(&fh_guarded.blocks);
+    f->guarded_bytes = fh_load(&fh_guarded.block_bytes);
+    f->guarded_page_bytes = fh_load(&fh_guarded.page_bytes);
     add_counts_of_the_gone(f);
     add_system(f);
     f->cost_ns = fh_system_nanoseconds() - f->taken_ns;

@@ -7,6 +7,7 @@
 #include "reclaim/huge_pages.h"
 #include "reclaim/idle.h"
 #include "reclaim/trim.h"
+#include "store/guarded.h"
 #include "system/system.h"
 
 static fh_word soft_limit;
@@ -57,7 +58,7 @@ void fh_limits_check(void) {
         return;
     }
     FH_ASSERT(reserve <= hard);
-    size_t in_use = fh_used_bytes() + (size_t)fh_load(&fh_limit.pending);
+    size_t in_use = fh_charged_bytes() + (size_t)fh_load(&fh_limit.pending);
     publish_pressure(fh_limit_judge(in_use, hard));
     check_soft(in_use);
     make_room(in_use, fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve);
@@ -67,7 +68,7 @@ void fh_limits_check(void) {
 
 fh_limit_figures fh_limits_now(void) {
     size_t hard = (size_t)fh_load(&fh_limit.hard);
-    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard == NEVER_MET ? 0 : hard, fh_used_bytes(),
+    return (fh_limit_figures){(size_t)fh_load(&soft_limit), hard == NEVER_MET ? 0 : hard, fh_charged_bytes(),
                               fh_load(&fh_limit.refusals), fh_load(&installed) != 0};
 }
 
@@ -102,7 +103,7 @@ void fh_limits_call_back(bool refused, uint64_t caller) {
     FH_ASSERT(caller != 0);
     /* acq_rel: one thread at a time, and not again from within. */
     if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;
-    callback(fh_used_bytes(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
+    callback(fh_charged_bytes(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
     FH_ASSERT_COSTLY(fh_load(&calling) == caller);
     fh_store_release(&calling, 0);
 }
@@ -180,7 +181,7 @@ void fh_limits_check_group(void) {
     fh_pressure group = read_group(new_second);
     fh_store(&group_pressure, group);
     size_t hard = (size_t)fh_load(&fh_limit.hard);
-    publish_pressure(hard ? fh_limit_judge(fh_used_bytes(), hard) : FH_PRESSURE_NONE);
+    publish_pressure(hard ? fh_limit_judge(fh_charged_bytes(), hard) : FH_PRESSURE_NONE);
     if (group == FH_PRESSURE_NONE) return;
     if (group == FH_PRESSURE_HIGH) fh_cache_flush();
     fh_trim_caches();

@@ -8,6 +8,7 @@
 #include "cache/observed.h"
 #include "reclaim/budget.h"
 #include "reclaim/limits.h"
+#include "store/guarded.h"
 #include "system/limits.h"
 #include "system/system.h"
 
@@ -135,7 +136,7 @@ static void report(size_t n, const fh_limit_figures *own, fh_refusal which, cons
         say_group(&t);
     }
     say(&t, "; this heap has ");
-    fh_text_size(&t, fh_used_bytes());
+    fh_text_size(&t, fh_charged_bytes());
     say(&t, " in use: ");
     if (fh_is_observing()) {
         say(&t, "freehold profile ");

@@ -1,6 +1,7 @@
 #include "store/limit.h"
 
 #include "base/assert.h"
+#include "store/guarded.h"
 
 fh_limit_books fh_limit;
 
@@ -28,10 +29,10 @@ bool fh_limit_admit(size_t bytes, bool spare) {
     if (hard != 0 && bytes > hard) return refuse();
     size_t most = spare && fh_load(&fh_limit.reserve_is_open) ? hard : hard - reserve;
     /* Asked before it is added: a thread that is refused again and again would keep the others from what there is. */
-    if (hard != 0 && fh_used_bytes() + (size_t)fh_load(&fh_limit.pending) + bytes > most) return refuse();
+    if (hard != 0 && fh_charged_bytes() + (size_t)fh_load(&fh_limit.pending) + bytes > most) return refuse();
     size_t claimed = (size_t)add_pending(bytes);
     FH_ASSERT(bytes != 0 && claimed >= bytes);
-    if (hard != 0 && fh_used_bytes() + claimed > most) {
+    if (hard != 0 && fh_charged_bytes() + claimed > most) {
         subtract_pending(bytes);
         return refuse();
     }

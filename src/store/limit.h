@@ -4,7 +4,8 @@
  * What counts is memory that blocks are or were in: slots in use. It is charged where slots are claimed, never for a single
  * block: a program without a limit pays one load a slab.
  *
- *     equation with a hard limit, at every moment:   slots in use + what is being claimed  ≤  hard
+ *     equation with a hard limit, at every moment:   slots in use + pages of guarded blocks (guarded.h)
+ *                                                    + what is being claimed  ≤  hard
  *
  * `pending` is what is being claimed or released at this moment. It is added before the books are read, and taken away after
  * the claim is in the books, or the slots are free. What is being released counts twice for an instant: too much, never too

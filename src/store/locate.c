@@ -1,6 +1,7 @@
 #include "store/locate.h"
 
 #include "base/assert.h"
+#include "base/hooks.h"
 #include "store/holes.h"
 #include "store/large.h"
 #include "store/sampled.h"
@@ -34,6 +35,12 @@ static fh_place locate_in_window(const void *p) {
     /* The class byte first: it also leads from the later slots of a slab to the first. */
     unsigned c = fh_class_at(p);
     if (c != FH_CLASS_SPECIAL && !fh_class_is_run(c)) return locate_in_slab(c, p);
+    if (FH_UNLIKELY(fh_heap_word(p) != 0)) {
+        fh_place at = {.kind = FH_AT_HEAP};
+        at.begin = fh_hook_heap_block(p, &at.size);
+        if (!at.begin) at.kind = FH_AT_NOTHING;
+        return at;
+    }
     unsigned kind = fh_state_kind(fh_load_acquire(&fh_slab_at(slot)->state));
     if (fh_class_is_sample(kind)) return locate_in_slab(kind, p);
     if (fh_holes_has(p)) {

@@ -15,6 +15,7 @@ typedef enum {
     FH_AT_SLAB,    /* a block of a class */
     FH_AT_HOLE,    /* a guest block, or a block of the owner, in a borrowed slab */
     FH_AT_LARGE,   /* a large block */
+    FH_AT_HEAP,    /* a block of a heap of the embedding API */
 } fh_place_kind;
 
 typedef struct {

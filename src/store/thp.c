@@ -108,8 +108,16 @@ static bool is_sparse(void) {
     return untouched > slabs / 2 && slabs > fh_used_bytes() / 4;
 }
 
+/* First slots of heaps of the embedding API. Relaxed: a figure to steer by. */
+static fh_word heaps;
+
+void fh_thp_count_heap(int change) {
+    fh_add_relaxed(&heaps, (uint64_t)(int64_t)change);
+}
+
 static bool is_old_enough(size_t chunk) {
     size_t first = (size_t)fh_load(&fh_order.thp_first_chunk);
+    if (first != 0 && fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2) return false;
     return chunk >= first && (first == 0 || chunk >= FH_SPARSE_CHUNKS || !is_sparse());
 }
 

@@ -48,6 +48,10 @@ void fh_thp_fill(size_t slot, size_t n);
 /* The caller has all of a chunk that was purged: it had memory, so what comes next is likely to be written to too. */
 void fh_thp_again(size_t chunk);
 
+/* A heap of the embedding API begins (1) or ends (-1): of its first slot it touches a page or two. While such slots are half of
+ * what is in use, chunks begin on small pages. */
+void fh_thp_count_heap(int change);
+
 /* True if the heap has nearly filled its young chunks. The next one would cost 2 MiB with its first block, so slabs that are
  * kept apart for speed alone are better shared. */
 bool fh_thp_is_near(void);

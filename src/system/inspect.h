@@ -95,6 +95,39 @@ bool fh_system_loaded_path(const fh_loaded *answer, char *path, size_t size);
 /* True if the program itself (and not a library) is the image in this range. */
 bool fh_system_is_program(uintptr_t begin, uintptr_t end);
 
+/* ── Guards: pages that must not be touched ──────────────────────────────────────────────────────────────────────── */
+
+/* Address space, of which the first `open` bytes are memory that reads as zero, and each touch of the others faults. NULL:
+ * there is none. A port without guards says so, and guards nothing. */
+void *fh_system_guards_reserve(size_t size, size_t open);
+void fh_system_guards_drop(void *p, size_t size);
+
+/* True if the kernel can mark single pages as guards, within one mapping (Linux 6.13 and later). Tries it on this page of
+ * reserved space, which is as it was afterwards. */
+bool fh_system_guards_can_mark(void *page);
+
+/* Marks all these pages of reserved space. They are one mapping from then on, whichever of them are opened. */
+bool fh_system_guards_mark(void *p, size_t size);
+
+/* Makes guards memory that reads as zero; each such piece is a mapping of its own where there are no marks. And the other way
+ * round: what the pages hold goes, and a touch faults. False: close left pages that must not be opened again. */
+bool fh_system_guard_open(void *p, size_t size, bool marks);
+bool fh_system_guard_close(void *p, size_t size, bool marks);
+
+typedef enum { FH_TOUCH_UNKNOWN, FH_TOUCH_READ, FH_TOUCH_WRITE, FH_TOUCH_FETCH } fh_touch_access;
+
+typedef struct {
+    uintptr_t address; /* what was touched */
+    uintptr_t pc;      /* the instruction that did; 0: not known */
+    fh_touch_access access;
+    unsigned signal;
+} fh_touch;
+
+/* From now on `look` is told of each touch that faults, in the signal handler of the thread that did. Then all is as it
+ * would have been: the handler that the program had before is called, and without one the program ends by the same signal.
+ * A handler that the program sets later takes this one's place. To be called once. */
+bool fh_system_on_touch(bool (*look)(const fh_touch *touch));
+
 /* ── A file in memory that this process writes and others read ───────────────────────────────────────────────────── */
 
 /* Every piece of it is allocated in the file before it is mapped, so that a full file system is an answer (ENOSPC) and not a
@@ -159,6 +192,9 @@ bool fh_file_begin(fh_file *f, const char *path);
 
 /* The file is complete, and replaces what was there. */
 void fh_file_end(fh_file *f);
+
+/* Appends to the file at `path` by one write, and makes it if it is not there. What cannot be written is lost. */
+void fh_file_append(const char *path, const char *text, size_t length);
 
 /* ── A frozen copy of this process ───────────────────────────────────────────────────────────────────────────────── */
 

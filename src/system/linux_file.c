@@ -78,3 +78,13 @@ void fh_file_end(fh_file *f) {
     if (f->is_beside && syscall(SYS_renameat, AT_FDCWD, f->beside, AT_FDCWD, f->path) != 0) remove_file(f->beside);
     errno = saved;
 }
+
+void fh_file_append(const char *path, const char *text, size_t length) {
+    if (fh_system_is_restricted()) return;
+    int saved = errno, fd = fh_open_file(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0600);
+    if (fd >= 0) {
+        fh_system_write(fd, text, length);
+        syscall(SYS_close, fd);
+    }
+    errno = saved;
+}

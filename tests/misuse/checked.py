@@ -10,10 +10,11 @@ which addr2line names; of the bytes the one in brackets. A case with nothing but
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
+
+from reports import normal
 
 failures = []
 ENDS = "(goes on)"  # behind the name of a case whose reports do not end the process
@@ -22,32 +23,6 @@ ENDS = "(goes on)"  # behind the name of a case whose reports do not end the pro
 def run(program, case, options):
     environment = dict(os.environ, FREEHOLD=options)
     return subprocess.run([program, case], env=environment, capture_output=True, text=True, timeout=60)
-
-
-def function_at(frame):
-    found = re.fullmatch(r"    #0 0x[0-9a-f]+ (\S+)\+(0x[0-9a-f]+)", frame)
-    if not found or not shutil.which("addr2line"):
-        return "?"
-    done = subprocess.run(["addr2line", "-ife", found[1], found[2]], capture_output=True, text=True, check=False)
-    # Compilers differ in which of the wrappers of support/alloc.h they inline, and say: those are passed over.
-    names = [name for name in done.stdout.splitlines()[::2] if not name.startswith("t_")] or ["?"]
-    return re.sub(r"^_ZL?\d+(\w+?)v$", r"\1", names[0])
-
-
-def normal(program, text):
-    """The report without what differs from run to run."""
-    lines = []
-    for line in text.splitlines():
-        if re.match(r"    #0 ", line):
-            lines[-1] += " " + function_at(line)
-        elif re.match(r"    0x", line):
-            here = re.search(r"\[(..)\]", line)
-            if here:
-                lines[-1] += " [" + here[1] + "]"
-        elif not re.match(r"    #", line):
-            line = line.replace(program, "PROGRAM").replace(os.path.realpath(program), "PROGRAM")
-            lines.append(re.sub(r"0x[0-9a-f]{5,}", "PTR", line))
-    return lines
 
 
 def read_expected(path):

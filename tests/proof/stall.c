@@ -18,7 +18,7 @@
  *     hand in; the slots of one chunk that it has claimed in order to purge or to use them (4 MiB); as much once more,
  *     hidden by a mark that it was about to set or clear
  *
- * A step of store/ or cache/ that no scenario reaches must be in stall_unreached.txt with its reason, and one that is there
+ * A step of store/, cache/ or heap/ that no scenario reaches must be in stall_unreached.txt with its reason, and one that is there
  * must not be reached. Of the observer's steps (observe/), which no allocation waits for or depends on, seven of ten must be.
  *
  *     test-proof-stall LIST          all of it
@@ -326,7 +326,8 @@ static void number_sites(void) {
 /* What is shared by threads as part of the protocols; the rest are answers of the system that are asked for once. */
 static int is_protocol(unsigned site) {
     const char *file = __start_fh_proof_sites[site].file;
-    return canonical[site] == site && (strstr(file, "/store/") || strstr(file, "/cache/") || strstr(file, "/observe/"));
+    return canonical[site] == site &&
+           (strstr(file, "/store/") || strstr(file, "/cache/") || strstr(file, "/heap/") || strstr(file, "/observe/"));
 }
 
 /* Runs a scenario without a stop and notes where its victim came by. */

@@ -112,4 +112,10 @@ void stall_observed_child(void);
 void stall_observed_before_fork(void);
 void stall_two_observed(void);
 
+/* stall_heaps.c */
+void stall_heap_before(void);
+void stall_heap_blocks(void);
+void stall_heap_life(void);
+void stall_heap_private(void);
+
 #endif

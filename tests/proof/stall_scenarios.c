@@ -5,6 +5,7 @@
 #include "reclaim/idle.h"
 #include "store/events.h"
 #include "store/slab_life.h"
+#include "freehold/defer.h"
 #include "freehold/freehold.h"
 #include "store/depot.h"
 #include "store/purge.h"
@@ -439,7 +440,39 @@ static void after_fork(void) {
 
 /* ── The table ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Deferred frees by a thread that reads too, up to their bound; and a thread that ends with some of them. */
+static void *defers_and_ends(void *none) {
+    stall_is_victim = 1;
+    CHECK(fh_reader_register("ends") && fh_defer_free(fh_malloc(64)), "not deferred");
+    return none;
+}
+
+static void deferred(void) {
+    pthread_t thread;
+    stall_live += 8000000; /* what waits is the victim's, and stays if it is parked */
+    CHECK(fh_reader_register("victim"), "no memory");
+    for (unsigned i = 0; i < 1200; i++) CHECK(fh_defer_free(fh_malloc(64)), "not deferred");
+    fh_quiescent();
+    fh_reader_offline();
+    fh_reader_online();
+    fh_free(fh_defer_realloc(fh_malloc(100), 200));
+    CHECK(fh_option_set("defer", "64k") == 0, "no such option");
+    void *p = fh_malloc(1 << 20);
+    CHECK(!fh_defer_free(p), "beyond the bound");
+    fh_free(p);
+    CHECK(fh_option_set("defer", "64m") == 0, "no such option");
+    CHECK(fh_defer_free(fh_malloc(64)), "not deferred");
+    fh_safepoint();
+    CHECK(pthread_create(&thread, NULL, defers_and_ends, NULL) == 0, "no thread");
+    pthread_join(thread, NULL);
+    (void)fh_defer_barrier();
+    (void)fh_defer_backlog();
+    fh_reader_unregister();
+    stall_live -= 8000000;
+}
+
 const stall_scenario stall_scenarios[] = {
+    {.name = "deferred", .victim = deferred},
     {.name = "all sizes", .victim = all_sizes},
     {.name = "up and down", .victim = up_and_down},
     {.name = "limits", .victim = meet_limits, .clear = another_limit},
@@ -469,6 +502,10 @@ const stall_scenario stall_scenarios[] = {
     {.name = "background", .victim = stall_background, .clear = stall_no_background, .own_thread = true},
     {.name = "no background", .victim = stall_background_without_thread, .clear = stall_no_background},
     {.name = "ends", .victim = ends},
+    {.name = "heap", .prepare = stall_heap_before, .victim = stall_heap_blocks},
+    {.name = "heap of two", .prepare = stall_heap_before, .victim = stall_heap_blocks, .other = stall_heap_blocks},
+    {.name = "private heap", .prepare = stall_heap_before, .victim = stall_heap_private, .other = stall_heap_blocks},
+    {.name = "heap's life", .prepare = stall_heap_before, .victim = stall_heap_life, .other = stall_heap_blocks},
     {.name = "ends in a callback", .victim = ends_in_a_callback, .clear = another_limit},
 };
 const size_t stall_scenario_count = sizeof stall_scenarios / sizeof stall_scenarios[0];

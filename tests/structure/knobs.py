@@ -39,7 +39,8 @@ def knobs():
 def variables_read():
     """Each variable that something reads, with one of its readers."""
     found = {}
-    for folder in ("tests", "scripts", "model/tests", "model/src", "tools/profile-file/src", "tools/freehold/tests"):
+    for folder in ("tests", "scripts", "model/tests", "model/src", "tools/profile-file/src", "tools/trace-file/tests",
+                   "tools/freehold/tests"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix not in (".c", ".h", ".cc", ".py", ".sh", ".rs"):
                 continue

@@ -14,11 +14,13 @@ mallopt""".split()
 # Passed on to the C library, after the allocator has noted what it must know of.
 NOTED = ["prctl", "dlopen"]
 PREFIXED = [f"fh_{name}" for name in FAMILY if name != "cfree"] + [
-    "fh_option_set", "fh_version", "fh_thread_flush", "fh_stats_print", "fh_stats_json", "fh_stats_metrics", "fh_limit_set", "fh_verify"]
+    "fh_option_set", "fh_version", "fh_thread_flush", "fh_stats_print", "fh_stats_json", "fh_stats_metrics", "fh_limit_set", "fh_verify",
+    "fh_good_size", "fh_malloc_at_least", "fh_try_grow", "fh_malloc_batch", "fh_free_batch"]
 NEW_AND_DELETE = """_Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t
 _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm
 _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t
-_ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t""".split()
+_ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
+__size_returning_new __size_returning_new_aligned __size_returning_new_hot_cold __size_returning_new_aligned_hot_cold""".split()
 LIBRARIES = re.compile(r"(libc|libc\.musl-\w+|ld-linux.*|libpthread|libgcc_s)\.so.*")
 
 problems = []

@@ -4,6 +4,7 @@
 #include "observe/class_use.h"
 #include "observe/profile_words.h"
 #include "store/depot.h"
+#include "store/guarded.h"
 #include "store/holes.h"
 #include "store/large.h"
 #include "store/window.h"
@@ -310,6 +311,9 @@ static uint64_t search_pages(fh_reach *r, uintptr_t begin, uintptr_t end) {
             if (from < at) from = at;
             if (to > end) to = end;
             if (known && !has[i]) continue;
+            /* To the kernel a guard has contents. */
+            if (fh_in_guards((const void *)from) && !fh_system_readable(from, to))
+                continue; // NOLINT(performance-no-int-to-ptr)
             search(r, from, to);
             searched += to - from;
         }

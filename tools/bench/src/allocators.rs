@@ -12,7 +12,7 @@ use crate::record::{Allocator, Origin, Skipped};
 pub const GROUPS: [&str; 6] = ["default", "peers", "packages", "ancestors", "modes", "all"];
 
 /// What of ours the group "modes" measures: the default, and each option that changes how it works.
-const MODES: [&str; 9] = [
+const MODES: [&str; 11] = [
     "freehold",
     "freehold@purge=eager",
     "freehold@purge=lazy",
@@ -22,6 +22,8 @@ const MODES: [&str; 9] = [
     "freehold@limit=64g",
     "freehold@observe=1",
     "freehold@observe=1+sample=64k",
+    "freehold@guard=1000",
+    "freehold@check=1",
 ];
 
 /// The ancestors in the order of their time, and what tables call them. One that is not in this list is shown last,

@@ -87,7 +87,7 @@ impl CallSite {
 }
 
 impl FrameData {
-    fn of(frame: &Frame) -> FrameData {
+    pub fn of(frame: &Frame) -> FrameData {
         FrameData {
             function: frame.function.clone(),
             place: frame.place(),

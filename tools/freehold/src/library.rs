@@ -10,6 +10,23 @@ pub const FILE_NAME: &str = "libfreehold.so";
 /// The name that it has where only programs are run: the other comes with the package for developers.
 const INSTALLED_NAME: &str = "libfreehold.so.0";
 
+/// The recorder, which is preloaded in front of an allocator.
+pub const RECORDER: &str = "libfreehold-record.so";
+
+/// The program that does the calls of a trace.
+pub const REPLAYER: &str = "freehold-replayer";
+
+/// A file that belongs to the drop-in and lies beside it, or one directory deeper where it is installed.
+pub fn beside(given: Option<&Path>, name: &str) -> Result<PathBuf> {
+    let library = locate(given)?;
+    let directory = library.parent().context("a library has a directory")?;
+    let places = [directory.join(name), directory.join("freehold").join(name)];
+    match places.into_iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path),
+        None => bail!("{name} was not found beside {}", library.display()),
+    }
+}
+
 /// Finds the drop-in: the path that the user gave, else beside this command (a build directory), else in the
 /// `lib` directories beside its `bin` (an installation).
 pub fn locate(given: Option<&Path>) -> Result<PathBuf> {

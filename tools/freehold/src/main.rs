@@ -3,12 +3,14 @@
 //! Each sub-command is a module with an `Args` struct that clap reads and a `run` function that returns the
 //! exit code. This file only connects them.
 
+mod allocator;
 mod amounts;
 mod call_site;
 mod demo;
 mod diff;
 mod doctor;
 mod explain;
+mod fail;
 mod families;
 mod leaks;
 mod library;
@@ -17,10 +19,13 @@ mod metrics;
 mod naming;
 mod output;
 mod profile;
+mod record;
+mod replay;
 mod report;
 mod run;
 mod shell;
 mod top;
+mod trace;
 mod wording;
 
 use std::process::{ExitCode, exit};
@@ -51,9 +56,13 @@ enum Command {
     Metrics(metrics::Args),
     Top(top::Args),
     Leaks(leaks::Args),
+    Fail(fail::Args),
     Report(report::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Record(record::Args),
+    Replay(replay::Args),
+    Trace(trace::Args),
     Bench(freehold_bench::BenchArgs),
     Completions(shell::CompletionArgs),
     Manual(manual::Args),
@@ -82,9 +91,13 @@ fn main() -> ExitCode {
         Command::Metrics(args) => metrics::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Leaks(args) => leaks::run(&args),
+        Command::Fail(args) => fail::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Bench(args) => freehold_bench::run(args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),
         Command::Manual(args) => manual::run(&args, Cli::command()),

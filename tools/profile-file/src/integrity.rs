@@ -5,7 +5,7 @@
 
 use bytemuck::{NoUninit, bytes_of};
 
-use crate::layout::{self, Header, Module, Node, Records, Scan, Statistics};
+use crate::layout::{self, Fault, Header, Module, Node, Records, Scan, Statistics};
 use crate::profile::Profile;
 use crate::warning::Warning;
 
@@ -122,6 +122,12 @@ fn of_fork(scan: &Scan) -> u64 {
     Check::default().word(scan.fork_ns).end()
 }
 
+fn of_fault(fault: &Fault) -> u64 {
+    Check::default()
+        .part(fault, offset!(Fault, ns), size_of::<Fault>())
+        .end()
+}
+
 /// Says what is not as it was written. `alive`: what the program writes at this moment may be half done.
 pub fn check(profile: &Profile, alive: bool, warnings: &mut Vec<Warning>) {
     let mut damaged = |wrong: bool, text: &str| {
@@ -160,6 +166,11 @@ pub fn check(profile: &Profile, alive: bool, warnings: &mut Vec<Warning>) {
                 || (!alive && differs(scan.fork_check, of_fork(scan)))),
         "what the scan for reachable blocks found is not as it was written",
     );
+    let fault = profile.fault.as_deref();
+    damaged(
+        fault.is_some_and(|fault| fault.check != of_fault(fault)),
+        "what was written of a touched guard is not as it was written",
+    );
     let modules = profile.modules.iter().filter(|module| module.end != 0);
     let modules = modules.filter(|module| differs(module.check, of_module(module)));
     let nodes = profile.nodes.iter();
@@ -195,6 +206,9 @@ pub fn seal(profile: &mut Profile) {
     };
     if let Some(statistics) = &mut profile.statistics {
         statistics.check = of_statistics(statistics);
+    }
+    if let Some(fault) = &mut profile.fault {
+        fault.check = of_fault(fault);
     }
     if profile.scan.state == layout::SCAN_DONE {
         profile.scan.check = of_scan(&profile.scan);

@@ -89,7 +89,7 @@ pub use naming::{Naming, Skipped};
 pub use process::ProcessFacts;
 pub use profile::Profile;
 pub use snapshot::{LiveSample, Module, Reading, Site, Snapshot, Stack};
-pub use symbols::{Frame, SymbolTable, Symbols};
+pub use symbols::{FileSymbols, Frame, SymbolTable, Symbols};
 pub use target::{FindError, Held, Target};
 pub use warning::{Concern, Warning};
 

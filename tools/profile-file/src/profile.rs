@@ -25,6 +25,8 @@ pub struct Profile {
     pub control: layout::Control,
     /// What a scan for reachable blocks found.
     pub scan: Box<layout::Scan>,
+    /// The touch of a guard that the program met first. None: there was none, or it was not written to its end.
+    pub fault: Option<Box<layout::Fault>>,
     /// None: never taken, or not readable.
     pub statistics: Option<Box<layout::Statistics>>,
     /// In the order in which they were written.
@@ -55,6 +57,7 @@ impl Profile {
         check_overlap(&header, length, warnings);
         let control = read_one(bytes, CONTROL_OFFSET)?;
         let scan = read_scan(bytes)?;
+        let fault = read_fault(bytes, length, warnings);
         let mut reader = Reader {
             bytes,
             length,
@@ -80,6 +83,7 @@ impl Profile {
             header: reader.header,
             control,
             scan,
+            fault,
             statistics,
             timeline,
             modules,
@@ -94,7 +98,7 @@ impl Profile {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new(&self.header);
         let dropped = |kind: SectionKind| self.header.section[kind as usize].dropped;
-        writer.control(&self.control, &self.scan);
+        writer.control(&self.control, &self.scan, self.fault.as_deref());
         let statistics: Vec<layout::Statistics> = self.statistics.iter().map(|f| **f).collect();
         writer.section(SectionKind::Statistics, &statistics, 0);
         writer.section(
@@ -190,6 +194,34 @@ fn read_scan(bytes: &(impl Bytes + ?Sized)) -> Result<Box<layout::Scan>, ReadErr
         }
     }
     Ok(scan)
+}
+
+/// The touch of a guard, which is written once. `written` is written last.
+fn read_fault(
+    bytes: &(impl Bytes + ?Sized),
+    length: u64,
+    warnings: &mut Vec<Warning>,
+) -> Option<Box<layout::Fault>> {
+    if length < layout::FAULT_OFFSET + size_of::<layout::Fault>() as u64 {
+        return None;
+    }
+    let written: u64 = read_one(bytes, layout::FAULT_OFFSET).ok()?;
+    match written {
+        0 => None,
+        layout::FAULT_WRITTEN => {
+            let mut fault = Box::new(layout::Fault::zeroed());
+            bytes
+                .read_exact_at(bytemuck::bytes_of_mut(&mut *fault), layout::FAULT_OFFSET)
+                .ok()?;
+            Some(fault)
+        }
+        _ => {
+            warnings.push(Warning::incomplete(
+                "a guard was touched, and the program ended before all of it was written",
+            ));
+            None
+        }
+    }
 }
 
 /// The ring, straightened: point n is entry n mod capacity, and `used` of them were written.

@@ -196,9 +196,17 @@ impl Writer {
         }
     }
 
-    pub fn control(&mut self, control: &layout::Control, scan: &layout::Scan) {
+    pub fn control(
+        &mut self,
+        control: &layout::Control,
+        scan: &layout::Scan,
+        fault: Option<&layout::Fault>,
+    ) {
         self.put(CONTROL_OFFSET, bytemuck::bytes_of(control));
         self.put(layout::SCAN_OFFSET, bytemuck::bytes_of(scan));
+        if let Some(fault) = fault {
+            self.put(layout::FAULT_OFFSET, bytemuck::bytes_of(fault));
+        }
     }
 
     fn put(&mut self, offset: u64, bytes: &[u8]) {

@@ -74,6 +74,48 @@ enum Lookup {
     Nothing,
 }
 
+/// Looks names up in files, by the offsets that the library's own messages have.
+pub struct FileSymbols {
+    symbols: Symbols,
+    numbers: HashMap<String, u64>,
+}
+
+/// Between the addresses that files are given here, which none of them has.
+const FILE_STEP: u64 = 1 << 44;
+
+impl FileSymbols {
+    pub fn new() -> FileSymbols {
+        FileSymbols {
+            symbols: Symbols::of(Vec::new(), None, None, false),
+            numbers: HashMap::new(),
+        }
+    }
+
+    /// The functions at an offset of a file, the innermost first; never empty.
+    pub fn frames(&mut self, path: &str, offset: u64) -> Rc<[Frame]> {
+        let next = self.numbers.len() as u64 + 1;
+        let number = *self.numbers.entry(path.to_owned()).or_insert(next);
+        let begin = number * FILE_STEP;
+        if number == next {
+            self.symbols.modules.push(Module {
+                begin,
+                end: begin + FILE_STEP,
+                bias: begin,
+                unloaded_ns: None,
+                build_id: Vec::new(),
+                path: path.to_owned(),
+            });
+        }
+        self.symbols.frames(begin + offset % FILE_STEP + 1)
+    }
+}
+
+impl Default for FileSymbols {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What a file without debug information says about an address.
 enum OwnName {
     /// The function that it is in.
@@ -102,10 +144,23 @@ pub struct Symbols {
 impl Symbols {
     /// For the addresses of this snapshot. What was saved with it is preferred to files of this machine.
     pub fn new(snapshot: &Snapshot) -> Symbols {
-        let table = snapshot.symbols.clone();
+        Self::of(
+            snapshot.modules.clone(),
+            snapshot.is_alive().then(|| snapshot.pid()),
+            snapshot.symbols.clone(),
+            snapshot.naming.debuginfod,
+        )
+    }
+
+    fn of(
+        modules: Vec<Module>,
+        pid: Option<u64>,
+        table: Option<SymbolTable>,
+        debuginfod: bool,
+    ) -> Symbols {
         Symbols {
-            modules: snapshot.modules.clone(),
-            pid: snapshot.is_alive().then(|| snapshot.pid()),
+            modules,
+            pid,
             warnings: table
                 .as_ref()
                 .map_or_else(Vec::new, |table| table.warnings.clone()),
@@ -116,7 +171,7 @@ impl Symbols {
                 .build(),
             files: HashMap::new(),
             functions: HashMap::new(),
-            fetcher: snapshot.naming.debuginfod.then(Fetcher::default),
+            fetcher: debuginfod.then(Fetcher::default),
             cache: HashMap::new(),
             warned: HashSet::new(),
         }

@@ -86,6 +86,7 @@ impl ProfileBuilder {
             header,
             control,
             scan: Box::new(layout::Scan::zeroed()),
+            fault: None,
             statistics: None,
             timeline: Vec::new(),
             modules: Vec::new(),

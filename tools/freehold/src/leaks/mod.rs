@@ -8,7 +8,7 @@ mod gate;
 mod reachability;
 #[cfg(test)]
 mod simulation;
-mod suppressions;
+pub mod suppressions;
 pub mod text;
 pub mod trend;
 pub mod verdict;

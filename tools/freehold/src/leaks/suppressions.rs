@@ -2,6 +2,7 @@
 //!
 //! The file is LeakSanitizer's: a line `leak:PATTERN`, where PATTERN matches within the function, the file or the
 //! module of any frame of the stack; `*` stands for any text, `^` and `$` for beginning and end. `#` begins a comment.
+//! `freehold fail` reads the same with `fail:`.
 
 use std::fs;
 use std::path::Path;
@@ -25,21 +26,31 @@ struct Pattern {
 
 impl Suppressions {
     pub fn read(path: &Path) -> Result<Suppressions> {
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("cannot read the suppressions in {}", path.display()))?;
-        Self::parse(&text).with_context(|| path.display().to_string())
+        Self::read_kind(path, "leak:")
     }
 
+    /// Of another kind than leaks, with its word and a colon.
+    pub fn read_kind(path: &Path, kind: &str) -> Result<Suppressions> {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read the suppressions in {}", path.display()))?;
+        Self::parse_kind(&text, kind).with_context(|| path.display().to_string())
+    }
+
+    #[cfg(test)]
     pub fn parse(text: &str) -> Result<Suppressions> {
+        Self::parse_kind(text, "leak:")
+    }
+
+    fn parse_kind(text: &str, kind: &str) -> Result<Suppressions> {
         let mut patterns = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let Some(pattern) = line.strip_prefix("leak:") else {
+            let Some(pattern) = line.strip_prefix(kind) else {
                 bail!(
-                    "line {}: {line:?} is not leak:PATTERN (a comment begins with #)",
+                    "line {}: {line:?} is not {kind}PATTERN (a comment begins with #)",
                     number + 1
                 );
             };

@@ -26,6 +26,8 @@ pub struct Observation<'a> {
     pub directory: &'a Path,
     /// Mean bytes between samples.
     pub interval: u64,
+    /// One allocation in so many has guards around it.
+    pub guard: Option<u32>,
 }
 
 /// What is known of a program that has ended.
@@ -130,6 +132,9 @@ fn environment(
     list.push("observe=1,page=");
     list.push(directory);
     list.push(format!(",sample={}", how.interval));
+    if let Some(one_in) = how.guard {
+        list.push(format!(",guard={one_in}"));
+    }
     Ok([("LD_PRELOAD", libraries), ("FREEHOLD", list)])
 }
 
@@ -242,6 +247,7 @@ mod tests {
             library: Path::new("/opt/libfreehold.so"),
             directory: Path::new(directory),
             interval: 4096,
+            guard: None,
         }
     }
 

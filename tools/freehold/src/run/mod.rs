@@ -4,12 +4,15 @@
 //! |---|---|
 //! | `child` | starts it, passes signals on, waits |
 //! | `ending` | how it ended, and who sent a SIGKILL |
+//! | `fault` | the touch of a guard that it ended by |
 //! | `kept` | where its profile files are, bounded, listed, removed |
 //! | `offered` | profile files in memory, where no directory has room |
-//! | `summary` | three lines at the end |
+//! | `summary` | three lines at the end, and one more of a fault |
 
 mod child;
 mod ending;
+pub use ending::signal_name;
+mod fault;
 mod kept;
 mod offered;
 mod summary;
@@ -43,6 +46,7 @@ use summary::{Run, Summary};
     freehold run ./server --port 80              then, elsewhere: freehold top server\n  \
     freehold run --sample 64k -- python3 app.py  more samples: sees smaller things, costs more\n  \
     freehold run --save build.freehold make      one file to take along, for every other command\n  \
+    freehold run --guard=100 ./server            finds overruns and uses after free, by chance\n  \
     freehold run --list                          what is kept of earlier runs;  --clean removes it\n\n\
     Exit code: that of the command; 128 and the signal if a signal ended it; 126 or 127 if it did not start.")]
 pub struct Args {
@@ -53,6 +57,10 @@ pub struct Args {
     /// Mean bytes between two samples.
     #[arg(long, value_name = "BYTES", default_value = "512k", value_parser = amounts::parse_bytes)]
     sample: u64,
+
+    /// One allocation in so many has guards around it: an access beyond it, or after its free, is explained.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    guard: Option<u32>,
 
     /// Keep the profile files in this directory instead of the user's own.
     #[arg(long, value_name = "DIR")]
@@ -197,6 +205,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
         library: &library,
         directory: &page,
         interval: args.sample,
+        guard: args.guard,
     };
     let before = Kills::of(std::process::id());
     let begun = Instant::now();

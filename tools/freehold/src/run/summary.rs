@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::child::Outcome;
 use super::ending::Ending;
+use super::fault::Fault;
 use crate::amounts::{bytes, duration};
 use crate::explain::sites;
 use crate::leaks::finding::Leaking;
@@ -37,6 +38,9 @@ pub struct Summary {
     /// Of the observed process that had most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<Heap>,
+    /// The guards that processes of it touched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
     pub processes: usize,
     pub still_running: Vec<u64>,
     /// Other processes of the run that have gone without a last word: by a signal, or by `_exit`.
@@ -133,6 +137,11 @@ impl Summary {
             .first()
             .map(|(profile, snapshot)| Heap::of(profile, snapshot));
         let active = !profiles.is_empty() || run.thinned > 0;
+        let faults = profiles
+            .iter()
+            .filter(|(_, snapshot)| snapshot.profile.fault.is_some())
+            .filter_map(|(_, snapshot)| Fault::of(snapshot, &mut Symbols::new(snapshot)))
+            .collect();
         let next = next_command(run, heap.as_ref());
         Self {
             command: run.command.to_vec(),
@@ -148,6 +157,7 @@ impl Summary {
             }),
             peak_resident_bytes: run.outcome.peak_resident.or_else(|| peak_seen(&profiles)),
             heap,
+            faults,
             processes: profiles.len() + run.thinned,
             still_running,
             died,
@@ -157,10 +167,21 @@ impl Summary {
         }
     }
 
-    /// Three lines.
+    /// Three lines, and one more for each fault.
     pub fn to_text(&self) -> String {
+        let faults: String = self
+            .faults
+            .iter()
+            .map(|fault| {
+                let child = match fault.pid == u64::from(self.pid) {
+                    true => String::new(),
+                    false => format!("{} ({}): ", short(&fault.program), fault.pid),
+                };
+                format!("freehold: {child}{}\n", fault.sentence())
+            })
+            .collect();
         format!(
-            "freehold: {}\nfreehold: {}\nfreehold: next: {}\n",
+            "freehold: {}\n{faults}freehold: {}\nfreehold: next: {}\n",
             self.ending_line(),
             self.memory_line(),
             self.next
