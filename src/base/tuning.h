@@ -124,6 +124,10 @@
 #define FH_INSIDE_STEP (FH_STRESS ? 4 * FH_KIB : 64 * FH_KIB)
 #define FH_INSIDE_HALVES (FH_STRESS ? 1u : 4u)
 
+/* Slabs of a class that a sample for defragmenting looks at, at most; blocks asked about between two, at least. */
+#define FH_DEFRAG_SAMPLE (FH_STRESS ? 16u : 1024u)
+#define FH_DEFRAG_LEAST (FH_STRESS ? 4u : 64u)
+
 /* A heap that does not grow is searched for cold classes once it has this many bytes, and this many were taken from slabs;
  * the sum of what was taken is made whenever this power of two is passed, once a MiB. */
 #define FH_COLD_HEAP_BYTES (FH_STRESS ? 4 * FH_MIB : 32 * FH_MIB)

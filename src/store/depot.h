@@ -19,12 +19,12 @@ fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
 /* Flushes the depot of class c: gives its blocks to their slabs (runs: to their chunks), and the magazines too. */
 void fh_depot_empty(unsigned c);
 
-/* Magazines: blocks of classes of their own, out of the reach of programs. The smallest that holds `blocks` (at most
- * 510), empty; NULL when there is no memory. */
 /* True if `place` is one of a full magazine of class c in the depot, and holds p. That magazine is got for the look, as any
  * thread gets one, and put back. Cost: a load for each slot. Progress: lock-free, as get and put. */
 bool fh_depot_holds(unsigned c, void *const *place, const void *p);
 
+/* Magazines: blocks of classes of their own, out of the reach of programs. The smallest that holds `blocks` (at most
+ * 510), empty; NULL when there is no memory. */
 fh_magazine *fh_magazine_new(unsigned blocks);
 void fh_magazine_delete(fh_magazine *m);
 

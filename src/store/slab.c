@@ -123,6 +123,15 @@ static size_t find_slab(unsigned c, unsigned shard) {
     return fh_hint_find_apart(c, others, FH_SHARDS);
 }
 
+/* Blocks of the slab that begins in that slot, if it is one of class c. */
+static unsigned take_from(size_t slot, unsigned c, unsigned want, void **out) {
+    fh_slab *slab = fh_slab_at(slot);
+    uint64_t state = fh_load_acquire(&slab->state);
+    if (fh_state_kind(state) != c) return 0;
+    unsigned n = take_bits(slot, slab, c, fh_state_bump(state), want, out);
+    return n < want ? n + take_fresh(slot, slab, c, want - n, out + n) : n;
+}
+
 static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
     unsigned got = 0, shard = fh_system_cpu_hint() % FH_SHARDS;
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES && !fh_class_is_run(c) && c != FH_CLASS_BORROWED);
@@ -140,16 +149,9 @@ static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
             got += n;
             continue;
         }
-        fh_slab *slab = fh_slab_at(slot);
-        uint64_t state = fh_load_acquire(&slab->state);
-        unsigned n = 0;
-        if (fh_state_kind(state) == c) {
-            n = take_bits(slot, slab, c, fh_state_bump(state), want - got, out + got);
-            if (got + n < want) n += take_fresh(slot, slab, c, want - got - n, out + got + n);
-        }
-        got += n;
+        got += take_from(slot, c, want - got, out + got);
         FH_ASSERT(got <= want);
-        if (got < want) fh_slab_unhint(slab, slot, c);
+        if (got < want) fh_slab_unhint(fh_slab_at(slot), slot, c);
         remember(shard, c, got < want ? 0 : slot + 1);
     }
     fh_event_taken(shard, got * fh_class_size(c));
@@ -162,6 +164,12 @@ unsigned fh_slab_take(unsigned c, unsigned want, void **out) {
 
 unsigned fh_slab_take_own(unsigned c, unsigned want, void **out) {
     return take(c, want, out, false);
+}
+
+bool fh_slab_is_preferred(size_t slot, unsigned c) {
+    bool is = false;
+    for (unsigned i = 0; i < FH_SHARDS; i++) is |= fh_load(&current[i][c]) == slot + 1;
+    return is;
 }
 
 /* ── Give ────────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -14,6 +14,9 @@ unsigned fh_slab_take(unsigned c, unsigned want, void **out);
 /* The same out of slabs of the class alone: never a guest block (holes.h), so the blocks are aligned as their size is. */
 unsigned fh_slab_take_own(unsigned c, unsigned want, void **out);
 
+/* True if threads take their blocks from that slab just now. */
+bool fh_slab_is_preferred(size_t slot, unsigned c);
+
 /* Gives n blocks, of class c as far as the caller knows. A pointer that is no block's beginning and a block that is free
  * already are reported; the others are given all the same. */
 void fh_slab_give(unsigned c, unsigned n, void **blocks);

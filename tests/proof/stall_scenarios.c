@@ -6,6 +6,7 @@
 #include "store/events.h"
 #include "store/slab_life.h"
 #include "freehold/defer.h"
+#include "freehold/defrag.h"
 #include "freehold/freehold.h"
 #include "store/depot.h"
 #include "store/purge.h"
@@ -471,7 +472,32 @@ static void deferred(void) {
     stall_live -= 8000000;
 }
 
+/* Blocks of thinned slabs are judged and moved. */
+static void defragments(void) {
+    enum { N = 3000 };
+    static void *block[N];
+    unsigned char worth;
+    stall_live += N * 112;
+    for (unsigned i = 0; i < N; i++) block[i] = fh_malloc(100);
+    for (unsigned i = 0; i < N; i++) {
+        if (i % 8 == 0 || i > N / 2) continue;
+        fh_free(block[i]);
+        block[i] = NULL;
+    }
+    fh_malloc_trim(0);
+    for (unsigned i = 0; i < N; i++) {
+        void *better = fh_defrag_worth((const void *const *)&block[i], 1, &worth) ? fh_defrag_malloc(100) : NULL;
+        if (better) {
+            fh_defrag_free(block[i]);
+            block[i] = better;
+        }
+    }
+    for (unsigned i = 0; i < N; i++) fh_free(block[i]);
+    stall_live -= N * 112;
+}
+
 const stall_scenario stall_scenarios[] = {
+    {.name = "defragments", .victim = defragments},
     {.name = "deferred", .victim = deferred},
     {.name = "all sizes", .victim = all_sizes},
     {.name = "up and down", .victim = up_and_down},

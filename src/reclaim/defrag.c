@@ -1,0 +1,135 @@
+#include "reclaim/defrag.h"
+
+#include "base/assert.h"
+#include "base/classes.h"
+#include "base/tuning.h"
+#include "cache/observed.h"
+#include "store/depot.h"
+#include "store/events.h"
+#include "store/hints.h"
+#include "store/pages.h"
+#include "store/slab.h"
+#include "store/slab_life.h"
+#include "store/window.h"
+
+/* How full a slab is, in 64ths. */
+#define FULL 64u
+
+/* Emptying a slab that is fuller than this moves much and gains little. */
+#define MOST_FILL (FULL * 7 / 8)
+#define BORROWED_FILL (FULL * 3 / 4)
+
+typedef struct {
+    fh_word bar;  /* slabs with a lower fill are to be emptied; 0: none */
+    fh_word left; /* blocks that may be asked about until the next sample */
+    fh_word from; /* the slot where the next sample begins */
+} judge;
+
+static judge judge_of[FH_SMALL_LAST + 1];
+
+/* Blocks of a slab that are handed out. Those in the caches of threads count: their bits are not set. */
+static unsigned live_blocks(size_t slot, uint64_t state) {
+    unsigned bump = fh_state_bump(state), free = 0;
+    for (unsigned w = 0; w < fh_slab_words(bump); w++) free += fh_count_bits(fh_load(&fh_slab_at(slot)->free[w]));
+    return free < bump ? bump - free : 0;
+}
+
+static unsigned fill_of(unsigned c, unsigned live) {
+    unsigned blocks = fh_class_table[c].blocks;
+    return live < blocks ? live * FULL / blocks : FULL;
+}
+
+/* ── The bar ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+typedef struct {
+    unsigned slabs;
+    uint64_t live[FULL + 1], free[FULL + 1]; /* blocks, by the fill of their slab */
+} sample;
+
+/* Slabs from that slot on, before `end`, which have free blocks; a full one has no hint, and nothing to say. Returns where it
+ * has stopped, FH_NONE: there are no more. */
+static size_t look(unsigned c, size_t slot, size_t end, sample *s) {
+    for (; s->slabs < FH_DEFRAG_SAMPLE; slot++) {
+        slot = fh_hint_next(c, slot);
+        if (slot == FH_NONE || slot >= end) return FH_NONE;
+        uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
+        if (fh_state_kind(state) != c) continue;
+        unsigned live = live_blocks(slot, state), fill = fill_of(c, live);
+        s->slabs++;
+        s->live[fill] += live;
+        s->free[fill] += fh_class_table[c].blocks - live;
+    }
+    return slot;
+}
+
+/* The highest fill below which all blocks have room above it. */
+static unsigned bar_of(const sample *s) {
+    uint64_t below = 0, room = 0;
+    unsigned bar = 0;
+    for (unsigned f = 0; f <= FULL; f++) room += s->free[f];
+    for (; bar < MOST_FILL; bar++) {
+        below += s->live[bar];
+        room -= s->free[bar];
+        if (below > room) break;
+    }
+    return bar;
+}
+
+static void judge_again(unsigned c) {
+    judge *j = &judge_of[c];
+    sample s = {0};
+    size_t from = (size_t)fh_load(&j->from), end = look(c, from, FH_NONE, &s);
+    if (end == FH_NONE) end = look(c, 0, from, &s); /* what is before: the sample goes round */
+    fh_store(&j->from, end == FH_NONE ? 0 : end);
+    unsigned bar = bar_of(&s);
+    fh_store(&j->bar, bar);
+    if (bar) fh_depot_empty(c); /* its blocks are scattered over slabs, and count as live there */
+    fh_store(&j->left, s.slabs < FH_DEFRAG_LEAST ? FH_DEFRAG_LEAST : s.slabs);
+}
+
+/* ── Blocks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The class of the slab at p; 0: it is in none that could be emptied. A checked block is not where the program's pointer is. */
+static unsigned class_of(const void *p) {
+    unsigned c = fh_is_checking() ? FH_CLASS_SPECIAL : fh_class_at(p);
+    return c <= FH_SMALL_LAST ? c : FH_CLASS_SPECIAL;
+}
+
+/* A slab whose holes are open has blocks of several classes, and gets no more of its own. Moving them pays by itself. */
+static bool is_sparse_borrowed(const void *p) {
+    size_t slot = fh_slot_of(p);
+    if (!fh_in_window(p) || slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return false;
+    if (!fh_hint_is_set(FH_CLASS_BORROWED, slot)) return false;
+    return FH_SLOT_SIZE - fh_pages_free_bytes(slot) < FH_SLOT_SIZE / FULL * BORROWED_FILL;
+}
+
+bool fh_defrag_pays(const void *p) {
+    unsigned c = class_of(p);
+    if (c == FH_CLASS_SPECIAL) return !fh_is_checking() && is_sparse_borrowed(p);
+    fh_event_demand(c);
+    judge *j = &judge_of[c];
+    uint64_t left = fh_load(&j->left);
+    if (left == 0) {
+        judge_again(c);
+    } else {
+        (void)fh_cas_relaxed(&j->left, &left, left - 1);
+    }
+    size_t slot = fh_slab_head(c, fh_slot_of(p));
+    uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
+    if (fh_state_kind(state) != c || fh_slab_is_preferred(slot, c)) return false;
+    return fill_of(c, live_blocks(slot, state)) < fh_load(&j->bar);
+}
+
+void *fh_defrag_take(size_t n) {
+    unsigned c = fh_class_of(n ? n : 1);
+    void *p;
+    if (c == FH_CLASS_SPECIAL || c > FH_SMALL_LAST || fh_is_checking()) return NULL;
+    return fh_slab_take_own(c, 1, &p) ? p : NULL;
+}
+
+bool fh_defrag_give(void *p) {
+    unsigned c = class_of(p);
+    if (c == FH_CLASS_SPECIAL) return false;
+    fh_slab_give(c, 1, &p);
+    return true;
+}
