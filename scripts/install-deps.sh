@@ -79,6 +79,7 @@ test?  pkg:python3-prometheus-client python3-prometheus-client
 soak?  vsftpd               vsftpd
 soak?  dh                   debhelper
 soak?  lintian              lintian
+soak?  dpkg-source          dpkg-dev
 soak?  debootstrap          debootstrap
 soak?  ffmpeg               ffmpeg
 soak?  javac                default-jdk-headless

@@ -20,7 +20,7 @@
 #define BORROWED_FILL (FULL * 3 / 4)
 
 typedef struct {
-    fh_word bar;  /* slabs with a lower fill are to be emptied; 0: none */
+    fh_word bar;  /* which slabs are to be emptied, packed; 0: none */
     fh_word left; /* blocks that may be asked about until the next sample */
     fh_word from; /* the slot where the next sample begins */
 } judge;
@@ -62,17 +62,35 @@ static size_t look(unsigned c, size_t slot, size_t end, sample *s) {
     return slot;
 }
 
-/* The highest fill below which all blocks have room above it. */
-static unsigned bar_of(const sample *s) {
+/* Slabs with a lower fill are to be emptied, and of those with just that fill a share, in 2^16ths. */
+typedef struct {
+    unsigned fill, share;
+} bar;
+
+/* The highest one below which all blocks have room above it. */
+static bar bar_of(const sample *s) {
     uint64_t below = 0, room = 0;
-    unsigned bar = 0;
     for (unsigned f = 0; f <= FULL; f++) room += s->free[f];
-    for (; bar < MOST_FILL; bar++) {
-        below += s->live[bar];
-        room -= s->free[bar];
-        if (below > room) break;
+    for (unsigned f = 0; f < MOST_FILL; f++) {
+        uint64_t live = s->live[f], free = s->free[f];
+        if (below + live > room - free) {
+            /* The others of that fill give room too:  below + share · live  =  room − share · free. */
+            return (bar){f, (unsigned)(((room - below) << 16) / (live + free))};
+        }
+        below += live;
+        room -= free;
     }
-    return bar;
+    return (bar){MOST_FILL, 0};
+}
+
+static uint64_t packed(bar b) {
+    return (uint64_t)b.share << 8 | b.fill;
+}
+
+/* Which ones these are is the same for all threads, and until the next sample. */
+static bool is_below(uint64_t packed, unsigned fill, size_t slot) {
+    unsigned bar = (unsigned)packed & 0xFF;
+    return fill < bar || (fill == bar && (slot * UINT64_C(0x9E3779B97F4A7C15)) >> 48 < packed >> 8);
 }
 
 static void judge_again(unsigned c) {
@@ -81,7 +99,7 @@ static void judge_again(unsigned c) {
     size_t from = (size_t)fh_load(&j->from), end = look(c, from, FH_NONE, &s);
     if (end == FH_NONE) end = look(c, 0, from, &s); /* what is before: the sample goes round */
     fh_store(&j->from, end == FH_NONE ? 0 : end);
-    unsigned bar = bar_of(&s);
+    uint64_t bar = packed(bar_of(&s));
     fh_store(&j->bar, bar);
     if (bar) fh_depot_empty(c); /* its blocks are scattered over slabs, and count as live there */
     fh_store(&j->left, s.slabs < FH_DEFRAG_LEAST ? FH_DEFRAG_LEAST : s.slabs);
@@ -117,7 +135,7 @@ bool fh_defrag_pays(const void *p) {
     size_t slot = fh_slab_head(c, fh_slot_of(p));
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
     if (fh_state_kind(state) != c || fh_slab_is_preferred(slot, c)) return false;
-    return fill_of(c, live_blocks(slot, state)) < fh_load(&j->bar);
+    return is_below(fh_load(&j->bar), fill_of(c, live_blocks(slot, state)), slot);
 }
 
 void *fh_defrag_take(size_t n) {

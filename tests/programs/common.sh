@@ -37,3 +37,19 @@ same() {
     cmp "$work/$name.without" "$work/$name.with" || die "$name: the output differs"
     say "same output: $name"
 }
+
+# fetch_sources PACKAGE...: their source packages, unpacked with Debian's patches, in $work/source. The machine's own list of
+# sources is used, with the source packages; the lists are kept here and nothing of the machine changes.
+fetch_sources() {
+    mkdir -p "$work/parts" "$work/lists/partial" "$work/source"
+    local file
+    for file in /etc/apt/sources.list.d/*.sources; do
+        [ -e "$file" ] && sed 's/^Types: *deb$/Types: deb-src/' "$file" >"$work/parts/$(basename "$file")"
+    done
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ -e "$file" ] && sed -n 's/^deb /deb-src /p' "$file"
+    done >"$work/parts/more.list" || true
+    local options=(-qq -o "Dir::Etc::sourcelist=$work/none" -o "Dir::Etc::sourceparts=$work/parts" -o "Dir::State::lists=$work/lists")
+    (cd "$work/source" && apt-get "${options[@]}" update && apt-get "${options[@]}" source "$@") >"$work/fetch.log" 2>&1 ||
+        { tail -n 3 "$work/fetch.log"; return 1; }
+}

@@ -7,23 +7,13 @@ need tclsh tcl
 need redis-server redis-server
 need redis-benchmark redis-tools
 need cc gcc
+need dpkg-source dpkg-dev
 [ -e /usr/include/zlib.h ] || skip "no zlib.h (package zlib1g-dev)"
 redis="unit/type/list unit/type/hash unit/type/set unit/type/zset unit/scripting unit/dump unit/expire unit/multi unit/sort"
 git="t0001 t3200 t4013 t5300 t5302 t5310 t6120 t7004"
 [ "$long" != long ] || git="t0 t1 t3 t4 t5 t6 t7"
 
-# The machine's own list of sources, with the source packages; the lists are kept here and nothing of the machine changes.
-mkdir -p "$work/parts" "$work/lists/partial" "$work/source"
-for file in /etc/apt/sources.list.d/*.sources; do
-    [ -e "$file" ] && sed 's/^Types: *deb$/Types: deb-src/' "$file" >"$work/parts/$(basename "$file")"
-done
-for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-    [ -e "$file" ] && sed -n 's/^deb /deb-src /p' "$file"
-done >"$work/parts/more.list" || true
-apt() { apt-get -o Dir::Etc::sourcelist="$work/none" -o Dir::Etc::sourceparts="$work/parts" -o Dir::State::lists="$work/lists" "$@"; }
-(cd "$work/source" && apt -qq update && apt -qq source --download-only redis git) >"$work/fetch.log" 2>&1 ||
-    { tail -n 3 "$work/fetch.log"; skip "the source packages cannot be fetched"; }
-for archive in "$work"/source/*.orig.tar.*; do tar -xf "$archive" -C "$work/source"; done
+fetch_sources redis git || skip "the source packages cannot be fetched"
 
 cd "$work"/source/redis-*/
 for program in server cli benchmark check-aof check-rdb; do
