@@ -76,6 +76,12 @@ static void defragment(uint32_t from) {
     }
 }
 
+/* Is a tenth of what the blocks' slabs have wasted? Below that moving costs more than it gains. */
+static int is_wasteful(void) {
+    struct fh_mallinfo2 m = fh_mallinfo2();
+    return m.fordblks - m.keepcost > (m.uordblks + m.hblkhd) / 10;
+}
+
 /* A request reads an entry, and one of eight writes it anew. */
 static void serve(uint32_t key) {
     entry *e = &table[key];
@@ -113,13 +119,15 @@ int main(int argc, char **argv) {
     fh_malloc_trim(0);
     double drifted = ratio(before);
     printf("drifted:      %5zu MiB of values, %.2f bytes resident for each\n", live >> 20, drifted);
+    int defragments = 0;
     for (uint32_t n = 0; n < 2 * ENTRIES; n++) {
         serve(random_below(ENTRIES));
-        if (!without && n % 4 == 0) defragment(n / 4 * LOOK);
+        if (n % 4096 == 0) defragments = !without && is_wasteful();
+        if (defragments && n % 4 == 0) defragment(n / 4 * LOOK);
     }
     fh_malloc_trim(0);
     double after = ratio(before);
-    printf("%s %5zu MiB of values, %.2f bytes resident for each; moved %.0f %% of them\n",
+    printf("%s %5zu MiB of values, %.2f bytes resident for each; moved %.1f %% of them\n",
            without ? "served:      " : "defragmented:", live >> 20, after, 100.0 * (double)moved / (double)live);
     return after > 1.15 || moved > live * 30 / 100;
 }

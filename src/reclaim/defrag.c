@@ -16,7 +16,7 @@
 #define FULL 64u
 
 /* Emptying a slab that is fuller than this moves much and gains little. */
-#define MOST_FILL (FULL * 7 / 8)
+#define MOST_FILL (FULL * 13 / 16)
 #define BORROWED_FILL (FULL * 3 / 4)
 
 typedef struct {

@@ -56,7 +56,8 @@ static void judges(void) {
     }
     /* The first blocks may come out of slabs that were there before. */
     CHECK(sparse * 100 >= sparse_all * 95, "only %zu of %zu in sparse slabs are worth moving", sparse, sparse_all);
-    CHECK(full * 100 <= full_all * 5, "%zu of %zu in full slabs are worth moving", full, full_all);
+    /* A tenth of these can be emptied into the others too. */
+    CHECK(full * 100 <= full_all * 15, "%zu of %zu in full slabs are worth moving", full, full_all);
     static unsigned char worth[BLOCKS];
     CHECK(fh_defrag_worth((const void *const *)block, BLOCKS, worth) >= sparse_all * 95 / 100, "not all at once");
     for (unsigned i = 0; i < BLOCKS; i++) CHECK(block[i] || worth[i] == 0, "NULL is worth moving");
@@ -130,7 +131,7 @@ static void moves(void) {
     for (unsigned i = 0; i < BLOCKS; i++) count += block[i] != NULL;
     for (unsigned round = 0; round < 8 && last; round++) moved += last = move(0, 1);
     CHECK(last <= count / 50, "still %zu of %zu are worth moving", last, count);
-    CHECK(moved >= count / 20 && moved <= count / 4, "%zu of %zu were moved", moved, count);
+    CHECK(moved >= count / 20 && moved <= count * 3 / 10, "%zu of %zu were moved", moved, count);
     for (unsigned i = 0; i < BLOCKS; i++)
         if (block[i]) check_content(i);
     CHECK(fh_verify() == 0, "the heap is damaged");
