@@ -51,6 +51,37 @@ class heap {
     fh_heap *h_;
 };
 
+/* While it lives, malloc and operator new of this thread take from the heap, also when an exception passes. */
+class heap_scope {
+  public:
+    explicit heap_scope(const heap &h) : heap_scope(h.get()) {
+    }
+    explicit heap_scope(fh_heap *h) {
+        if (fh_heap_enter(h) != 0) throw std::bad_alloc();
+    }
+    heap_scope(const heap_scope &) = delete;
+    heap_scope &operator=(const heap_scope &) = delete;
+    ~heap_scope() {
+        fh_heap_leave();
+    }
+};
+
+/* Releases what fh_frame_malloc has given since, on a private heap. No destructor of an object runs. */
+class heap_frame {
+  public:
+    explicit heap_frame(const heap &h) noexcept : h_(h.get()), mark_(fh_mark(h.get())) {
+    }
+    heap_frame(const heap_frame &) = delete;
+    heap_frame &operator=(const heap_frame &) = delete;
+    ~heap_frame() {
+        fh_release_to(h_, mark_);
+    }
+
+  private:
+    fh_heap *h_;
+    fh_heap_mark mark_;
+};
+
 /* n bytes at a multiple of align, or std::bad_alloc. */
 inline void *allocate(fh_heap *h, std::size_t n, std::size_t align) {
     void *p = align <= 16 ? fh_heap_malloc(h, n) : fh_heap_aligned_alloc(h, align, n);

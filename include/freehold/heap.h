@@ -5,6 +5,8 @@
  *                1 MiB at a time for blocks of one size, and whole steps of 64 KiB for a block above 64 KiB. So a limit is on
  *                what may be resident. A heap's account has those of all heaps below it too.
  *   Alignment    every block begins at a multiple of 16; fh_heap_aligned_alloc gives what it is asked for.
+ *   Scopes       between fh_heap_enter and fh_heap_leave a thread's malloc, calloc, realloc and operator new come from a heap.
+ *   Frames       a private heap has blocks that end together, back to a mark, at five instructions each.
  *   Errors       NULL, or -1, with errno set. ENOMEM: no memory, or a limit is met: that of the heap or of one above it.
  *   Threads      all functions may be called by any thread at any time and take no lock, with two exceptions. While
  *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks. And a private heap
@@ -65,12 +67,70 @@ FH_API fh_heap *fh_heap_of(const void *p);
 /* The name that the heap was given, or "". */
 FH_API const char *fh_heap_name(const fh_heap *heap);
 
-/* Frees all blocks at once. The heap stays, with its limits. Cost: some 0.3 us for each 64 KiB to 1 MiB taken, however many
+/* Frees all blocks at once. The heap stays, with its limits. EBUSY: a thread is in a scope of it. Cost: some 0.3 us for each 64 KiB to 1 MiB taken, however many
  * blocks are in it. */
 FH_API int fh_heap_reset(fh_heap *heap);
 
-/* The same, and the heap ends. EBUSY: heaps whose parent it is are still there, and nothing was done. NULL is allowed. */
+/* The same, and the heap ends. EBUSY: heaps whose parent it is are still there, or a thread is in a scope of it; nothing was done.
+ * NULL is allowed. */
 FH_API int fh_heap_destroy(fh_heap *heap);
+
+/* fn(arg) is called once when the heap is reset or destroyed, before its blocks go: the newest first. It may use the heap, and
+ * it must not reset or destroy it. Takes 32 bytes of the heap. -1 with ENOMEM: it will not be called. */
+FH_API int fh_heap_on_destroy(fh_heap *heap, void (*fn)(void *arg), void *arg);
+
+/* ── Frames, on private heaps ────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A mark is where a heap's frames are now. What fh_frame_malloc gives later is released back to it, all at once. Frame blocks are
+ * not freed one by one: fh_free of one is found as a pointer into a block. Blocks of fh_heap_malloc stay as they are. Marks are
+ * a stack: with a mark all later ones end. A reset ends all of them. */
+typedef struct fh_heap_mark {
+    void *segment;
+    char *next;
+} fh_heap_mark;
+
+/* Cost: two loads. */
+FH_API fh_heap_mark fh_mark(fh_heap *heap);
+
+/* Errors: EINVAL: the mark is of another heap, or was released already; nothing is done. Found for the newest ones for sure, and for
+ * others unless their place is a frame again. Cost: some ten instructions, and a free for each segment (4 to 256 KiB). */
+FH_API int fh_release_to(fh_heap *heap, fh_heap_mark mark);
+
+/* What the inline function below does not have room for. Errors: ENOMEM; EINVAL: the heap is not private. */
+FH_API void *fh_frame_more(fh_heap *heap, size_t size) FH_API_SIZE(2);
+
+/* The beginning of a heap, for that function alone. Another layout would be another version of the library. */
+struct fh_heap_frames {
+    void *own[2];
+    char *next, *end;
+};
+
+/* A block that ends with its frame, at a multiple of 16. Cost: five instructions if the size is a constant, nine else. */
+static inline void *fh_frame_malloc(fh_heap *heap, size_t size) {
+    struct fh_heap_frames *f = (struct fh_heap_frames *)(void *)heap;
+    char *p = f->next;
+    /* A size above the room is not rounded, so that it cannot become small by that. */
+    if (!(__builtin_constant_p(size) && size <= 4096) && size > (size_t)(f->end - p)) return fh_frame_more(heap, size);
+    char *next = p + ((size + (size == 0) + 15) & ~(size_t)15);
+    if (__builtin_expect(next > f->end, 0)) return fh_frame_more(heap, size);
+    f->next = next;
+    return p;
+}
+
+/* ── Scopes ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* From now on malloc, calloc, realloc, the aligned calls, their fh_ names and operator new of the calling thread take from the
+ * heap. Scopes may be nested; the innermost counts. realloc of a block from elsewhere moves it to the heap when it is copied.
+ * Freeing is as ever. Other threads pay nothing.
+ * Errors: ENOMEM; EINVAL: the heap is private to another thread. A thread that ends leaves its scopes. In the child of a fork the
+ * scopes of the thread that forked are open, and those of others are not. Cost: two allocations' worth. */
+FH_API int fh_heap_enter(fh_heap *heap);
+
+/* Back to what was before. EINVAL: the thread is in no scope. */
+FH_API int fh_heap_leave(void);
+
+/* The heap of the innermost scope, or NULL. */
+FH_API fh_heap *fh_heap_entered(void);
 
 /* Calls fn for every live block, whichever thread allocated it. A block that another thread allocates or frees meanwhile is
  * met or not. fn may free blocks. */

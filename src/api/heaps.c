@@ -1,13 +1,20 @@
 /* The names of heap.h. What they do is in heap/. */
 #include "api/calls.h"
+#include "heap/endings.h"
+#include "heap/frames.h"
 #include "heap/free.h"
 #include "heap/heap.h"
+#include "heap/scope.h"
 #include "heap/take.h"
 #include "store/locate.h"
 
 #include "freehold/heap.h"
 
 #include <string.h>
+
+_Static_assert(offsetof(fh_heap, next) == offsetof(struct fh_heap_frames, next) &&
+                   offsetof(fh_heap, end) == offsetof(struct fh_heap_frames, end),
+               "what freehold/heap.h has inline");
 
 static bool limits_make_sense(size_t soft, size_t hard) {
     return hard == 0 || (hard >= FH_SLOT_SIZE && soft <= hard);
@@ -79,8 +86,9 @@ const char *fh_heap_name(const fh_heap *heap) {
 
 int fh_heap_reset(fh_heap *heap) {
     if (!may_use("fh_heap_reset", heap)) return -1;
-    fh_heap_clear(heap);
-    return 0;
+    if (fh_heap_clear(heap)) return 0;
+    errno = EBUSY;
+    return -1;
 }
 
 int fh_heap_destroy(fh_heap *heap) {
@@ -89,6 +97,49 @@ int fh_heap_destroy(fh_heap *heap) {
     if (fh_heap_end(heap)) return 0;
     errno = EBUSY;
     return -1;
+}
+
+int fh_heap_on_destroy(fh_heap *heap, void (*fn)(void *arg), void *arg) {
+    if (!may_use("fh_heap_on_destroy", heap)) return -1;
+    return fh_ending_add(heap, fn, arg) ? 0 : -1;
+}
+
+/* ── Frames ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static int invalid(void) {
+    errno = EINVAL;
+    return -1;
+}
+
+void *fh_frame_more(fh_heap *heap, size_t size) {
+    if (FH_CHECKED && !may_use("fh_frame_malloc", heap)) return NULL;
+    return fh_heap_is_private(heap) ? fh_frame_grow(heap, size) : fh_fail(EINVAL);
+}
+
+fh_heap_mark fh_mark(fh_heap *heap) {
+    bool may = !FH_CHECKED || may_use("fh_mark", heap);
+    return may ? (fh_heap_mark){heap->segment, heap->next} : (fh_heap_mark){0};
+}
+
+int fh_release_to(fh_heap *heap, fh_heap_mark mark) {
+    if (FH_CHECKED && !may_use("fh_release_to", heap)) return -1;
+    return fh_frame_release(heap, mark.segment, mark.next) ? 0 : invalid();
+}
+
+/* ── Scopes ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+int fh_heap_enter(fh_heap *heap) {
+    if (fh_heap_exists(heap) && !fh_heap_is_mine(heap)) return invalid();
+    if (!may_use("fh_heap_enter", heap)) return -1;
+    return fh_scope_enter(heap) ? 0 : -1;
+}
+
+int fh_heap_leave(void) {
+    return fh_scope_leave() ? 0 : invalid();
+}
+
+fh_heap *fh_heap_entered(void) {
+    return fh_scope_heap();
 }
 
 int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg) {

@@ -341,6 +341,8 @@ typedef struct {
 #define FH_PLACE_BITS 12u
 #define FH_PLACES (1u << FH_PLACE_BITS)
 
+typedef struct fh_scope fh_scope;
+
 typedef struct fh_thread {
     /* Two rows, one behind the other, because the hot path may reach both from the first (cache/observed.h). All decoy bins
      * are empty and full; they are written when the thread is first observed. */
@@ -373,6 +375,7 @@ typedef struct fh_thread {
     uint32_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
     uint32_t handed_over;  /* magazines handed to the depot: some of them are looked through first (cache/twice.h) */
     uint16_t last_place[FH_PLACES];
+    fh_scope *scope; /* the innermost heap scope (heap/scope.h); NULL: in none */
 } fh_thread;
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.

@@ -107,7 +107,7 @@ static inline void *alloc_behind_decoy(size_t n, fh_bin *bin) {
 /* A sample is due, or the thread is not observed; or it counts for guards. */
 __attribute__((noinline)) static void *alloc_from_bin(size_t n, fh_bin *bin) {
     if (!fh_is_due(n)) return alloc_behind_decoy(n, bin);
-    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc(n, class_of_bin(bin));
+    if (fh_has_mode()) return fh_hook_alloc(n, class_of_bin(bin));
     fh_here.bytes_until_sample = -1;
     unsigned c = class_of_bin(bin);
     void *p = exchange_for_full(fh_own(), c);
@@ -123,7 +123,7 @@ void *fh_alloc_slow(size_t n, fh_bin *bin) {
 /* Out of line, or the hot path below would save registers. */
 __attribute__((noinline)) static void *alloc_above_runs(size_t n) {
     bool clean;
-    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
+    if (fh_has_mode()) return fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
     return fh_alloc_special(FH_MIN_ALIGN, n, &clean);
 }
 
@@ -173,9 +173,9 @@ void *fh_alloc_zeroed(size_t n) {
     }
     bool clean = false;
     unsigned c = fh_class_of(n);
-    void *p = FH_UNLIKELY(fh_load(&fh_observing)) ? fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_ZEROED)
-              : c && fh_own()->bin[c].top[-1]     ? fh_alloc_class(c, n)
-                                                  : fh_alloc_special(FH_MIN_ALIGN, n, &clean);
+    void *p = fh_has_mode()                   ? fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_ZEROED)
+              : c && fh_own()->bin[c].top[-1] ? fh_alloc_class(c, n)
+                                              : fh_alloc_special(FH_MIN_ALIGN, n, &clean);
     if (p && !clean) fh_large_zero(p, n);
     return p;
 }
@@ -183,7 +183,7 @@ void *fh_alloc_zeroed(size_t n) {
 /* In each of the three below, so that the family costs no instruction unless somebody asks. */
 static inline void *alloc_aligned(size_t align, size_t n, unsigned said) {
     bool clean;
-    if (FH_UNLIKELY(fh_load(&fh_observing))) return fh_hook_alloc_aligned(align, n, &clean, said);
+    if (fh_has_mode()) return fh_hook_alloc_aligned(align, n, &clean, said);
     return fh_alloc_unobserved(align, n ? n : 1, &clean);
 }
 

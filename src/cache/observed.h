@@ -20,15 +20,17 @@
 
 #include "cache/cache.h"
 
-/* Bits, each set once and for ever: slow paths then call hooks. Not both: a checked program is not observed. Relaxed: a
+/* Bits, each set once and for ever: slow paths then call hooks. Not the first two: a checked program is not observed. Relaxed: a
  * thread that sees it late is observed late; FH_MODE_CHECK is set only while there is one thread.
  *
  *     FH_MODE_OBSERVE   the observer's hooks (observe/)
  *     FH_MODE_CHECK     every call goes to misuse/. Its threads have no decoys: their bins are the ones that threads
  *                       without a cache share, empty and full for ever, with a class map of no slots. So malloc
- *                       arrives at fh_hook_alloc and free at bin 0, which leads to fh_hook_checked_free. */
+ *                       arrives at fh_hook_alloc and free at bin 0, which leads to fh_hook_checked_free.
+ *     FH_MODE_SCOPE     some thread has been in a scope of a heap (heap/scope.h). One that is in a scope has no bins either. */
 #define FH_MODE_OBSERVE UINT64_C(1)
 #define FH_MODE_CHECK UINT64_C(2)
+#define FH_MODE_SCOPE UINT64_C(4)
 extern fh_word fh_observing FH_HIDDEN;
 
 static inline bool fh_is_observing(void) {
@@ -48,6 +50,12 @@ extern __thread fh_thread_state fh_here __attribute__((tls_model("initial-exec")
 
 static inline fh_thread *fh_own(void) {
     return fh_here.thread;
+}
+
+/* True if the slow paths of the calling thread are to call hooks. */
+static inline bool fh_has_mode(void) {
+    uint64_t modes = fh_load(&fh_observing);
+    return FH_UNLIKELY(modes) && (modes != FH_MODE_SCOPE || fh_own()->scope);
 }
 
 /* True if the calling thread is observed. */
@@ -74,6 +82,9 @@ static inline bool fh_count(size_t n) {
 
 /* Makes the calling thread, whose cache is t, observed or not. */
 void fh_thread_observe(fh_thread *t, bool on);
+
+/* The calling thread, whose cache is t, has entered its outermost scope or left it: it has no bins from now on, or its own. */
+void fh_thread_scope(fh_thread *t);
 
 /* The program is observed from now on. Does nothing in a checked program. */
 void fh_thread_observe_all(void);

@@ -126,7 +126,8 @@ static void thread_exit(void *value);
  * each step and allocate. Bins that are empty and full are always good while there are no bytes until a sample, so these
  * go first and come last. */
 static void switch_to(const fh_thread *t, const fh_bin *bins) {
-    FH_ASSERT(bins == no_bins ? t == &fh_thread_over || fh_is_checking() : bins == t->bin || bins == t->decoy);
+    FH_ASSERT(bins == no_bins ? t == &fh_thread_over || fh_is_checking() || t->scope
+                              : bins == t->bin || bins == t->decoy);
     fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)no_bins;
@@ -170,6 +171,7 @@ static fh_thread *make(void) {
     t->ticks = t->next_idle = 0;
     t->interval = t->block_weight = t->polls = 0;
     t->participant = NULL;
+    t->scope = NULL;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_thread_observe(t, false);
     /* This may call malloc: from here on that works. If the OS has no such service left, what the thread has cached
@@ -179,20 +181,25 @@ static fh_thread *make(void) {
 }
 
 void fh_thread_observe_all(void) {
-    if (!fh_is_checking()) fh_store(&fh_observing, FH_MODE_OBSERVE);
+    if (!fh_is_checking()) fh_or_relaxed(&fh_observing, FH_MODE_OBSERVE);
 }
 
 bool fh_thread_check_all(void) {
     if (fh_is_observing() || fh_system_threads() > 1) return false;
-    fh_store(&fh_observing, FH_MODE_CHECK);
+    fh_or_relaxed(&fh_observing, FH_MODE_CHECK);
     fh_thread *t = fh_own();
     if (t != &fh_thread_none && t != &fh_thread_over) switch_to(t, no_bins);
     return true;
 }
 
+void fh_thread_scope(fh_thread *t) {
+    if (t->scope) fh_or_relaxed(&fh_observing, FH_MODE_SCOPE);
+    fh_thread_observe(t, false);
+}
+
 void fh_thread_observe(fh_thread *t, bool on) {
-    if (!on) {
-        switch_to(t, FH_UNLIKELY(fh_is_checking()) ? no_bins : t->bin);
+    if (!on || t->scope) {
+        switch_to(t, FH_UNLIKELY(fh_is_checking() || t->scope) ? no_bins : t->bin);
         return;
     }
     FH_ASSERT(!fh_is_checking());

@@ -7,6 +7,7 @@
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
+#include "heap/scope.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -357,6 +358,7 @@ void fh_defer_safepoint(void) {
 
 /* A thread that ends while it is a reader holds nothing any more. What finds no slot stays for the record's next thread. */
 void fh_hook_participant_ends(void) {
+    fh_scope_thread_ends();
     participant *r = own();
     if (!r) return;
     fh_reader_end();
@@ -369,6 +371,7 @@ void fh_hook_participant_ends(void) {
 /* The other threads are not there: none of them reads. Their open batches wait in their records for another thread. One that had
  * just taken a batch out of its slot has it for good: its blocks are lost, which is a leak of one batch. */
 void fh_hook_participants_forked(void) {
+    fh_scope_forked();
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
         if (r == own()) continue;
         r->stays = 0;

@@ -4,7 +4,10 @@
 #include "base/classes.h"
 #include "cache/alloc.h"
 #include "cache/observed.h"
+#include "heap/endings.h"
+#include "heap/frames.h"
 #include "heap/quota.h"
+#include "heap/scope.h"
 #include "heap/words.h"
 #include "store/large.h"
 #include "store/thp.h"
@@ -78,6 +81,9 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_store(&h->asking, 0);
     fh_store(&h->refusals, 0);
     fh_store(&h->thread, this_thread());
+    fh_store(&h->scopes, 0);
+    fh_store(&h->endings, 0);
+    fh_frame_forget(h);
     set_name(h, plan->name);
     free_all_units(h);
     fh_thp_count_heap(1);
@@ -133,16 +139,21 @@ static size_t release_grown(fh_heap *h) {
     return bytes;
 }
 
-void fh_heap_clear(fh_heap *h) {
+bool fh_heap_clear(fh_heap *h) {
+    if (fh_scope_is_open(h)) return false;
+    fh_endings_run(h);
+    fh_frame_forget(h);
     size_t bytes = release_grown(h);
     if (bytes) fh_quota_return(h, bytes);
     free_all_units(h);
     fh_thread_safe_point(FH_AFTER_FREE);
+    return true;
 }
 
 bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
-    if (fh_load(&h->children)) return false;
+    if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
+    fh_endings_run(h);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
     FH_ASSERT(fh_load(&h->charged) == bytes);
     release(h, FH_SLOT_SIZE);
@@ -155,9 +166,16 @@ bool fh_heap_end(fh_heap *h) {
     return true;
 }
 
+bool fh_heap_is_mine(const fh_heap *h) {
+    return !fh_heap_is_private(h) || fh_load(&h->thread) == this_thread();
+}
+
+bool fh_heap_exists(const fh_heap *h) {
+    return h && fh_heap_word(h) == (uintptr_t)h && h->owned.kind == FH_OWNED_UNITS;
+}
+
 bool fh_heap_is_valid(const char *call, const fh_heap *h) {
-    bool is_heap = h && fh_heap_word(h) == (uintptr_t)h && h->owned.kind == FH_OWNED_UNITS;
-    bool ours = is_heap && (!FH_CHECKED || !fh_heap_is_private(h) || fh_load(&h->thread) == this_thread());
+    bool ours = fh_heap_exists(h) && (!FH_CHECKED || fh_heap_is_mine(h));
     if (FH_LIKELY(ours)) return true;
     fh_report_fault(FH_FAULT_FOREIGN, call, h, 0, 0);
     return false;

@@ -28,6 +28,7 @@
 #include "base/types.h"
 
 typedef struct fh_heap fh_heap;
+typedef struct fh_segment fh_segment;
 
 typedef enum { FH_OWNED_UNITS = 1, FH_OWNED_EXTENT, FH_OWNED_LARGE } fh_owned_kind;
 
@@ -66,8 +67,9 @@ typedef struct {
 /* true: something was freed, try again. */
 typedef int fh_heap_asked(fh_heap *heap, size_t wanted, int hard, void *arg);
 
-struct fh_heap {    // NOLINT(clang-analyzer-optin.performance.Padding): see `list`
-    fh_owned owned; /* itself */
+struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `list`
+    fh_owned owned;   /* itself */
+    char *next, *end; /* private: the frames of the newest segment. freehold/heap.h knows where these two are */
     fh_heap *parent;
     uint64_t flags;
     fh_heap_asked *asked;
@@ -79,9 +81,12 @@ struct fh_heap {    // NOLINT(clang-analyzer-optin.performance.Padding): see `li
     fh_word children; /* heaps whose parent this is */
     fh_word asking;   /* 1: the callback is running */
     fh_word refusals;
-    fh_word thread; /* private: the one that made it */
-    fh_word from;   /* hint: the word of units to begin with */
-    fh_word grown;  /* hint: 1 = units were looked for in vain, and none was freed since */
+    fh_word thread;              /* private: the one that made it */
+    fh_word from;                /* hint: the word of units to begin with */
+    fh_word grown;               /* hint: 1 = units were looked for in vain, and none was freed since */
+    fh_word scopes;              /* threads in a scope of this heap, with their generation (scope.h) */
+    fh_word endings;             /* callbacks for its end, the newest first (endings.h) */
+    fh_segment *segment, *spare; /* private: the newest one of its frames, and one that is kept (frames.h) */
     char name[FH_HEAP_NAME];
     fh_word free[FH_UNIT_WORDS];  /* bit = this unit is free */
     fh_word first[FH_UNIT_WORDS]; /* bit = a live block begins here */

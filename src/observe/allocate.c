@@ -7,6 +7,8 @@
 #include "cache/alloc.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
+#include "heap/scope.h"
+#include "heap/take.h"
 #include "observe/observe.h"
 #include "store/sampled.h"
 
@@ -66,6 +68,8 @@ __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, boo
 
 void *fh_hook_alloc(size_t n, unsigned c) {
     bool clean;
+    fh_heap *scope = fh_scope_heap();
+    if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, FH_MIN_ALIGN, n, &clean);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
     /* The caller has counted already, with what only an observed thread has. */
     if (fh_is_observed() || (become_observed() && fh_count(n))) return alloc_sampled(FH_MIN_ALIGN, n, &clean);
@@ -73,6 +77,8 @@ void *fh_hook_alloc(size_t n, unsigned c) {
 }
 
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
+    fh_heap *scope = fh_scope_heap();
+    if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, align, n, clean);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(align, n, clean, said);
     if (n == 0) n = 1;
     /* More than that cannot be had, and must not turn the count round. */
