@@ -44,6 +44,29 @@ static void objects(const freehold::heap &h) {
     CHECK(thrown == 7 && live(h) == 1, "a constructor threw, and %zu blocks are there", live(h));
 }
 
+static void scopes(const freehold::heap &h) {
+    int thrown = 0;
+    try {
+        freehold::heap_scope within(h);
+        std::vector<std::string> words(100, "a string that is too long for its object");
+        CHECK(fh_heap_entered() == h.get(), "not in the scope");
+        throw words.size();
+    } catch (std::size_t n) {
+        thrown = (int)n;
+    }
+    CHECK(thrown == 100 && fh_heap_entered() == nullptr, "an exception has left the scope open");
+
+    fh_heap_options options{};
+    options.flags = FH_HEAP_PRIVATE;
+    freehold::heap own(options);
+    void *first = fh_frame_malloc(own.get(), 40);
+    for (int i = 0; i < 100; i++) {
+        freehold::heap_frame frame(own);
+        for (int k = 0; k < 100; k++) CHECK(fh_frame_malloc(own.get(), 100) != first, "a frame block twice");
+    }
+    CHECK(live(own) <= 3, "%zu segments are left", live(own));
+}
+
 int main() {
     fh_heap_options options{};
     options.hard_limit = 16 << 20;
@@ -52,6 +75,8 @@ int main() {
     CHECK(live(h) == 0, "%zu blocks of containers are left", live(h));
     objects(h);
     CHECK(live(h) == 0, "%zu objects are left", live(h));
+    scopes(h);
+    CHECK(live(h) == 0, "%zu blocks of a scope are left", live(h));
     bool full = false;
     try {
         std::vector<char, freehold::heap_allocator<char>> large(32 << 20, 0, freehold::heap_allocator<char>(h));

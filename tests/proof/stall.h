@@ -116,6 +116,7 @@ void stall_two_observed(void);
 void stall_heap_before(void);
 void stall_heap_blocks(void);
 void stall_heap_life(void);
+void stall_heap_scope(void);
 void stall_heap_private(void);
 
 #endif

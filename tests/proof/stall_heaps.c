@@ -3,6 +3,8 @@
 
 #include "freehold/heap.h"
 
+#include <pthread.h>
+
 /* What a heap of these has at most; it stays where its thread is stopped. */
 #define MOST ((size_t)6 << 20)
 
@@ -35,6 +37,32 @@ void stall_heap_blocks(void) {
     }
 }
 
+static void nothing(void *arg) {
+    (void)arg;
+}
+
+static void *ends_in_scope(void *h) {
+    stall_is_victim = 1;
+    if (fh_heap_enter(h) == 0) fh_free(fh_malloc(100));
+    return NULL;
+}
+
+/* Plain calls in a scope of the shared heap, also by a thread that ends in it. */
+void stall_heap_scope(void) {
+    pthread_t thread;
+    if (fh_heap_enter(shared_heap) != 0) return;
+    void *p = fh_malloc(100), *large = fh_calloc(1, 100000), *aligned = fh_aligned_alloc(4096, 100);
+    fh_heap_enter(shared_heap);
+    fh_free(p);
+    fh_heap_leave();
+    fh_free(large);
+    fh_free(aligned);
+    fh_heap_leave();
+    fh_free(fh_malloc(100));
+    CHECK(pthread_create(&thread, NULL, ends_in_scope, shared_heap) == 0, "no thread");
+    pthread_join(thread, NULL);
+}
+
 /* A heap below it, from its beginning to its end. */
 void stall_heap_life(void) {
     fh_heap_figures figures;
@@ -43,6 +71,7 @@ void stall_heap_life(void) {
     for (unsigned i = 0; i < 100; i++) (void)fh_heap_of(fh_heap_malloc(h, 30 * i));
     (void)fh_heap_of(fh_heap_malloc(h, 200000));
     fh_heap_stats(h, &figures);
+    for (unsigned i = 0; i < 3; i++) fh_heap_on_destroy(h, nothing, NULL);
     fh_heap_limit(h, 0, 0);
     fh_heap_reset(h);
     fh_heap_destroy(h);

@@ -531,6 +531,7 @@ const stall_scenario stall_scenarios[] = {
     {.name = "heap", .prepare = stall_heap_before, .victim = stall_heap_blocks},
     {.name = "heap of two", .prepare = stall_heap_before, .victim = stall_heap_blocks, .other = stall_heap_blocks},
     {.name = "private heap", .prepare = stall_heap_before, .victim = stall_heap_private, .other = stall_heap_blocks},
+    {.name = "heap's scope", .prepare = stall_heap_before, .victim = stall_heap_scope, .other = stall_heap_blocks},
     {.name = "heap's life", .prepare = stall_heap_before, .victim = stall_heap_life, .other = stall_heap_blocks},
     {.name = "ends in a callback", .victim = ends_in_a_callback, .clear = another_limit},
 };

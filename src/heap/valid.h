@@ -1,0 +1,19 @@
+/* Whether an address is a heap, and whether the calling thread may use it. Wait-free. */
+#ifndef FH_HEAP_VALID_H
+#define FH_HEAP_VALID_H
+
+#include "heap/types.h"
+
+/* A number that no other living thread has. */
+uint64_t fh_heap_this_thread(void);
+
+/* True if h is a heap, whoever may use it. */
+bool fh_heap_exists(const fh_heap *h);
+
+/* True unless it is private to another thread. */
+bool fh_heap_is_mine(const fh_heap *h);
+
+/* True if h is a heap, and, in checked builds, this thread may use it. Else it reports that. */
+bool fh_heap_is_valid(const char *call, const fh_heap *h);
+
+#endif

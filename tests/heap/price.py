@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Instructions of a block out of a heap, counted by callgrind: price.py PROGRAM WORK-FOLDER
+
+Two runs that differ only in the number of blocks are subtracted, and of that the loop without a block. What is counted is all
+that runs. Of a frame block these are five, and what segments cost; of the others a block with its free."""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
+FEW, MANY = 20000, 60000
+MOST = {"frame": 5.5, "private": 460, "shared": 460}
+
+
+def instructions(program, form, blocks, folder):
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={os.path.join(folder, 'out')}", program, form, str(blocks)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    return int(re.search(r"Collected : (\d+)", said)[1])
+
+
+def each(program, form, folder):
+    return (instructions(program, form, MANY, folder) - instructions(program, form, FEW, folder)) / (MANY - FEW)
+
+
+def main():
+    program, folder = sys.argv[1:3]
+    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        skips.skip("no valgrind")
+    os.makedirs(folder, exist_ok=True)
+    empty, good = each(program, "empty", folder), True
+    for form, most in MOST.items():
+        price = each(program, form, folder) - empty
+        fits = 1 <= price <= most
+        good = good and fits
+        print(f"{'ok' if fits else 'FAILED':7} {form:8} {price:6.1f} instructions a block (at most {most})")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
