@@ -22,7 +22,8 @@ OVERRIDE = ["src/api/override.c", "src/system/linux_override_prctl.c"]
 LEFT_OUT = ["src/api/new.c", "src/api/global.c", "src/system/linux_global.c", "src/system/linux_loaded.c"]
 
 # What becomes freehold.h, in this order.
-PUBLIC = ["freehold/freehold.h", "freehold/defer.h", "freehold/defrag.h", "freehold/heap.h"]
+PUBLIC = ["freehold/freehold.h", "freehold/defer.h", "freehold/defrag.h", "freehold/heap.h",
+          "freehold/pool.h"]
 INCLUDE_PUBLIC = re.compile(r'^#include "freehold/.*\n\n?', re.M)
 
 INCLUDE = re.compile(r'^#\s*include\s+([<"])([^>"]+)[>"].*$', re.M)

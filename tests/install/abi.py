@@ -73,7 +73,7 @@ def check_symbols(record, shown):
 def check_types(record, include, compiler, work):
     """One assertion for each line; the compiler says which do not hold."""
     lines = ["#include <freehold/freehold.h>", "#include <freehold/defer.h>", "#include <freehold/defrag.h>",
-             "#include <freehold/heap.h>"]
+             "#include <freehold/heap.h>", "#include <freehold/pool.h>"]
     for line in record:
         if line[0] == "call":
             pointer = re.sub(r"^(.*?) ?\(", r"\1 (*)(", line[3], count=1)

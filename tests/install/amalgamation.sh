@@ -27,7 +27,7 @@ allowed=$(printf '%s\n' "$allowed" pthread_atfork fstatat bcmp _GLOBAL_OFFSET_TA
 # Names that the object shows, and names that it needs; a weak one is looked for and may be missing.
 shown() { readelf -sW "$1" | awk '$5 != "LOCAL" && $6 == "DEFAULT" && $7 != "UND" && $1 ~ /:$/ { print $8 }' | LC_ALL=C sort -u; }
 needed() { nm -u "$1" | awk '$1 == "U" { print $2 }' | LC_ALL=C sort -u; }
-declared() { grep -ohE '\bfh_\w+\(' "$root"/include/freehold/{freehold,defer,defrag,heap}.h | tr -d '(' | LC_ALL=C sort -u; }
+declared() { grep -ohE '\bfh_\w+\(' "$root"/include/freehold/{freehold,defer,defrag,heap,pool}.h | tr -d '(' | LC_ALL=C sort -u; }
 
 check_names() {
     local object=$1 kind=$2 odd

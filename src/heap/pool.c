@@ -1,0 +1,163 @@
+#include "heap/pool.h"
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "cache/cache.h"
+#include "heap/take.h"
+#include "system/report.h"
+
+#include <string.h>
+
+#define PAGE FH_SLOT_SIZE
+/* Cells that are linked at once. Those behind them are not touched before they are wanted. */
+#define LINKED 16u
+
+typedef struct page {
+    uintptr_t pool; /* the pool's address; in a checked build one more, so that no cell is freed inline */
+    struct page *before;
+    fh_word live[]; /* checked builds: a bit for each cell */
+} page;
+
+struct fh_pool {
+    void *free;       /* the first free cell; in a checked build always NULL, so that each cell is taken here */
+    void *kept;       /* a checked build's free cells */
+    char *next, *end; /* of the newest page: cells that were never used */
+    page *newest;
+    fh_heap *heap;
+    size_t size, first; /* bytes of a cell; where the first one begins in a page */
+    size_t pages;
+};
+
+/* ── Checked builds ──────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static size_t index_of(const fh_pool *pool, const page *at, const void *cell) {
+    return ((uintptr_t)cell - (uintptr_t)at - pool->first) / pool->size;
+}
+
+static bool is_live(const fh_pool *pool, const page *at, const void *cell) {
+    size_t i = index_of(pool, at, cell);
+    return fh_load(&at->live[i / 64]) >> i % 64 & 1;
+}
+
+static void set_live(const fh_pool *pool, page *at, const void *cell, bool live) {
+    size_t i = index_of(pool, at, cell);
+    uint64_t bit = UINT64_C(1) << i % 64, before = fh_load(&at->live[i / 64]);
+    fh_store(&at->live[i / 64], live ? before | bit : before & ~bit);
+}
+
+static page *page_of(const void *cell) {
+    return (page *)((uintptr_t)cell & ~(PAGE - 1)); // NOLINT(performance-no-int-to-ptr)
+}
+
+/* ── Memory ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static void *take(fh_heap *heap, size_t align, size_t n) {
+    bool clean;
+    return heap ? fh_heap_take(heap, align, n, &clean) : fh_alloc_aligned(align, n);
+}
+
+fh_pool *fh_pool_make(size_t size, size_t align, fh_heap *heap) {
+    fh_pool *pool = take(heap, FH_MIN_ALIGN, sizeof *pool);
+    if (!pool) return NULL;
+    size_t header = sizeof(page) + (FH_CHECKED ? (PAGE / size + 63) / 64 * sizeof(fh_word) : 0);
+    *pool = (fh_pool){.heap = heap, .size = size, .first = fh_round_up(header < 64 ? 64 : header, align)};
+    return pool;
+}
+
+static bool add_page(fh_pool *pool) {
+    /* Of a heap twice as aligned as need be: so it is a large block, and in no extent, whose header would cost a page. */
+    page *p = take(pool->heap, pool->heap ? 2 * PAGE : PAGE, PAGE);
+    if (!p) return false;
+    p->pool = (uintptr_t)pool + (FH_CHECKED ? 1 : 0);
+    p->before = pool->newest;
+    pool->newest = p;
+    pool->pages++;
+    return true;
+}
+
+/* The newest page's cells were never used. */
+static void begin_page(fh_pool *pool) {
+    size_t cells = (PAGE - pool->first) / pool->size;
+    pool->next = (char *)pool->newest + pool->first;
+    pool->end = pool->next + cells * pool->size;
+    for (size_t w = 0; FH_CHECKED && w < (cells + 63) / 64; w++) fh_store(&pool->newest->live[w], 0);
+}
+
+void fh_pool_clear(fh_pool *pool) {
+    pool->free = pool->kept = NULL;
+    if (!pool->newest) return;
+    for (page *before; (before = pool->newest->before) != NULL; pool->pages--) {
+        pool->newest->before = before->before;
+        before->pool = 0;
+        fh_release(before);
+    }
+    begin_page(pool);
+}
+
+void fh_pool_end(fh_pool *pool) {
+    fh_pool_clear(pool);
+    if (pool->newest) {
+        pool->newest->pool = 0;
+        fh_release(pool->newest);
+    }
+    fh_release(pool);
+}
+
+/* ── Cells ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void *fh_pool_grow(fh_pool *pool) {
+    void *cell = pool->kept;
+    if (FH_CHECKED && cell) {
+        memcpy(&pool->kept, cell, sizeof cell);
+        set_live(pool, page_of(cell), cell, true);
+        return cell;
+    }
+    if (pool->next == pool->end) {
+        if (!add_page(pool)) return NULL;
+        begin_page(pool);
+    }
+    cell = pool->next;
+    pool->next += pool->size;
+    if (FH_CHECKED) {
+        set_live(pool, page_of(cell), cell, true);
+        return cell;
+    }
+    /* In ascending order, as memory is read best. */
+    void **link = &pool->free;
+    for (unsigned i = 0; i < LINKED && pool->next != pool->end; i++, pool->next += pool->size) {
+        *link = pool->next;
+        link = (void **)(void *)pool->next;
+    }
+    *link = NULL;
+    return cell;
+}
+
+void fh_pool_give(fh_pool *pool, void *cell) {
+    page *at = page_of(cell);
+    bool ours = FH_CHECKED && at->pool == (uintptr_t)pool + 1;
+    size_t offset = (uintptr_t)cell - (uintptr_t)at - pool->first;
+    if (!ours || offset % pool->size || (uintptr_t)cell % PAGE < pool->first) {
+        fh_report_fault(ours ? FH_FAULT_INSIDE : FH_FAULT_FOREIGN, "fh_pool_free", cell,
+                        (size_t)cell - offset % pool->size, pool->size);
+        return;
+    }
+    if (!is_live(pool, at, cell)) {
+        fh_report_fault(FH_FAULT_DOUBLE_FREE, "fh_pool_free", cell, 0, pool->size);
+        return;
+    }
+    set_live(pool, at, cell, false);
+    memcpy(cell, &pool->kept, sizeof pool->kept);
+    pool->kept = cell;
+}
+
+/* ── Figures ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+size_t fh_pool_count_bytes(const fh_pool *pool) {
+    return pool->pages * PAGE;
+}
+
+size_t fh_pool_count_live(const fh_pool *pool) {
+    size_t cells = pool->pages * ((PAGE - pool->first) / pool->size), free = 0;
+    for (void *cell = FH_CHECKED ? pool->kept : pool->free; cell; memcpy(&cell, cell, sizeof cell)) free++;
+    return cells - (size_t)(pool->end - pool->next) / pool->size - free;
+}
