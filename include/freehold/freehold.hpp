@@ -10,6 +10,7 @@
 #define FREEHOLD_FREEHOLD_HPP
 
 #include "freehold/heap.h"
+#include "freehold/pool.h"
 
 #include <cstddef>
 #include <limits>
@@ -80,6 +81,50 @@ class heap_frame {
   private:
     fh_heap *h_;
     fh_heap_mark mark_;
+};
+
+/* Objects of one type in cells of their own (pool.h). For one thread at a time. Objects that live when the pool ends are not
+ * destroyed; their memory goes. */
+template <class T> class pool {
+  public:
+    explicit pool(fh_heap *h = nullptr) {
+        fh_pool_options options{};
+        options.heap = h;
+        p_ = fh_pool_new(sizeof(T), alignof(T) < 8 ? 8 : alignof(T), &options);
+        if (!p_) throw std::bad_alloc();
+    }
+    pool(const pool &) = delete;
+    pool &operator=(const pool &) = delete;
+    ~pool() {
+        fh_pool_destroy(p_);
+    }
+
+    /* An object. If its constructor throws, its cell is free again. */
+    template <class... A> T *create(A &&...arguments) {
+        struct guard {
+            fh_pool *from;
+            void *cell;
+            ~guard() {
+                fh_pool_free(from, cell);
+            }
+        } held{p_, fh_pool_alloc(p_)};
+        if (!held.cell) throw std::bad_alloc();
+        T *made = ::new (held.cell) T(std::forward<A>(arguments)...);
+        held.cell = nullptr;
+        return made;
+    }
+    /* NULL is allowed. */
+    void destroy(T *object) noexcept {
+        if (!object) return;
+        object->~T();
+        fh_pool_free(p_, object);
+    }
+    fh_pool *get() const noexcept {
+        return p_;
+    }
+
+  private:
+    fh_pool *p_;
 };
 
 /* n bytes at a multiple of align, or std::bad_alloc. */

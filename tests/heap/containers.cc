@@ -67,6 +67,23 @@ static void scopes(const freehold::heap &h) {
     CHECK(live(own) <= 3, "%zu segments are left", live(own));
 }
 
+static void pools(const freehold::heap &h) {
+    freehold::pool<thrower> cells(h.get());
+    thrower *one = cells.create(false), *two = cells.create(false);
+    CHECK(one != two && (std::size_t)two % 64 == 0 && fh_pool_live(cells.get()) == 2, "two objects of a pool");
+    bool threw = false;
+    try {
+        cells.create(true);
+    } catch (int) {
+        threw = true;
+    }
+    CHECK(threw && fh_pool_live(cells.get()) == 2, "a constructor threw, and %zu cells are live",
+          fh_pool_live(cells.get()));
+    cells.destroy(one);
+    cells.destroy(nullptr);
+    CHECK(fh_pool_live(cells.get()) == 1, "%zu cells are live", fh_pool_live(cells.get()));
+}
+
 int main() {
     fh_heap_options options{};
     options.hard_limit = 16 << 20;
@@ -77,6 +94,8 @@ int main() {
     CHECK(live(h) == 0, "%zu objects are left", live(h));
     scopes(h);
     CHECK(live(h) == 0, "%zu blocks of a scope are left", live(h));
+    pools(h);
+    CHECK(live(h) == 0, "%zu blocks of a pool are left", live(h));
     bool full = false;
     try {
         std::vector<char, freehold::heap_allocator<char>> large(32 << 20, 0, freehold::heap_allocator<char>(h));

@@ -85,6 +85,7 @@ void stall_heap_private(void) {
         if (!h) return;
         for (unsigned i = 0; i < 1200; i++) block[i] = fh_heap_malloc(h, 64);
         for (unsigned i = 0; i < 1200; i++) fh_free(block[i]);
+        if (fh_heap_enter(h) == 0) fh_heap_leave();
         fh_heap_destroy(h);
     }
 }
