@@ -6,6 +6,7 @@
 #include "cache/observed.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
+#include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/scope.h"
 #include "heap/words.h"
@@ -57,6 +58,14 @@ static void set_name(fh_heap *h, const char *name) {
     h->name[n] = 0;
 }
 
+/* Memory of a heap to the store. */
+static void release(void *p, size_t bytes) {
+    for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
+    bool freed = fh_large_free(p);
+    FH_ASSERT(freed);
+    (void)freed;
+}
+
 fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     bool clean;
     if (plan->parent && fh_quota_charge(plan->parent, FH_SLOT_SIZE)) {
@@ -86,6 +95,15 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_frame_forget(h);
     set_name(h, plan->name);
     free_all_units(h);
+    h->memory = plan->memory;
+    h->memory_size = plan->memory_size;
+    h->given = plan->memory ? fh_given_begin(h, plan->memory, plan->memory_size) : NULL;
+    if (plan->memory && !h->given) {
+        release(h, FH_SLOT_SIZE);
+        if (plan->parent) fh_quota_return(plan->parent, FH_SLOT_SIZE);
+        errno = ENOMEM;
+        return NULL;
+    }
     fh_thp_count_heap(1);
     for (unsigned i = 0; !clean && i < FH_HEAP_LISTS; i++) {
         fh_store(&h->list[i], 0);
@@ -94,14 +112,6 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     if (h->parent) fh_add_relaxed(&h->parent->children, 1);
     fh_store_release(&fh_slab_at(fh_slot_of(h))->heap, (uintptr_t)h);
     return h;
-}
-
-/* Memory of a heap to the store. */
-static void release(void *p, size_t bytes) {
-    for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
-    bool freed = fh_large_free(p);
-    FH_ASSERT(freed);
-    (void)freed;
 }
 
 /* The large blocks whose nodes are in an extent. Returns their bytes. */
@@ -146,6 +156,7 @@ bool fh_heap_clear(fh_heap *h) {
     size_t bytes = release_grown(h);
     if (bytes) fh_quota_return(h, bytes);
     free_all_units(h);
+    if (h->given) fh_given_clear(h->given);
     fh_thread_safe_point(FH_AFTER_FREE);
     return true;
 }
@@ -154,6 +165,7 @@ bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
     if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    if (h->given) fh_given_end(h->given);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
     FH_ASSERT(fh_load(&h->charged) == bytes);
     release(h, FH_SLOT_SIZE);
@@ -207,6 +219,7 @@ static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
 }
 
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
+    if (h->given) fh_given_each(h->given, see, arg);
     each_of_units(h, see, arg);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]), *next;
@@ -237,7 +250,11 @@ static void add_large(void *block, size_t size, void *arg) {
 }
 
 size_t fh_heap_resident(fh_heap *h) {
-    size_t sum = resident_in(h, FH_SLOT_SIZE);
+    size_t sum = resident_in(h, FH_SLOT_SIZE), page = fh_system_page_size();
+    if (h->given) {
+        char *begin = (char *)h->memory - (uintptr_t)h->memory % page;
+        sum += resident_in(begin, fh_round_up((size_t)((char *)h->memory + h->memory_size - begin), page));
+    }
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {
             sum += resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);

@@ -13,6 +13,8 @@ typedef struct {
     fh_heap_asked *asked;
     void *arg;
     uint64_t flags;
+    void *memory; /* for its blocks; NULL: from the store. fh_given_may(memory, memory_size) */
+    size_t memory_size;
 } fh_heap_plan;
 
 /* NULL with errno: ENOMEM. Cost: some 0.3 µs. */
