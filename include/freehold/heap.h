@@ -45,9 +45,9 @@ typedef struct fh_heap_options {
     size_t soft_limit; /* bytes; 0: none */
     size_t hard_limit; /* bytes; 0: none. Never passed */
     fh_heap_callback callback;
-    void *arg;         /* for the callback */
-    unsigned flags;    /* FH_HEAP_PRIVATE */
-    void *memory;      /* where all blocks are, in place of the system's: see below. NULL: none */
+    void *arg;      /* for the callback */
+    unsigned flags; /* FH_HEAP_PRIVATE */
+    void *memory;   /* where all blocks are, in place of the system's: see below. NULL: none */
     size_t memory_size;
     void *reserved[2]; /* 0 */
 } fh_heap_options;

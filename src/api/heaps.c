@@ -39,8 +39,8 @@ fh_heap *fh_heap_new(const fh_heap_options *options) {
     bool known = !(o->flags & ~FH_HEAP_PRIVATE) && !o->reserved[0] && !o->reserved[1];
     if (!known || !limits_make_sense(o->soft_limit, o->hard_limit) || !memory_makes_sense(o)) return fh_fail(EINVAL);
     if (o->parent && !may_use("fh_heap_new", o->parent)) return NULL;
-    return fh_heap_create(&(fh_heap_plan){o->name, o->parent, o->soft_limit, o->hard_limit, o->callback, o->arg, o->flags,
-                                          o->memory, o->memory_size});
+    return fh_heap_create(&(fh_heap_plan){o->name, o->parent, o->soft_limit, o->hard_limit, o->callback, o->arg,
+                                          o->flags, o->memory, o->memory_size});
 }
 
 /* Every call finds a heap that is gone in a checked build, and a mistake costs nothing else. */

@@ -41,6 +41,7 @@ fh_given *fh_given_begin(fh_heap *h, void *memory, size_t bytes) {
     g->begin = (char *)fh_round_up((uintptr_t)(g->last + words), WORD_BYTES);
     FH_ASSERT((uintptr_t)g->begin + words * WORD_BYTES <= end);
     fh_given_clear(g);
+    h->memory_size = end - (uintptr_t)g;
     return fh_outside_add(memory, bytes, g) ? g : NULL;
 }
 

@@ -23,6 +23,8 @@
 #define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
 #define LISTS_END ((HEADER_END + 2 * sizeof(fh_word[FH_HEAP_LISTS]) + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN)
 
+_Static_assert((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) % FH_MIN_ALIGN == 0,
+               "units begin where it ends");
 _Static_assert(HEADER_END == 4096 && sizeof(fh_heap) <= FH_SLOT_SIZE, "the lists are a page further on");
 _Static_assert(sizeof(fh_node) <= 64 && sizeof(fh_node) % 8 == 0, "a node is a block of a small class");
 
@@ -95,8 +97,6 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_frame_forget(h);
     set_name(h, plan->name);
     free_all_units(h);
-    h->memory = plan->memory;
-    h->memory_size = plan->memory_size;
     h->given = plan->memory ? fh_given_begin(h, plan->memory, plan->memory_size) : NULL;
     if (plan->memory && !h->given) {
         release(h, FH_SLOT_SIZE);
@@ -252,8 +252,8 @@ static void add_large(void *block, size_t size, void *arg) {
 size_t fh_heap_resident(fh_heap *h) {
     size_t sum = resident_in(h, FH_SLOT_SIZE), page = fh_system_page_size();
     if (h->given) {
-        char *begin = (char *)h->memory - (uintptr_t)h->memory % page;
-        sum += resident_in(begin, fh_round_up((size_t)((char *)h->memory + h->memory_size - begin), page));
+        char *begin = (char *)h->given - (uintptr_t)h->given % page;
+        sum += resident_in(begin, fh_round_up((uintptr_t)h->given % page + h->memory_size, page));
     }
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {

@@ -89,8 +89,7 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word endings;             /* callbacks for its end, the newest first (endings.h) */
     fh_segment *segment, *spare; /* private: the newest one of its frames, and one that is kept (frames.h) */
     fh_given *given;             /* the memory that the program gave for its blocks (given.h); NULL: the store has it */
-    void *memory;                /* where that begins, and its bytes */
-    size_t memory_size;
+    size_t memory_size;          /* bytes of that */
     char name[FH_HEAP_NAME];
     fh_word free[FH_UNIT_WORDS];  /* bit = this unit is free */
     fh_word first[FH_UNIT_WORDS]; /* bit = a live block begins here */
