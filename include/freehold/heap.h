@@ -8,6 +8,7 @@
  *   Scopes       between fh_heap_enter and fh_heap_leave a thread's malloc, calloc, realloc and operator new come from a heap.
  *   Frames       a private heap has blocks that end together, back to a mark, at five instructions each.
  *   Errors       NULL, or -1, with errno set. ENOMEM: no memory, or a limit is met: that of the heap or of one above it.
+ *   Memory       comes from the system, or is given by the caller and then never from elsewhere.
  *   Threads      all functions may be called by any thread at any time and take no lock, with two exceptions. While
  *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks. And a private heap
  *                (FH_HEAP_PRIVATE) and its blocks are used by the thread that made it alone.
