@@ -12,7 +12,7 @@
 #ifndef FH_HEAP_GIVEN_H
 #define FH_HEAP_GIVEN_H
 
-#include "heap/heap.h"
+#include "heap/types.h"
 
 /* False: it is too small, in the window, or another heap has a part of it. */
 bool fh_given_may(const void *memory, size_t bytes);

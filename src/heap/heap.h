@@ -37,7 +37,6 @@ bool fh_heap_exists(const fh_heap *h);
 bool fh_heap_is_mine(const fh_heap *h);
 
 /* Each live block; those that other threads allocate or free meanwhile are met or not. */
-typedef void fh_heap_seen(void *block, size_t size, void *arg);
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg);
 
 /* Bytes with memory behind them, of this heap alone: what the kernel says. */

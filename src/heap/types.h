@@ -68,6 +68,9 @@ typedef struct {
 /* true: something was freed, try again. */
 typedef int fh_heap_asked(fh_heap *heap, size_t wanted, int hard, void *arg);
 
+/* What a walk calls for each live block. */
+typedef void fh_heap_seen(void *block, size_t size, void *arg);
+
 struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `list`
     fh_owned owned;   /* itself */
     char *next, *end; /* private: the frames of the newest segment. freehold/heap.h knows where these two are */
