@@ -7,6 +7,7 @@
 #include "heap/heap.h"
 #include "heap/scope.h"
 #include "heap/take.h"
+#include "heap/valid.h"
 #include "store/locate.h"
 
 #include "freehold/heap.h"

@@ -9,11 +9,11 @@
 #include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/scope.h"
+#include "heap/valid.h"
 #include "heap/words.h"
 #include "store/large.h"
 #include "store/thp.h"
 #include "store/window.h"
-#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -49,10 +49,6 @@ static void free_all_units(fh_heap *h) {
 }
 
 /* ── Life ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-static uint64_t this_thread(void) {
-    return (uint64_t)(uintptr_t)&fh_here;
-}
 
 static void set_name(fh_heap *h, const char *name) {
     size_t n = 0;
@@ -91,7 +87,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_store(&h->children, 0);
     fh_store(&h->asking, 0);
     fh_store(&h->refusals, 0);
-    fh_store(&h->thread, this_thread());
+    fh_store(&h->thread, fh_heap_this_thread());
     fh_store(&h->scopes, 0);
     fh_store(&h->endings, 0);
     fh_frame_forget(h);
@@ -176,21 +172,6 @@ bool fh_heap_end(fh_heap *h) {
     }
     fh_thread_safe_point(FH_AFTER_FREE);
     return true;
-}
-
-bool fh_heap_is_mine(const fh_heap *h) {
-    return !fh_heap_is_private(h) || fh_load(&h->thread) == this_thread();
-}
-
-bool fh_heap_exists(const fh_heap *h) {
-    return h && fh_heap_word(h) == (uintptr_t)h && h->owned.kind == FH_OWNED_UNITS;
-}
-
-bool fh_heap_is_valid(const char *call, const fh_heap *h) {
-    bool ours = fh_heap_exists(h) && (!FH_CHECKED || fh_heap_is_mine(h));
-    if (FH_LIKELY(ours)) return true;
-    fh_report_fault(FH_FAULT_FOREIGN, call, h, 0, 0);
-    return false;
 }
 
 /* ── The walk ────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -27,15 +27,6 @@ bool fh_heap_clear(fh_heap *h);
 /* false: it has children, or a thread is in a scope of it. */
 bool fh_heap_end(fh_heap *h);
 
-/* True if h is a heap, and this thread may use it. Else it reports that. */
-bool fh_heap_is_valid(const char *call, const fh_heap *h);
-
-/* True if h is a heap, whoever may use it. */
-bool fh_heap_exists(const fh_heap *h);
-
-/* True unless it is private to another thread. */
-bool fh_heap_is_mine(const fh_heap *h);
-
 /* Each live block; those that other threads allocate or free meanwhile are met or not. */
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg);
 
