@@ -8,6 +8,7 @@
  *   Scopes       between fh_heap_enter and fh_heap_leave a thread's malloc, calloc, realloc and operator new come from a heap.
  *   Frames       a private heap has blocks that end together, back to a mark, at five instructions each.
  *   Errors       NULL, or -1, with errno set. ENOMEM: no memory, or a limit is met: that of the heap or of one above it.
+ *   Memory       comes from the system, or is given by the caller and then never from elsewhere.
  *   Threads      all functions may be called by any thread at any time and take no lock, with two exceptions. While
  *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks. And a private heap
  *                (FH_HEAP_PRIVATE) and its blocks are used by the thread that made it alone.
@@ -45,13 +46,21 @@ typedef struct fh_heap_options {
     size_t soft_limit; /* bytes; 0: none */
     size_t hard_limit; /* bytes; 0: none. Never passed */
     fh_heap_callback callback;
-    void *arg;         /* for the callback */
-    unsigned flags;    /* FH_HEAP_PRIVATE */
-    void *reserved[4]; /* 0 */
+    void *arg;      /* for the callback */
+    unsigned flags; /* FH_HEAP_PRIVATE */
+    void *memory;   /* where all blocks are, in place of the system's: see below. NULL: none */
+    size_t memory_size;
+    void *reserved[2]; /* 0 */
 } fh_heap_options;
 
-/* A heap; options may be NULL. Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, or a soft limit
- * above the hard one. Cost: under a microsecond. */
+/* A heap; options may be NULL.
+ * With `memory` all of its blocks are there: in a static array, a mapping that processes share, or huge pages. It has 4 KiB at
+ * least, and is not of Freehold. When it is full the callback is asked, and then the call fails: nothing comes from elsewhere. One
+ * part in forty is for bitmaps. A block above 1 KiB takes whole KiB. Accounts have 64 KiB for such a heap, and it has no limits. The
+ * program gets the memory back when the heap is destroyed. 64 heaps can have given memory at a time. In a shared mapping the
+ * child of a fork goes on with the same heap as its parent, unless it is private.
+ * Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, a soft limit above the hard one, or memory that
+ * is too small, is another heap's, or comes with a limit. Cost: under a microsecond. */
 FH_API fh_heap *fh_heap_new(const fh_heap_options *options);
 
 /* As malloc, calloc, aligned_alloc and realloc, out of the heap. realloc of a block of another heap, or of none, moves it to

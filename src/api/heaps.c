@@ -3,6 +3,7 @@
 #include "heap/endings.h"
 #include "heap/frames.h"
 #include "heap/free.h"
+#include "heap/given.h"
 #include "heap/heap.h"
 #include "heap/scope.h"
 #include "heap/take.h"
@@ -21,6 +22,12 @@ static bool limits_make_sense(size_t soft, size_t hard) {
     return hard == 0 || (hard >= FH_SLOT_SIZE && soft <= hard);
 }
 
+/* What is given is a limit of its own. */
+static bool memory_makes_sense(const fh_heap_options *o) {
+    if (!o->memory) return o->memory_size == 0;
+    return !o->soft_limit && !o->hard_limit && fh_given_may(o->memory, o->memory_size);
+}
+
 static bool may_use(const char *call, const fh_heap *h) {
     if (fh_heap_is_valid(call, h)) return true;
     errno = EINVAL;
@@ -30,12 +37,11 @@ static bool may_use(const char *call, const fh_heap *h) {
 fh_heap *fh_heap_new(const fh_heap_options *options) {
     static const fh_heap_options plain;
     const fh_heap_options *o = options ? options : &plain;
-    bool known =
-        !(o->flags & ~FH_HEAP_PRIVATE) && !o->reserved[0] && !o->reserved[1] && !o->reserved[2] && !o->reserved[3];
-    if (!known || !limits_make_sense(o->soft_limit, o->hard_limit)) return fh_fail(EINVAL);
+    bool known = !(o->flags & ~FH_HEAP_PRIVATE) && !o->reserved[0] && !o->reserved[1];
+    if (!known || !limits_make_sense(o->soft_limit, o->hard_limit) || !memory_makes_sense(o)) return fh_fail(EINVAL);
     if (o->parent && !may_use("fh_heap_new", o->parent)) return NULL;
-    return fh_heap_create(
-        &(fh_heap_plan){o->name, o->parent, o->soft_limit, o->hard_limit, o->callback, o->arg, o->flags});
+    return fh_heap_create(&(fh_heap_plan){o->name, o->parent, o->soft_limit, o->hard_limit, o->callback, o->arg,
+                                          o->flags, o->memory, o->memory_size});
 }
 
 /* Every call finds a heap that is gone in a checked build, and a mistake costs nothing else. */
@@ -151,7 +157,7 @@ int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg),
 
 int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit) {
     if (!may_use("fh_heap_limit", heap)) return -1;
-    if (!limits_make_sense(soft_limit, hard_limit)) {
+    if (!limits_make_sense(soft_limit, hard_limit) || heap->given) {
         errno = EINVAL;
         return -1;
     }

@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "base/hooks.h"
 #include "cache/observed.h"
+#include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/valid.h"
 #include "heap/words.h"
@@ -46,6 +47,7 @@ void *fh_hook_heap_block(const void *p, size_t *size) {
     if (!o) return NULL;
     if (o->kind == FH_OWNED_UNITS) return unit_block(o->heap, p, size);
     if (o->kind == FH_OWNED_EXTENT) return extent_block((const fh_extent *)o, p, size);
+    if (o->kind == FH_OWNED_GIVEN) return fh_given_block((const fh_given *)o, p, size);
     const fh_node *node = (const fh_node *)o;
     char *begin = (char *)(uintptr_t)fh_load_acquire(&node->block);
     *size = node->size;
@@ -104,6 +106,7 @@ void fh_heap_give(const char *call, const fh_owned *o, void *p) {
     }
     bool freed = o->kind == FH_OWNED_UNITS    ? free_units(o->heap, p, size)
                  : o->kind == FH_OWNED_EXTENT ? free_in_extent((fh_extent *)(uintptr_t)o, p)
+                 : o->kind == FH_OWNED_GIVEN  ? fh_given_free((fh_given *)(uintptr_t)o, p, size)
                                               : free_large((fh_node *)(uintptr_t)o, p);
     if (FH_UNLIKELY(!freed)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, size);
 }

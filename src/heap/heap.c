@@ -6,6 +6,7 @@
 #include "cache/observed.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
+#include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/scope.h"
 #include "heap/valid.h"
@@ -13,7 +14,6 @@
 #include "store/large.h"
 #include "store/thp.h"
 #include "store/window.h"
-#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -23,6 +23,8 @@
 #define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
 #define LISTS_END ((HEADER_END + 2 * sizeof(fh_word[FH_HEAP_LISTS]) + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN)
 
+_Static_assert((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) % FH_MIN_ALIGN == 0,
+               "units begin where it ends");
 _Static_assert(HEADER_END == 4096 && sizeof(fh_heap) <= FH_SLOT_SIZE, "the lists are a page further on");
 _Static_assert(sizeof(fh_node) <= 64 && sizeof(fh_node) % 8 == 0, "a node is a block of a small class");
 
@@ -54,6 +56,14 @@ static void set_name(fh_heap *h, const char *name) {
     h->name[n] = 0;
 }
 
+/* Memory of a heap to the store. */
+static void release(void *p, size_t bytes) {
+    for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
+    bool freed = fh_large_free(p);
+    FH_ASSERT(freed);
+    (void)freed;
+}
+
 fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     bool clean;
     if (plan->parent && fh_quota_charge(plan->parent, FH_SLOT_SIZE)) {
@@ -83,6 +93,13 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_frame_forget(h);
     set_name(h, plan->name);
     free_all_units(h);
+    h->given = plan->memory ? fh_given_begin(h, plan->memory, plan->memory_size) : NULL;
+    if (plan->memory && !h->given) {
+        release(h, FH_SLOT_SIZE);
+        if (plan->parent) fh_quota_return(plan->parent, FH_SLOT_SIZE);
+        errno = ENOMEM;
+        return NULL;
+    }
     fh_thp_count_heap(1);
     for (unsigned i = 0; !clean && i < FH_HEAP_LISTS; i++) {
         fh_store(&h->list[i], 0);
@@ -91,14 +108,6 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     if (h->parent) fh_add_relaxed(&h->parent->children, 1);
     fh_store_release(&fh_slab_at(fh_slot_of(h))->heap, (uintptr_t)h);
     return h;
-}
-
-/* Memory of a heap to the store. */
-static void release(void *p, size_t bytes) {
-    for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
-    bool freed = fh_large_free(p);
-    FH_ASSERT(freed);
-    (void)freed;
 }
 
 /* The large blocks whose nodes are in an extent. Returns their bytes. */
@@ -143,6 +152,7 @@ bool fh_heap_clear(fh_heap *h) {
     size_t bytes = release_grown(h);
     if (bytes) fh_quota_return(h, bytes);
     free_all_units(h);
+    if (h->given) fh_given_clear(h->given);
     fh_thread_safe_point(FH_AFTER_FREE);
     return true;
 }
@@ -151,6 +161,7 @@ bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
     if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    if (h->given) fh_given_end(h->given);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
     FH_ASSERT(fh_load(&h->charged) == bytes);
     release(h, FH_SLOT_SIZE);
@@ -189,6 +200,7 @@ static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
 }
 
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
+    if (h->given) fh_given_each(h->given, see, arg);
     each_of_units(h, see, arg);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]), *next;
@@ -219,7 +231,11 @@ static void add_large(void *block, size_t size, void *arg) {
 }
 
 size_t fh_heap_resident(fh_heap *h) {
-    size_t sum = resident_in(h, FH_SLOT_SIZE);
+    size_t sum = resident_in(h, FH_SLOT_SIZE), page = fh_system_page_size();
+    if (h->given) {
+        char *begin = (char *)h->given - (uintptr_t)h->given % page;
+        sum += resident_in(begin, fh_round_up((uintptr_t)h->given % page + h->memory_size, page));
+    }
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {
             sum += resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);

@@ -13,6 +13,8 @@ typedef struct {
     fh_heap_asked *asked;
     void *arg;
     uint64_t flags;
+    void *memory; /* for its blocks; NULL: from the store. fh_given_may(memory, memory_size) */
+    size_t memory_size;
 } fh_heap_plan;
 
 /* NULL with errno: ENOMEM. Cost: some 0.3 µs. */
@@ -26,7 +28,6 @@ bool fh_heap_clear(fh_heap *h);
 bool fh_heap_end(fh_heap *h);
 
 /* Each live block; those that other threads allocate or free meanwhile are met or not. */
-typedef void fh_heap_seen(void *block, size_t size, void *arg);
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg);
 
 /* Bytes with memory behind them, of this heap alone: what the kernel says. */

@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "cache/alloc.h"
 #include "heap/free.h"
+#include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -219,6 +220,13 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
 static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
     *full = NULL;
     *clean = false;
+    if (h->given) {
+        void *p = fh_given_take(h->given, align, n);
+        if (p) return p;
+        fh_add_relaxed(&h->refusals, 1);
+        *full = h;
+        return NULL;
+    }
     if (n <= FH_UNITS_MOST && align <= FH_UNITS_MOST) {
         void *p = fh_load(&h->grown) ? NULL : take_units(h, align, n);
         if (p) return p;

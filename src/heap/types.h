@@ -29,8 +29,9 @@
 
 typedef struct fh_heap fh_heap;
 typedef struct fh_segment fh_segment;
+typedef struct fh_given fh_given;
 
-typedef enum { FH_OWNED_UNITS = 1, FH_OWNED_EXTENT, FH_OWNED_LARGE } fh_owned_kind;
+typedef enum { FH_OWNED_UNITS = 1, FH_OWNED_EXTENT, FH_OWNED_LARGE, FH_OWNED_GIVEN } fh_owned_kind;
 
 /* What fh_slab.heap leads to. Written before it is shown, and the same until the memory is released. */
 typedef struct {
@@ -67,6 +68,9 @@ typedef struct {
 /* true: something was freed, try again. */
 typedef int fh_heap_asked(fh_heap *heap, size_t wanted, int hard, void *arg);
 
+/* What a walk calls for each live block. */
+typedef void fh_heap_seen(void *block, size_t size, void *arg);
+
 struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `list`
     fh_owned owned;   /* itself */
     char *next, *end; /* private: the frames of the newest segment. freehold/heap.h knows where these two are */
@@ -87,6 +91,8 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word scopes;              /* threads in a scope of this heap, with their generation (scope.h) */
     fh_word endings;             /* callbacks for its end, the newest first (endings.h) */
     fh_segment *segment, *spare; /* private: the newest one of its frames, and one that is kept (frames.h) */
+    fh_given *given;             /* the memory that the program gave for its blocks (given.h); NULL: the store has it */
+    size_t memory_size;          /* bytes of that */
     char name[FH_HEAP_NAME];
     fh_word free[FH_UNIT_WORDS];  /* bit = this unit is free */
     fh_word first[FH_UNIT_WORDS]; /* bit = a live block begins here */

@@ -29,18 +29,20 @@ static fh_place locate_large(const void *p) {
     return at;
 }
 
+static fh_place locate_in_heap(const void *p) {
+    fh_place at = {.kind = FH_AT_HEAP};
+    at.begin = fh_hook_heap_block(p, &at.size);
+    if (!at.begin) at.kind = FH_AT_NOTHING;
+    return at;
+}
+
 static fh_place locate_in_window(const void *p) {
     size_t slot = fh_slot_of(p);
     if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return (fh_place){.kind = FH_AT_NOTHING};
     /* The class byte first: it also leads from the later slots of a slab to the first. */
     unsigned c = fh_class_at(p);
     if (c != FH_CLASS_SPECIAL && !fh_class_is_run(c)) return locate_in_slab(c, p);
-    if (FH_UNLIKELY(fh_heap_word(p) != 0)) {
-        fh_place at = {.kind = FH_AT_HEAP};
-        at.begin = fh_hook_heap_block(p, &at.size);
-        if (!at.begin) at.kind = FH_AT_NOTHING;
-        return at;
-    }
+    if (FH_UNLIKELY(fh_heap_word(p) != 0)) return locate_in_heap(p);
     unsigned kind = fh_state_kind(fh_load_acquire(&fh_slab_at(slot)->state));
     if (fh_class_is_sample(kind)) return locate_in_slab(kind, p);
     if (fh_holes_has(p)) {
@@ -54,7 +56,8 @@ static fh_place locate_in_window(const void *p) {
 }
 
 fh_place fh_locate(const void *p) {
-    return fh_in_window(p) ? locate_in_window(p) : (fh_place){.kind = FH_AT_FOREIGN};
+    if (fh_in_window(p)) return locate_in_window(p);
+    return fh_outside_word(p) ? locate_in_heap(p) : (fh_place){.kind = FH_AT_FOREIGN};
 }
 
 bool fh_place_check(const fh_place *at, const char *call, const void *p) {

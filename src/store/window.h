@@ -22,6 +22,7 @@
 #define FH_STORE_WINDOW_H
 
 #include "base/types.h"
+#include "store/outside.h"
 
 /* Before the window is there, its base is such that no pointer is in it. */
 #define FH_NO_WINDOW (UINT64_C(1) << 63)
@@ -112,11 +113,12 @@ static inline fh_chunk_hints *fh_chunk_hints_at(size_t chunk) {
     return &fh_records_at(chunk / FH_RECORDS_CHUNKS)->chunk_hints[chunk % FH_RECORDS_CHUNKS];
 }
 
-/* What of a heap of the embedding API has the slot of p: the address of an fh_owned (heap/types.h), or 0. Acquire: what is there
+/* What of a heap of the embedding API has the slot of p, or the memory outside of the window: the address of an fh_owned (heap/types.h), or 0. Acquire: what is there
  * was written before. The answer holds as long as the caller holds the block. */
 static inline uintptr_t fh_heap_word(const void *p) {
     size_t slot = fh_slot_of(p);
-    if (!fh_in_window(p) || slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return 0;
+    if (!fh_in_window(p)) return fh_outside_word(p);
+    if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return 0;
     return (uintptr_t)fh_load_acquire(&fh_slab_at(slot)->heap);
 }
 

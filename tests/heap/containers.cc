@@ -84,7 +84,34 @@ static void pools(const freehold::heap &h) {
     CHECK(fh_pool_live(cells.get()) == 1, "%zu cells are live", fh_pool_live(cells.get()));
 }
 
+/* Both guards, when an exception passes them. */
+static void guards() {
+    fh_heap_options options{};
+    options.flags = FH_HEAP_PRIVATE;
+    freehold::heap h(options);
+    fh_heap_mark before = fh_mark(h.get());
+    void *within = nullptr;
+    bool thrown = false;
+    try {
+        freehold::heap_scope scope(h);
+        freehold::heap_frame frame(h);
+        within = fh_malloc(50);
+        CHECK(fh_frame_malloc(h.get(), 100) != nullptr, "no frame");
+        throw 7;
+    } catch (int) {
+        thrown = true;
+    }
+    fh_heap_mark after = fh_mark(h.get());
+    void *outside = fh_malloc(50);
+    CHECK(thrown && fh_heap_entered() == nullptr, "still in the scope");
+    CHECK(fh_heap_of(within) == h.get() && fh_heap_of(outside) == nullptr, "the scope is not as long as its guard");
+    CHECK(before.segment == after.segment && before.next == after.next, "the frame is not released");
+    fh_free(within);
+    fh_free(outside);
+}
+
 int main() {
+    guards();
     fh_heap_options options{};
     options.hard_limit = 16 << 20;
     freehold::heap h(options);
