@@ -110,6 +110,8 @@ static bool retire(fh_extent *e) {
     }
     fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
     fh_system_purge((char *)e + page, extent_bytes(e) - page);
+    /* No longer charged before the account says so: a fork between the two leaves too much in the child's account. */
+    fh_store(&e->retired, 2);
     fh_quota_return(h, extent_bytes(e));
     /* release: the purge and the account, before another thread brings it back. */
     fh_store_release(&e->retired, 1);

@@ -48,7 +48,7 @@ typedef struct fh_extent {
     uint32_t c, list, blocks, words;
     fh_word from;    /* hint: the word in which a block was found last */
     fh_word has;     /* hint: 1 = a block was freed since the last search in vain */
-    fh_word retired; /* 0 in use, 1 retired, 2 being charged */
+    fh_word retired; /* 0 in use, 1 retired, 2 being charged, or no longer */
     fh_word free[];  /* bit = this block is free */
 } fh_extent;
 
