@@ -55,8 +55,8 @@ typedef struct fh_extent {
 /* A large block. In an extent of its own kind, so that all of a heap's are found there. */
 typedef struct {
     fh_owned owned;
-    fh_word block; /* 0 before it is there */
-    size_t size;
+    fh_word block; /* 0 before it is there, and after */
+    fh_word size;  /* written while `block` is 0 */
 } fh_node;
 
 #define FH_HEAP_NAME 48u
