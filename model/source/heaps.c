@@ -1,5 +1,6 @@
 /* What scenarios call of heaps: one heap below a parent, its blocks, and the books of both. */
 #include "base/classes.h"
+#include "base/hooks.h"
 #include "heap/free.h"
 #include "heap/heap.h"
 #include "heap/take.h"
