@@ -431,6 +431,38 @@ const MUTANTS: &[Mutant] = &[
             "fh_store(&s->state, next_state(state, FH_GUARD_LIVE, 0));",
         )],
     },
+    Mutant {
+        name: "heap_units_by_plain_store",
+        edits: &[(
+            "heap/take.c",
+            "if (!fh_bits_claim(h, &h->free[w], &seen, fh_run_mask(at, units))) continue;",
+            "fh_store(&h->free[w], seen & ~fh_run_mask(at, units));",
+        )],
+    },
+    Mutant {
+        name: "heap_block_by_plain_store",
+        edits: &[(
+            "heap/take.c",
+            "if (!fh_bits_claim(e->owned.heap, &e->free[w], &seen, UINT64_C(1) << at)) continue;",
+            "fh_store(&e->free[w], seen & ~(UINT64_C(1) << at));",
+        )],
+    },
+    Mutant {
+        name: "heap_charged_by_plain_store",
+        edits: &[(
+            "heap/quota.c",
+            "} while (!fh_cas_relaxed(&h->charged, &seen, seen + bytes));",
+            "} while (0);\n    fh_add_relaxed(&h->charged, bytes);",
+        )],
+    },
+    Mutant {
+        name: "heap_extent_retired_unclaimed",
+        edits: &[(
+            "heap/take.c",
+            "if (!all || fh_bits_claim(h, &e->free[w], &seen, all)) continue;",
+            "fh_store(&e->free[w], 0);\n        if (seen | 1) continue;",
+        )],
+    },
 ];
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
@@ -505,6 +537,13 @@ fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
         "base/classes.c",
         "base/settings.c",
+        "heap/endings.c",
+        "heap/frames.c",
+        "heap/free.c",
+        "heap/heap.c",
+        "heap/quota.c",
+        "heap/scope.c",
+        "heap/take.c",
         "misuse/guard_slots.c",
         "observe/index.c",
         "observe/samples.c",
@@ -528,7 +567,9 @@ fn real_files(source: &Path) -> Vec<String> {
 }
 
 /// What the model adds: its operating system, its checks, calls for its scenarios, the negative control.
-const OWN: &[&str] = &["system.c", "verify.c", "aba.c", "calls.c", "guards.c"];
+const OWN: &[&str] = &[
+    "system.c", "verify.c", "aba.c", "calls.c", "guards.c", "heaps.c",
+];
 
 fn main() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));

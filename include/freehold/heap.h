@@ -12,6 +12,8 @@
  *   Threads      all functions may be called by any thread at any time and take no lock, with two exceptions. While
  *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks. And a private heap
  *                (FH_HEAP_PRIVATE) and its blocks are used by the thread that made it alone.
+ *   Fork         the child has all heaps with their blocks, and may use, reset and destroy them, also those that other threads of
+ *                its parent were using. What such a thread was just taking may count as taken until the heap ends.
  *   Freeing      fh_free, and in the drop-in library free and operator delete, find the heap by themselves. So do realloc
  *                and malloc_usable_size.
  *   Cost         a block takes some ten to thirty nanoseconds. Blocks of heaps are not cached by threads, and are not sampled

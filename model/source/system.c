@@ -115,13 +115,6 @@ void fh_hook_start(void) {
 }
 void fh_hook_metrics(void) {
 }
-void *fh_hook_heap_block(const void *p, size_t *size) {
-    (void)p, (void)size;
-    return NULL;
-}
-void fh_hook_heap_free(const char *call, void *p) {
-    (void)call, (void)p;
-}
 void *fh_hook_heap_resize(void *p, size_t n) {
     (void)p, (void)n;
     return NULL;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::core::Core;
 use crate::guards::verify_guards;
 use crate::guests::{HOST, lodges, pieces, verify_guests};
+use crate::heaps::verify_heaps;
 use crate::large::{Large, verify_large};
 use crate::memory::{
     Move, be_near, bound, bytes_are_shared, cpu_of_thread, finding, hold, let_go, refuse,
@@ -103,6 +104,12 @@ pub enum Step {
     GuardShare,
     GuardFreeShared,
     GuardLook(u32, usize),
+    /// Heaps: makes one and its parent; the parent has room for so many slots more from now on; takes a block of so many bytes,
+    /// where the answer may be no; frees the oldest.
+    Heaps,
+    HeapLimit(usize),
+    HeapTake(usize),
+    HeapFree,
     /// Gets a node of the negative control; push and pop of it.
     AbaNode(u64),
     AbaPush,
@@ -129,6 +136,7 @@ pub struct Hand {
     pub(crate) guarded: Vec<(u32, usize)>,
     pub(crate) shared_guard: Option<u32>,
     pub(crate) guards_freed: u32,
+    pub(crate) of_heap: Vec<(usize, usize)>,
     nodes: Vec<u64>,
 }
 
@@ -169,6 +177,7 @@ impl Hand {
         }
         self.large.iter().for_each(Large::announce);
         self.announce_guards();
+        self.announce_heap();
         for &(slot, n) in &self.runs {
             parts(slot, n).for_each(hold);
         }
@@ -287,6 +296,9 @@ impl Hand {
                 | Step::GuardShare
                 | Step::GuardFreeShared
                 | Step::GuardLook(..) => self.guard_step(core, step),
+                Step::Heaps | Step::HeapLimit(_) | Step::HeapTake(_) | Step::HeapFree => {
+                    self.heap_step(core, step)
+                }
                 Step::AbaNode(node) => {
                     hold(node as usize);
                     self.nodes.push(node);
@@ -496,6 +508,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         verify_guests(core, hands);
         verify_large(core, hands);
         verify_guards(core, hands);
+        verify_heaps(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");

@@ -4,6 +4,7 @@
 
 use crate::first::{first_uses, neighbours};
 use crate::guards::guards;
+use crate::heaps::heaps;
 use crate::holes::holes;
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
@@ -538,6 +539,7 @@ pub fn all() -> Vec<Entry> {
         .chain(holes())
         .chain(tables())
         .chain(guards())
+        .chain(heaps())
         .chain(threesomes())
         .chain(first_uses())
         .chain(neighbours())

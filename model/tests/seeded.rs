@@ -411,3 +411,39 @@ fn guard_words_relaxed() {
         "a live block of",
     );
 }
+
+#[test]
+fn heap_units_by_plain_store() {
+    must_find_in(
+        "heap_units_by_plain_store",
+        "heaps: two take and free units",
+        "before & fh_run_mask",
+    );
+}
+
+#[test]
+fn heap_block_by_plain_store() {
+    must_find_in(
+        "heap_block_by_plain_store",
+        "heaps: two take and free of an extent",
+        "handed out twice",
+    );
+}
+
+#[test]
+fn heap_charged_by_plain_store() {
+    must_find_in(
+        "heap_charged_by_plain_store",
+        "heaps: two charge a parent that has room for one",
+        "beyond",
+    );
+}
+
+#[test]
+fn heap_extent_retired_unclaimed() {
+    must_find_in(
+        "heap_extent_retired_unclaimed",
+        "heaps: an extent is retired while another takes of it",
+        "are in hands",
+    );
+}

@@ -50,7 +50,7 @@ void *fh_hook_heap_block(const void *p, size_t *size) {
     if (o->kind == FH_OWNED_GIVEN) return fh_given_block((const fh_given *)o, p, size);
     const fh_node *node = (const fh_node *)o;
     char *begin = (char *)(uintptr_t)fh_load_acquire(&node->block);
-    *size = node->size;
+    *size = (size_t)fh_load(&node->size);
     return begin && (uintptr_t)p - (uintptr_t)begin < *size ? begin : NULL;
 }
 
@@ -83,7 +83,7 @@ static bool free_in_extent(fh_extent *e, void *p) {
 static bool free_large(fh_node *node, void *p) {
     fh_heap *h = node->owned.heap;
     uint64_t block = (uintptr_t)p;
-    size_t size = node->size;
+    size_t size = (size_t)fh_load(&node->size);
     /* The first of two frees has the block. */
     if (!fh_cas_acq_rel(&node->block, &block, 0)) return false;
     fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);

@@ -118,7 +118,7 @@ static size_t release_large(fh_extent *e) {
             fh_node *node = (fh_node *)(void *)((char *)e + (w * 64 + fh_lowest_bit(live)) * size);
             void *p = (void *)(uintptr_t)fh_load_acquire(&node->block);
             if (!p) continue;
-            bytes += node->size;
+            bytes += (size_t)fh_load(&node->size);
             fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
             (void)fh_large_free(p);
         }
@@ -163,7 +163,8 @@ bool fh_heap_end(fh_heap *h) {
     fh_endings_run(h);
     if (h->given) fh_given_end(h->given);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
-    FH_ASSERT(fh_load(&h->charged) == bytes);
+    /* More in the child of a fork, if another thread was about to take something (quota.h). */
+    FH_ASSERT(fh_load(&h->charged) >= bytes);
     release(h, FH_SLOT_SIZE);
     fh_thp_count_heap(-1);
     if (parent) {
@@ -186,15 +187,22 @@ static void each_of_units(fh_heap *h, fh_heap_seen *see, void *arg) {
     }
 }
 
+/* The large block of a node and its size, or NULL. Another thread may free it meanwhile, and use the node again. */
+static void *large_of(fh_node *node, size_t *size) {
+    uint64_t block = fh_load_acquire(&node->block);
+    /* Acquire: if the size is that of a later block, the word is 0 by now, or that block's. */
+    *size = (size_t)fh_load_acquire(&node->size);
+    return fh_load(&node->block) == block ? (void *)(uintptr_t)block : NULL;
+}
+
 static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
     size_t size = fh_class_size(e->c);
     for (unsigned w = 0; w < e->words && !fh_load(&e->retired); w++) {
         for (uint64_t live = fh_extent_all(e, w, size) & ~fh_load_acquire(&e->free[w]); live; live &= live - 1) {
             char *block = (char *)e + (w * 64 + fh_lowest_bit(live)) * size;
-            fh_node *node = (fh_node *)(void *)block;
-            void *large = e->list == 0 ? (void *)(uintptr_t)fh_load_acquire(&node->block) : NULL;
-            if (e->list != 0) see(block, size, arg);
-            if (large) see(large, node->size, arg);
+            size_t bytes = size;
+            void *p = e->list == 0 ? large_of((fh_node *)(void *)block, &bytes) : block;
+            if (p) see(p, bytes, arg);
         }
     }
 }

@@ -5,6 +5,9 @@
  * A charge is added from the heap upwards by compare-and-swap, so no account is beyond its limit for a moment. If one refuses,
  * those below it are told again. So two threads that charge at once may both be refused where one of them had room.
  *
+ * What a thread takes is charged before it can be found, and what it frees is returned when it cannot be found any more. So in
+ * the child of a fork an account has what other threads were stopped with as well: one piece each at most, and never too little.
+ *
  * Memory orders: relaxed. The accounts are numbers, and no memory is read or written because of them.
  * Thread-safety: any thread. Progress: lock-free. */
 #ifndef FH_HEAP_QUOTA_H

@@ -13,6 +13,7 @@
 #include "system/system.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* The class of the extents that hold nodes. */
 #define NODE_CLASS ((sizeof(fh_node) + 15) / 16)
@@ -111,6 +112,8 @@ static bool retire(fh_extent *e) {
     }
     fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
     fh_system_purge((char *)e + page, extent_bytes(e) - page);
+    /* No longer charged before the account says so: a fork between the two leaves too much in the child's account. */
+    fh_store(&e->retired, 2);
     fh_quota_return(h, extent_bytes(e));
     /* release: the purge and the account, before another thread brings it back. */
     fh_store_release(&e->retired, 1);
@@ -167,6 +170,8 @@ static fh_extent *new_extent(fh_heap *h, unsigned list, unsigned c, fh_heap **fu
     size_t bytes = info->slots * FH_SLOT_SIZE;
     fh_extent *e = claim(h, FH_SLOT_SIZE, bytes, bytes, &clean, full);
     if (!e) return NULL;
+    /* A walk meets a node that is claimed and not written yet: its block is 0. */
+    if (list == 0 && !clean) memset(e, 0, bytes);
     *e = (fh_extent){.owned = {h, FH_OWNED_EXTENT}, .c = c, .list = list, .blocks = info->blocks};
     e->words = (info->blocks + 63) / 64;
     FH_ASSERT(sizeof *e + e->words * sizeof(fh_word) < (info->blocks - 1) * (size_t)info->size);
@@ -209,7 +214,7 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
         fh_heap_give(NULL, &((fh_extent *)(uintptr_t)fh_heap_word(node))->owned, node);
         return NULL;
     }
-    node->size = charged;
+    fh_store_release(&node->size, charged); /* after the 0 above: a walk compares the two */
     fh_store_release(&node->block, (uintptr_t)p);
     fh_store_release(&fh_slab_at(fh_slot_of(p))->heap, (uintptr_t)node);
     return p;

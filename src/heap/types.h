@@ -49,15 +49,15 @@ typedef struct fh_extent {
     uint32_t c, list, blocks, words;
     fh_word from;    /* hint: the word in which a block was found last */
     fh_word has;     /* hint: 1 = a block was freed since the last search in vain */
-    fh_word retired; /* 0 in use, 1 retired, 2 being charged */
+    fh_word retired; /* 0 in use, 1 retired, 2 being charged, or no longer */
     fh_word free[];  /* bit = this block is free */
 } fh_extent;
 
 /* A large block. In an extent of its own kind, so that all of a heap's are found there. */
 typedef struct {
     fh_owned owned;
-    fh_word block; /* 0 before it is there */
-    size_t size;
+    fh_word block; /* 0 before it is there, and after */
+    fh_word size;  /* written while `block` is 0 */
 } fh_node;
 
 #define FH_HEAP_NAME 48u

@@ -1,0 +1,61 @@
+/* What scenarios call of heaps: one heap below a parent, its blocks, and the books of both. */
+#include "base/classes.h"
+#include "base/hooks.h"
+#include "heap/free.h"
+#include "heap/heap.h"
+#include "heap/take.h"
+#include "store/window.h"
+
+static __thread fh_heap *parent, *heap;
+
+void fh_model_begin_heaps(void) {
+    parent = fh_heap_create(&(fh_heap_plan){.name = "parent"});
+    heap = fh_heap_create(&(fh_heap_plan){.name = "heap", .parent = parent});
+}
+
+/* From now on the parent has room for so many slots. Returns the word that the explorer watches, and in *most its bound. */
+fh_word *fh_model_heap_limit(size_t more, uint64_t *most) {
+    *most = fh_load(&parent->charged) + more * FH_SLOT_SIZE;
+    fh_store(&parent->hard, *most);
+    return &parent->charged;
+}
+
+void *fh_model_heap_take(size_t n) {
+    bool clean;
+    return fh_heap_take(heap, FH_MIN_ALIGN, n, &clean);
+}
+
+void fh_model_heap_free(void *p) {
+    fh_hook_heap_free("free", p);
+}
+
+static void add(void *block, size_t size, void *arg) {
+    (void)block, (void)size;
+    ++*(size_t *)arg;
+}
+
+/* Live blocks of the heap; *wrong names the first of the books that is off. */
+size_t fh_model_heap_books(const char **wrong) {
+    size_t live = 0, bytes = FH_SLOT_SIZE;
+    *wrong = NULL;
+    if (!heap) return 0;
+    fh_heap_each(heap, add, &live);
+    for (unsigned list = 1; list < FH_HEAP_LISTS; list++) {
+        for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load(&heap->list[list]); e; e = e->next) {
+            uint64_t retired = fh_load(&e->retired);
+            if (retired > 1) *wrong = "an extent is neither in use nor retired";
+            for (unsigned w = 0; w < e->words && retired; w++)
+                if (fh_load(&e->free[w])) *wrong = "a retired extent has free blocks";
+            if (!retired) bytes += fh_class_table[e->c].slots * FH_SLOT_SIZE;
+        }
+    }
+    /* Each unit behind the header is free, or of one live block. */
+    for (unsigned w = 0; w < FH_UNIT_WORDS; w++) {
+        uint64_t first = fh_load(&heap->first[w]), last = fh_load(&heap->last[w]);
+        if (fh_count_bits(first) != fh_count_bits(last)) *wrong = "a block of units has no end";
+        if ((first | last) & fh_load(&heap->free[w])) *wrong = "a live unit is free";
+    }
+    if (fh_load(&heap->charged) != bytes) *wrong = "the account is not what the heap has";
+    if (fh_load(&parent->charged) != bytes + FH_SLOT_SIZE) *wrong = "the parent's account is not what is below it";
+    return live;
+}

@@ -1,0 +1,153 @@
+//! Heaps of the embedding API: what a thread does with their blocks, and what must hold of their books.
+
+use std::ffi::CStr;
+
+use crate::core::Core;
+use crate::memory::{bound, finding, hold, let_go};
+use crate::program::Scenario;
+use crate::program::Step::*;
+use crate::program::{Hand, Step};
+use crate::scenarios::{Entry, REST, entry, two};
+
+impl Hand {
+    /// Blocks of the heap.
+    ///
+    /// # Safety
+    /// As for every step: see `step`.
+    pub(crate) unsafe fn heap_step(&mut self, core: &Core, step: Step) {
+        // SAFETY: blocks that are freed were taken before, and are in this hand.
+        unsafe {
+            match step {
+                Heaps => (core.begin_heaps)(),
+                HeapLimit(slots) => {
+                    let mut most = 0;
+                    let word = (core.heap_limit)(slots, &mut most);
+                    bound(word, most);
+                }
+                HeapTake(size) => {
+                    let p = (core.heap_take)(size);
+                    if p != 0 {
+                        hold(p);
+                        (p as *mut usize).write_volatile(p + size);
+                        self.of_heap.push((p, size));
+                    }
+                }
+                HeapFree if !self.of_heap.is_empty() => {
+                    let (p, size) = self.of_heap.remove(0);
+                    if (p as *mut usize).read_volatile() != p + size {
+                        finding(&format!("the block of a heap at {p:#x} lost its contents"));
+                    }
+                    let_go(p);
+                    (core.heap_free)(p);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Says to the memory that this hand has what the prologue gave it.
+    pub(crate) fn announce_heap(&self) {
+        self.of_heap.iter().for_each(|&(p, _)| hold(p));
+    }
+}
+
+/// What is live is in the hands, and the accounts have what the heap has.
+///
+/// # Safety
+/// All threads are over.
+pub(crate) unsafe fn verify_heaps(core: &Core, hands: &[Hand]) {
+    let mut wrong = std::ptr::null();
+    // SAFETY: as above; the function only reads, and what it says is a constant.
+    let live = unsafe { (core.heap_books)(&mut wrong) };
+    let held: usize = hands.iter().map(|hand| hand.of_heap.len()).sum();
+    if !wrong.is_null() {
+        // SAFETY: as above.
+        finding(&unsafe { CStr::from_ptr(wrong) }.to_string_lossy());
+    }
+    if live != held {
+        finding(&format!(
+            "{live} blocks of the heap are live, {held} are in hands"
+        ));
+    }
+}
+
+/// The heap is there, and one has taken and freed a block of each of these sizes: extents of them are there and empty.
+fn after(freed: &[usize], limit: Option<usize>, scenario: Scenario) -> Scenario {
+    let rest = REST(scenario.threads.len());
+    let mut prologue = vec![(rest, Heaps)];
+    for &size in freed {
+        prologue.extend([(rest, HeapTake(size)), (rest, HeapFree)]);
+    }
+    prologue.extend(limit.map(|slots| (rest, HeapLimit(slots))));
+    prologue.extend(scenario.prologue);
+    Scenario {
+        prologue,
+        threads: scenario.threads,
+    }
+}
+
+/// Two sizes of extents.
+const SOME: usize = 3000;
+const OTHER: usize = 2500;
+
+pub(crate) fn heaps() -> Vec<Entry> {
+    vec![
+        entry(
+            "heaps: two take and free units",
+            Some(2),
+            after(
+                &[],
+                None,
+                two(
+                    &[(0, HeapTake(100))],
+                    &[HeapFree, HeapTake(40)],
+                    &[HeapTake(60), HeapFree],
+                ),
+            ),
+        ),
+        entry(
+            "heaps: two take and free of an extent",
+            Some(2),
+            after(
+                &[SOME],
+                None,
+                two(
+                    &[(0, HeapTake(SOME))],
+                    &[HeapFree, HeapTake(SOME)],
+                    &[HeapTake(SOME)],
+                ),
+            ),
+        ),
+        entry(
+            "heaps: two charge a parent that has room for one",
+            Some(2),
+            after(
+                &[],
+                Some(1),
+                two(&[], &[HeapTake(SOME)], &[HeapTake(OTHER)]),
+            ),
+        ),
+        entry(
+            "heaps: an extent is retired while another takes of it",
+            Some(1),
+            after(
+                &[SOME],
+                Some(0),
+                two(&[], &[HeapTake(OTHER)], &[HeapTake(SOME)]),
+            ),
+        ),
+        entry(
+            "heaps: an extent is retired while its last block is freed",
+            Some(1),
+            after(
+                &[],
+                Some(1),
+                two(
+                    &[(0, HeapTake(SOME))],
+                    &[HeapFree, HeapTake(SOME)],
+                    &[HeapTake(OTHER)],
+                ),
+            ),
+        ),
+    ]
+}
