@@ -15,7 +15,7 @@
 typedef struct page {
     uintptr_t pool; /* the pool's address; in a checked build one more, so that no cell is freed inline */
     struct page *before;
-    fh_word live[]; /* checked builds: a bit for each cell */
+    uint64_t live[]; /* checked builds: a bit for each cell */
 } page;
 
 struct fh_pool {
@@ -36,13 +36,13 @@ static size_t index_of(const fh_pool *pool, const page *at, const void *cell) {
 
 static bool is_live(const fh_pool *pool, const page *at, const void *cell) {
     size_t i = index_of(pool, at, cell);
-    return fh_load(&at->live[i / 64]) >> i % 64 & 1;
+    return at->live[i / 64] >> i % 64 & 1;
 }
 
 static void set_live(const fh_pool *pool, page *at, const void *cell, bool live) {
     size_t i = index_of(pool, at, cell);
-    uint64_t bit = UINT64_C(1) << i % 64, before = fh_load(&at->live[i / 64]);
-    fh_store(&at->live[i / 64], live ? before | bit : before & ~bit);
+    uint64_t bit = UINT64_C(1) << i % 64;
+    at->live[i / 64] = live ? at->live[i / 64] | bit : at->live[i / 64] & ~bit;
 }
 
 static page *page_of(const void *cell) {
@@ -59,7 +59,7 @@ static void *take(fh_heap *heap, size_t align, size_t n) {
 fh_pool *fh_pool_make(size_t size, size_t align, fh_heap *heap) {
     fh_pool *pool = take(heap, FH_MIN_ALIGN, sizeof *pool);
     if (!pool) return NULL;
-    size_t header = sizeof(page) + (FH_CHECKED ? (PAGE / size + 63) / 64 * sizeof(fh_word) : 0);
+    size_t header = sizeof(page) + (FH_CHECKED ? (PAGE / size + 63) / 64 * sizeof(uint64_t) : 0);
     *pool = (fh_pool){.heap = heap, .size = size, .first = fh_round_up(header < 64 ? 64 : header, align)};
     return pool;
 }
@@ -80,7 +80,7 @@ static void begin_page(fh_pool *pool) {
     size_t cells = (PAGE - pool->first) / pool->size;
     pool->next = (char *)pool->newest + pool->first;
     pool->end = pool->next + cells * pool->size;
-    for (size_t w = 0; FH_CHECKED && w < (cells + 63) / 64; w++) fh_store(&pool->newest->live[w], 0);
+    for (size_t w = 0; FH_CHECKED && w < (cells + 63) / 64; w++) pool->newest->live[w] = 0;
 }
 
 void fh_pool_clear(fh_pool *pool) {
