@@ -54,6 +54,7 @@ void stall_heap_private(void) {
     for (unsigned turn = 0; turn < 2; turn++) {
         fh_heap *h = fh_heap_new(&(fh_heap_options){.parent = shared_heap, .flags = FH_HEAP_PRIVATE});
         if (!h) return;
+        if (fh_heap_enter(h) == 0) (void)fh_heap_leave();
         for (unsigned i = 0; i < 1200; i++) block[i] = fh_heap_malloc(h, 64);
         for (unsigned i = 0; i < 1200; i++) fh_free(block[i]);
         fh_heap_destroy(h);
@@ -77,6 +78,7 @@ void stall_given_blocks(void) {
     void *block[sizeof sizes / sizeof *sizes][6];
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (unsigned k = 0; k < 6; k++) block[i][k] = fh_heap_malloc(given_heap, sizes[i]);
+        if (block[i][1]) (void)fh_heap_of((char *)block[i][1] + sizes[i] - 1);
         if (block[i][0]) block[i][0] = fh_heap_realloc(given_heap, block[i][0], 2 * sizes[i]);
     }
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
