@@ -118,5 +118,8 @@ void stall_heap_blocks(void);
 void stall_heap_life(void);
 void stall_heap_scope(void);
 void stall_heap_private(void);
+void stall_given_before(void);
+void stall_given_blocks(void);
+void stall_given_life(void);
 
 #endif

@@ -83,9 +83,56 @@ void stall_heap_private(void) {
     for (unsigned turn = 0; turn < 2; turn++) {
         fh_heap *h = fh_heap_new(&(fh_heap_options){.parent = shared_heap, .flags = FH_HEAP_PRIVATE});
         if (!h) return;
+        if (fh_heap_enter(h) == 0) (void)fh_heap_leave();
         for (unsigned i = 0; i < 1200; i++) block[i] = fh_heap_malloc(h, 64);
         for (unsigned i = 0; i < 1200; i++) fh_free(block[i]);
         if (fh_heap_enter(h) == 0) fh_heap_leave();
         fh_heap_destroy(h);
     }
+}
+
+/* ── Given memory, and what ends with a heap ─────────────────────────────────────────────────────────────────────── */
+
+static char given_memory[256 << 10], other_memory[64 << 10];
+static fh_heap *given_heap;
+
+void stall_given_before(void) {
+    stall_heap_before();
+    given_heap = fh_heap_new(&(fh_heap_options){.memory = given_memory, .memory_size = sizeof given_memory});
+    CHECK(given_heap, "no heap");
+}
+
+/* Blocks within a word and of several, until it is full; and back. */
+void stall_given_blocks(void) {
+    static const size_t sizes[] = {40, 1000, 5000, 30000, 100000};
+    void *block[sizeof sizes / sizeof *sizes][6];
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (unsigned k = 0; k < 6; k++) block[i][k] = fh_heap_malloc(given_heap, sizes[i]);
+        if (block[i][1]) (void)fh_heap_of((char *)block[i][1] + sizes[i] - 1);
+        if (block[i][0]) block[i][0] = fh_heap_realloc(given_heap, block[i][0], 2 * sizes[i]);
+    }
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (unsigned k = 0; k < 6; k++) fh_free(block[i][k]);
+    }
+}
+
+static void nothing(void *arg) {
+    (void)arg;
+}
+
+/* A heap over other memory, with a scope and a callback, from its beginning to its end. */
+void stall_given_life(void) {
+    fh_heap_figures figures;
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.memory = other_memory, .memory_size = sizeof other_memory});
+    if (!h) return;
+    (void)fh_heap_on_destroy(h, nothing, NULL);
+    if (fh_heap_enter(h) == 0) {
+        fh_free(fh_malloc(100));
+        (void)fh_heap_reset(h);
+        (void)fh_heap_leave();
+    }
+    (void)fh_heap_of(fh_heap_malloc(h, 3000));
+    fh_heap_stats(h, &figures);
+    fh_heap_reset(h);
+    fh_heap_destroy(h);
 }

@@ -533,6 +533,11 @@ const stall_scenario stall_scenarios[] = {
     {.name = "private heap", .prepare = stall_heap_before, .victim = stall_heap_private, .other = stall_heap_blocks},
     {.name = "heap's scope", .prepare = stall_heap_before, .victim = stall_heap_scope, .other = stall_heap_blocks},
     {.name = "heap's life", .prepare = stall_heap_before, .victim = stall_heap_life, .other = stall_heap_blocks},
+    {.name = "given memory", .prepare = stall_given_before, .victim = stall_given_blocks, .other = stall_given_blocks},
+    {.name = "given memory's life",
+     .prepare = stall_given_before,
+     .victim = stall_given_life,
+     .other = stall_given_blocks},
     {.name = "ends in a callback", .victim = ends_in_a_callback, .clear = another_limit},
 };
 const size_t stall_scenario_count = sizeof stall_scenarios / sizeof stall_scenarios[0];
