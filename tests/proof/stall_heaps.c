@@ -86,7 +86,6 @@ void stall_heap_private(void) {
         if (fh_heap_enter(h) == 0) (void)fh_heap_leave();
         for (unsigned i = 0; i < 1200; i++) block[i] = fh_heap_malloc(h, 64);
         for (unsigned i = 0; i < 1200; i++) fh_free(block[i]);
-        if (fh_heap_enter(h) == 0) fh_heap_leave();
         fh_heap_destroy(h);
     }
 }
@@ -114,10 +113,6 @@ void stall_given_blocks(void) {
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (unsigned k = 0; k < 6; k++) fh_free(block[i][k]);
     }
-}
-
-static void nothing(void *arg) {
-    (void)arg;
 }
 
 /* A heap over other memory, with a scope and a callback, from its beginning to its end. */
