@@ -280,8 +280,9 @@ FH_API void fh_malloc_stats(void);
  * Cost: reads all metadata, 1 % of the heap, some ms for a GiB; and maps 1/128 of the heap for the time of the call. */
 FH_API size_t fh_verify(void);
 
-/* glibc's tuning knobs. 1 for those that exist (they have no effect here: each is about a mechanism that Freehold does
- * not have, or does by itself), 0 for M_PERTURB, which is not supported, and for unknown ones. */
+/* glibc's tuning knobs. M_PERTURB: freed blocks are filled with that byte, new ones with its complement; 0 ends it. Other threads
+ * follow with their next slow path, and nothing is sampled meanwhile. The variable MALLOC_PERTURB_ does the same. The other knobs
+ * that exist have no effect: each is about a mechanism that Freehold does not have, or does by itself. 1; 0 for unknown ones. */
 FH_API int fh_mallopt(int parameter, int value);
 
 #ifdef __cplusplus

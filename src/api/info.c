@@ -1,6 +1,7 @@
 /* The figures of observe/statistics.h in the forms in which they are asked for: a table for people, glibc's structures, XML. */
 #include "base/settings.h"
 #include "base/text.h"
+#include "cache/perturb.h"
 #include "observe/statistics.h"
 #include "observe/json.h"
 #include "observe/metrics.h"
@@ -265,6 +266,7 @@ int fh_malloc_info(int options, FILE *stream) {
 enum {
     ARENA_MAX = -8,
     ARENA_TEST = -7,
+    PERTURB = -6,
     CHECK_ACTION = -5,
     MMAP_MAX = -4,
     MMAP_THRESHOLD = -3,
@@ -277,8 +279,10 @@ enum {
 };
 
 int fh_mallopt(int parameter, int value) {
-    (void)value;
     switch (parameter) {
+    case PERTURB:
+        fh_perturb_set((unsigned)value);
+        return 1;
     case ARENA_MAX: /* there are no arenas */
     case ARENA_TEST:
     case CHECK_ACTION: /* no effect in glibc either since 2.26; see the option on_error */

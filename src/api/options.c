@@ -8,6 +8,7 @@
 #include "reclaim/limits.h"
 #include "reclaim/reclaim.h"
 #include "cache/observed.h"
+#include "cache/perturb.h"
 #include "check/verify.h"
 #include "misuse/check.h"
 #include "misuse/fail.h"
@@ -352,6 +353,15 @@ static void read_all(const char *text) {
     }
 }
 
+/* glibc's variable for what mallopt's M_PERTURB sets: a number. */
+static void read_perturb(void) {
+    bool ready;
+    const char *text = fh_system_environment("MALLOC_PERTURB_", &ready);
+    unsigned byte = 0;
+    for (; text && *text >= '0' && *text <= '9'; text++) byte = byte * 10 + (unsigned)(*text - '0');
+    if (byte) fh_perturb_set(byte);
+}
+
 /* 0 until a thread has taken it upon itself to read. It is never set back: an allocation from inside, and another
  * thread, go on with what is set so far. */
 static fh_word reading;
@@ -373,6 +383,7 @@ void fh_hook_start(void) {
     if (FH_SETTING(check)) fh_checked_start();
     if (FH_SETTING(guard)) fh_guard_configure();
     if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
+    read_perturb();
     /* Many programs close stderr before they end, to see whether all was written. */
     if (FH_SETTING(stats)) fh_system_keep_output(2);
 }

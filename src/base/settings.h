@@ -62,6 +62,7 @@ typedef struct {
     fh_word check;            /* 1: find misuse at the call (misuse/); 2: and verify the heap */
     fh_word quarantine;       /* bytes of freed blocks that a checked or guarded program keeps from being used again */
     fh_word guard;            /* one allocation in so many has guards around it (misuse/guard.h); 0: none */
+    fh_word perturb;          /* freed blocks are filled with this byte, new ones with its complement (mallopt); 0: not */
     fh_word defer;            /* bytes that may wait for their deferred free (heap/defer.h) */
     fh_setting_path fail;     /* which allocations fail (misuse/fail.h) */
     fh_setting_path fail_log; /* the file in which their places are written down */

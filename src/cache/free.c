@@ -4,6 +4,7 @@
 #include "cache/cache.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
+#include "cache/perturb.h"
 #include "cache/thread.h"
 #include "cache/twice.h"
 #include "store/guarded.h"
@@ -90,12 +91,21 @@ static inline bool is_of_heap(const void *p) {
     return fh_class_at(p) == FH_CLASS_SPECIAL && fh_heap_word(p) != 0;
 }
 
+static void release_closely_watched(const char *call, void *p) {
+    if (fh_is_checking()) {
+        fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
+        return;
+    }
+    fh_perturb_freed(p);
+    fh_release_unchecked(call, p);
+}
+
 /* Where all that is freed in a checked program arrives. */
 static void release(const char *call, void *p) {
     if (FH_UNLIKELY(is_of_heap(p))) {
         fh_hook_heap_free(call, p);
-    } else if (FH_UNLIKELY(fh_is_checking())) {
-        fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
+    } else if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODE_PERTURB))) {
+        release_closely_watched(call, p);
     } else {
         fh_release_unchecked(call, p);
     }

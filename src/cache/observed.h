@@ -27,10 +27,12 @@
  *     FH_MODE_CHECK     every call goes to misuse/. Its threads have no decoys: their bins are the ones that threads
  *                       without a cache share, empty and full for ever, with a class map of no slots. So malloc
  *                       arrives at fh_hook_alloc and free at bin 0, which leads to fh_hook_checked_free.
- *     FH_MODE_SCOPE     some thread has been in a scope of a heap (heap/scope.h). One that is in a scope has no bins either. */
+ *     FH_MODE_SCOPE     some thread has been in a scope of a heap (heap/scope.h). One that is in a scope has no bins either.
+ *     FH_MODE_PERTURB   blocks are filled (perturb.h). No thread has bins, and none is observed. */
 #define FH_MODE_OBSERVE UINT64_C(1)
 #define FH_MODE_CHECK UINT64_C(2)
 #define FH_MODE_SCOPE UINT64_C(4)
+#define FH_MODE_PERTURB UINT64_C(8)
 extern fh_word fh_observing FH_HIDDEN;
 
 static inline bool fh_is_observing(void) {
@@ -85,6 +87,9 @@ void fh_thread_observe(fh_thread *t, bool on);
 
 /* The calling thread, whose cache is t, has entered its outermost scope or left it: it has no bins from now on, or its own. */
 void fh_thread_scope(fh_thread *t);
+
+/* Blocks are filled from now on. */
+void fh_thread_perturb_all(void);
 
 /* The program is observed from now on. Does nothing in a checked program. */
 void fh_thread_observe_all(void);

@@ -122,12 +122,16 @@ void fh_process_start(void) {
 
 static void thread_exit(void *value);
 
+/* Each call of the thread whose cache is t is to take the slow half. */
+static bool has_no_bins(const fh_thread *t) {
+    return fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODE_PERTURB) || t->scope;
+}
+
 /* The calling thread's cache is t from now on, and these are the bins that malloc and free see. A signal handler may come at
  * each step and allocate. Bins that are empty and full are always good while there are no bytes until a sample, so these
  * go first and come last. */
 static void switch_to(const fh_thread *t, const fh_bin *bins) {
-    FH_ASSERT(bins == no_bins ? t == &fh_thread_over || fh_is_checking() || t->scope
-                              : bins == t->bin || bins == t->decoy);
+    FH_ASSERT(bins == no_bins ? t == &fh_thread_over || has_no_bins(t) : bins == t->bin || bins == t->decoy);
     fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)no_bins;
@@ -180,6 +184,12 @@ static fh_thread *make(void) {
     return t;
 }
 
+void fh_thread_perturb_all(void) {
+    fh_or_relaxed(&fh_observing, FH_MODE_PERTURB);
+    fh_thread *t = fh_own();
+    if (t != &fh_thread_none && t != &fh_thread_over) switch_to(t, no_bins);
+}
+
 void fh_thread_observe_all(void) {
     if (!fh_is_checking()) fh_or_relaxed(&fh_observing, FH_MODE_OBSERVE);
 }
@@ -198,8 +208,8 @@ void fh_thread_scope(fh_thread *t) {
 }
 
 void fh_thread_observe(fh_thread *t, bool on) {
-    if (!on || t->scope) {
-        switch_to(t, FH_UNLIKELY(fh_is_checking() || t->scope) ? no_bins : t->bin);
+    if (!on || t->scope || (fh_load(&fh_observing) & FH_MODE_PERTURB)) {
+        switch_to(t, FH_UNLIKELY(has_no_bins(t)) ? no_bins : t->bin);
         return;
     }
     FH_ASSERT(!fh_is_checking());
@@ -226,7 +236,14 @@ fh_thread *fh_thread_enter(void) {
     }
     if (t) fh_store(&t->state, FH_THREAD_BUSY);
     if (FH_UNLIKELY(fh_load(&orphans)) && fh_swap_acq_rel(&orphans, 0)) adopt_orphans();
-    if (FH_UNLIKELY(fh_is_observing()) && t) fh_hook_observe(t);
+    uint64_t modes = fh_load(&fh_observing) & (FH_MODE_OBSERVE | FH_MODE_PERTURB);
+    if (FH_UNLIKELY(modes) && t) {
+        if (modes & FH_MODE_PERTURB) {
+            fh_thread_observe(t, false);
+        } else {
+            fh_hook_observe(t);
+        }
+    }
     return t;
 }
 

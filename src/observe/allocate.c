@@ -7,6 +7,7 @@
 #include "cache/alloc.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
+#include "cache/perturb.h"
 #include "heap/scope.h"
 #include "heap/take.h"
 #include "observe/observe.h"
@@ -66,7 +67,7 @@ __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, boo
     return p;
 }
 
-void *fh_hook_alloc(size_t n, unsigned c) {
+static void *alloc(size_t n, unsigned c) {
     bool clean;
     fh_heap *scope = fh_scope_heap();
     if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, FH_MIN_ALIGN, n, &clean);
@@ -76,7 +77,13 @@ void *fh_hook_alloc(size_t n, unsigned c) {
     return fh_alloc_class(c, n);
 }
 
-void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
+void *fh_hook_alloc(size_t n, unsigned c) {
+    void *p = alloc(n, c);
+    fh_perturb_new(p, n);
+    return p;
+}
+
+static void *alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
     fh_heap *scope = fh_scope_heap();
     if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, align, n, clean);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(align, n, clean, said);
@@ -84,6 +91,12 @@ void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) 
     /* More than that cannot be had, and must not turn the count round. */
     bool counted = n <= PTRDIFF_MAX / 2 && (fh_is_observed() || become_observed());
     return counted && fh_count(n) ? alloc_sampled(align, n, clean) : fh_alloc_unobserved(align, n, clean);
+}
+
+void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
+    void *p = alloc_aligned(align, n, clean, said);
+    if (!(said & FH_SAYS_ZEROED)) fh_perturb_new(p, n);
+    return p;
 }
 
 /* A block that grows without a copy counts as allocated again: one that grows from 1 MiB to 1 GiB is sampled as one of

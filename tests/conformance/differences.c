@@ -80,9 +80,6 @@ static void break_moves(void) {
 
 /* ── mallopt, the environment, the debugging library ─────────────────────────────────────────────────────────────── */
 
-static void opt_perturb(void) {
-    say("%d", mallopt(M_PERTURB, 165));
-}
 static void opt_unknown(void) {
     say("%d", mallopt(12345, 1));
 }
@@ -95,10 +92,6 @@ static void opt_threshold(void) {
     size_t before = mallinfo2().hblks;
     block = malloc(opaque(100000));
     say("%zu", mallinfo2().hblks - before);
-}
-static void env_perturb(void) {
-    block = malloc(opaque(100));
-    say("%02x", (unsigned char)block[50]);
 }
 static void usable_7(void) {
     say("%zu", malloc_usable_size(malloc(opaque(7))));
@@ -250,11 +243,9 @@ static const struct {
     {"realloc from 100,000 to 10 bytes", shrink_in_place, 0, 0},
     {"malloc_trim(0), twice", trim_twice, 0, 0},
     {"sbrk(0) after 1,000 blocks", break_moves, 0, 0},
-    {"mallopt(M_PERTURB, 165)", opt_perturb, 0, 0},
     {"mallopt of an unknown parameter", opt_unknown, 0, 0},
     {"mallopt(M_MXFAST, 1 MiB)", opt_mxfast, 0, 0},
     {"M_MMAP_THRESHOLD of 64 KiB: hblks of a second 100,000 bytes", opt_threshold, 0, 0},
-    {"MALLOC_PERTURB_=165: a byte of malloc(100)", env_perturb, "MALLOC_PERTURB_", "165"},
     {"MALLOC_CHECK_=3: malloc_usable_size of 7 bytes", usable_7, "MALLOC_CHECK_", "3"},
     {"mtrace(): the file", traced, "MALLOC_TRACE", "/dev/null"},
     {"mallinfo().hblkhd of 3 GiB", narrow_figures, 0, 0},
@@ -290,7 +281,7 @@ static void begin_again(size_t row, int to) {
     dup2(nowhere, 2);
     if (rows[row].variable) {
         setenv(rows[row].variable, rows[row].value, 1);
-        if (strcmp(rows[row].variable, "MALLOC_PERTURB_") != 0) preload_debugging();
+        preload_debugging();
     }
     alarm(SECONDS);
     execl("/proc/self/exe", "differences", rows[row].name, (char *)NULL);

@@ -1,0 +1,47 @@
+/* Linux, only in the drop-in that is loaded (libfreehold.so): a program that was built with a sanitizer has a malloc of its own, which
+ * is before ours where the sanitizer is linked into the program. Freehold is then idle, and says so: nobody should measure it
+ * there. Where ours is first all the same, the sanitizer does not see the program's blocks. */
+#include "base/text.h"
+#include "system/system.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma weak dlsym
+
+static const char *sanitizer(void) {
+    static const char *const known[][2] = {
+        {"__asan_init", "AddressSanitizer"}, {"__tsan_init", "ThreadSanitizer"}, {"__msan_init", "MemorySanitizer"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (dlsym(RTLD_DEFAULT, known[i][0])) return known[i][1];
+    }
+    return NULL;
+}
+
+/* Where this library begins and ends: the linker knows. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+/* True if the program's malloc is ours. */
+static bool is_first(void) {
+    uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
+    return first >= (uintptr_t)__ehdr_start && first < (uintptr_t)_end;
+}
+
+__attribute__((constructor(102))) static void say_aside(void) {
+    const char *name = dlsym ? sanitizer() : NULL;
+    if (!name) return;
+    char buffer[256];
+    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
+    fh_text_string(&t, "freehold: ");
+    fh_text_string(&t, name);
+    fh_text_string(
+        &t, is_first()
+                ? " is in this program and does not see its blocks: run it without LD_PRELOAD, or with FREEHOLD=check=1"
+                : " is in this program and allocates for it: Freehold stands aside");
+    t.end++;
+    fh_text_char(&t, '\n');
+    fh_system_write(2, buffer, fh_text_length(&t));
+}
