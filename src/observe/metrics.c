@@ -114,7 +114,7 @@ void fh_metrics_put(fh_output *out, const fh_profile_statistics *f) {
  * Acquire and release: it guards the buffer below. */
 static fh_word written_second; /* of the last look, in units of 2^30 ns */
 static fh_word writing;
-static char buffer[4096];
+static char buffer[1024];
 
 void fh_hook_metrics(void) {
     if (!fh_setting_path_get(&fh_settings.metrics)) return;

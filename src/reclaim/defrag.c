@@ -11,6 +11,7 @@
 #include "store/slab.h"
 #include "store/slab_life.h"
 #include "store/window.h"
+#include "system/system.h"
 
 /* How full a slab is, in 64ths. */
 #define FULL 64u
@@ -25,7 +26,23 @@ typedef struct {
     fh_word from; /* the slot where the next sample begins */
 } judge;
 
-static judge judge_of[FH_SMALL_LAST + 1];
+/* judge[FH_SMALL_LAST + 1], mapped for the first who asks: most programs never do. Written once, release. */
+static fh_word judges;
+
+/* That of class c; NULL: there is no memory for them. */
+static judge *judge_of(unsigned c) {
+    uint64_t all = fh_load_acquire(&judges);
+    if (!all) {
+        void *p = fh_system_map(sizeof(judge[FH_SMALL_LAST + 1]), fh_system_page_size());
+        if (!p) return NULL;
+        if (fh_cas_acq_rel(&judges, &all, (uintptr_t)p)) {
+            all = (uintptr_t)p;
+        } else {
+            fh_system_unmap(p, fh_round_up(sizeof(judge[FH_SMALL_LAST + 1]), fh_system_page_size()));
+        }
+    }
+    return (judge *)(uintptr_t)all + c;
+}
 
 /* Blocks of a slab that are handed out. Those in the caches of threads count: their bits are not set. */
 static unsigned live_blocks(size_t slot, uint64_t state) {
@@ -93,8 +110,7 @@ static bool is_below(uint64_t packed, unsigned fill, size_t slot) {
     return fill < bar || (fill == bar && (slot * UINT64_C(0x9E3779B97F4A7C15)) >> 48 < packed >> 8);
 }
 
-static void judge_again(unsigned c) {
-    judge *j = &judge_of[c];
+static void judge_again(judge *j, unsigned c) {
     sample s = {0};
     size_t from = (size_t)fh_load(&j->from), end = look(c, from, FH_NONE, &s);
     if (end == FH_NONE) end = look(c, 0, from, &s); /* what is before: the sample goes round */
@@ -125,10 +141,11 @@ bool fh_defrag_pays(const void *p) {
     unsigned c = class_of(p);
     if (c == FH_CLASS_SPECIAL) return !fh_is_checking() && is_sparse_borrowed(p);
     fh_event_demand(c);
-    judge *j = &judge_of[c];
+    judge *j = judge_of(c);
+    if (FH_UNLIKELY(!j)) return false;
     uint64_t left = fh_load(&j->left);
     if (left == 0) {
-        judge_again(c);
+        judge_again(j, c);
     } else {
         (void)fh_cas_relaxed(&j->left, &left, left - 1);
     }

@@ -11,13 +11,13 @@
 
 #pragma weak dlsym
 
+/* There if the program has it. Not by dlsym: what that does not find it remembers in memory of malloc. */
+extern void __asan_init(void) __attribute__((weak));
+extern void __tsan_init(void) __attribute__((weak));
+extern void __msan_init(void) __attribute__((weak));
+
 static const char *sanitizer(void) {
-    static const char *const known[][2] = {
-        {"__asan_init", "AddressSanitizer"}, {"__tsan_init", "ThreadSanitizer"}, {"__msan_init", "MemorySanitizer"}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (dlsym(RTLD_DEFAULT, known[i][0])) return known[i][1];
-    }
-    return NULL;
+    return __asan_init ? "AddressSanitizer" : __tsan_init ? "ThreadSanitizer" : __msan_init ? "MemorySanitizer" : NULL;
 }
 
 /* Where this library begins and ends: the linker knows. */
@@ -31,8 +31,8 @@ static bool is_first(void) {
 }
 
 __attribute__((constructor(102))) static void say_aside(void) {
-    const char *name = dlsym ? sanitizer() : NULL;
-    if (!name) return;
+    const char *name = sanitizer();
+    if (!name || !dlsym) return;
     char buffer[256];
     fh_text t = fh_text_in(buffer, sizeof buffer - 1);
     fh_text_string(&t, "freehold: ");
