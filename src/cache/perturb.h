@@ -1,4 +1,4 @@
-/* M_PERTURB: new blocks are filled with a byte, and freed ones with its complement, so that a program that reads what it has not
+/* M_PERTURB: freed blocks are filled with a byte, and new ones with its complement, so that a program that reads what it has not
  * written, or what it has freed, behaves in another way.
  *
  * A thread of such a program has no bins, as in a checked one (cache/observed.h): each call takes the slow half, and there it is

@@ -43,6 +43,22 @@ static void let_go(uint64_t entry, void (*leave)(fh_checked *h)) {
     leave(block_of(entry));
 }
 
+/* What is at a place that was passed before its entry came: the thread that took the place found nothing there. It is nobody's to
+ * take any more, until the ring comes round. The exchange decides who gets it, if that thread looks only now; and if it looked
+ * before, what it wrote before that is seen here: `tail`. */
+static uint64_t stranded(uint64_t at) {
+    return FH_UNLIKELY(fh_load(&tail) > at) ? swap(at, 0) : 0;
+}
+
+/* Back among the newest; what it meets there too. */
+static void put_back(uint64_t entry) {
+    while (entry) {
+        uint64_t at = fh_add_relaxed(&head, 1), met = swap(at, entry);
+        entry = stranded(at);
+        put_back(met);
+    }
+}
+
 /* The place of the oldest block, for this thread alone. False: there is none. */
 static bool take_tail(uint64_t *at) {
     uint64_t seen = fh_load(&tail), end = fh_load(&head);
@@ -86,6 +102,7 @@ void fh_quarantine_put(fh_checked *h, void (*leave)(fh_checked *h)) {
     uint64_t used = fh_add_relaxed(&bytes, units * UNIT) + units * UNIT;
     at = fh_add_relaxed(&head, 1);
     let_go(swap(at, entry_of(h, units)), leave);
+    let_go(stranded(at), leave);
     for (unsigned i = 0; i < FH_QUARANTINE_LEAVE && used > limit && take_tail(&at); i++) {
         fetch_ahead(at);
         let_go(swap(at, 0), leave);
@@ -107,7 +124,7 @@ void fh_quarantine_each(void (*see)(fh_checked *h)) {
         if (!entry) continue;
         see(block_of(entry));
         /* In the meantime the slot may have got another block, which then takes a place at the head. */
-        uint64_t other = swap(at, entry);
-        while (other) other = swap(fh_add_relaxed(&head, 1), other);
+        put_back(swap(at, entry));
+        put_back(stranded(at));
     }
 }
