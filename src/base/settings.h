@@ -46,25 +46,25 @@ static inline const char *fh_setting_path_get(const fh_setting_path *path) {
 }
 
 typedef struct {
-    fh_word verbose;          /* 1: say what is found out about the machine, and every option */
-    fh_word stats;            /* 1: print what the heap holds when the program ends */
-    fh_word on_error;         /* an fh_on_error */
-    fh_word double_free;      /* an fh_double_free_mode: where a block that is freed twice is found (cache/twice.h) */
-    fh_word purge;            /* an fh_purge_mode */
-    fh_word thp;              /* an fh_thp_mode */
-    fh_word limit;            /* bytes, as the option was set last; what holds is fh_limit.hard */
-    fh_word on_oom;           /* an fh_on_oom: what is said when the program gets no memory */
-    fh_word files;            /* an fh_files_mode: until when files are read, because a sandbox may forbid it */
-    fh_word deepbind;         /* an fh_deepbind: what becomes of the flag RTLD_DEEPBIND of dlopen */
-    fh_setting_path metrics;  /* the file for the metrics */
-    fh_word observe;          /* 1: sample allocations and show them in the profile file (observe/profile.h) */
-    fh_word sample;           /* mean bytes between two samples; 0: no samples, only statistics */
-    fh_word check;            /* 1: find misuse at the call (misuse/); 2: and verify the heap */
-    fh_word quarantine;       /* bytes of freed blocks that a checked or guarded program keeps from being used again */
-    fh_word guard;            /* one allocation in so many has guards around it (misuse/guard.h); 0: none */
-    fh_word perturb;          /* freed blocks are filled with this byte, new ones with its complement (mallopt); 0: not */
-    fh_word defer;            /* bytes that may wait for their deferred free (heap/defer.h) */
-    fh_setting_path fail;     /* which allocations fail (misuse/fail.h) */
+    fh_word verbose;         /* 1: say what is found out about the machine, and every option */
+    fh_word stats;           /* 1: print what the heap holds when the program ends */
+    fh_word on_error;        /* an fh_on_error */
+    fh_word double_free;     /* an fh_double_free_mode: where a block that is freed twice is found (cache/twice.h) */
+    fh_word purge;           /* an fh_purge_mode */
+    fh_word thp;             /* an fh_thp_mode */
+    fh_word limit;           /* bytes, as the option was set last; what holds is fh_limit.hard */
+    fh_word on_oom;          /* an fh_on_oom: what is said when the program gets no memory */
+    fh_word files;           /* an fh_files_mode: until when files are read, because a sandbox may forbid it */
+    fh_word deepbind;        /* an fh_deepbind: what becomes of the flag RTLD_DEEPBIND of dlopen */
+    fh_setting_path metrics; /* the file for the metrics */
+    fh_word observe;         /* 1: sample allocations and show them in the profile file (observe/profile.h) */
+    fh_word sample;          /* mean bytes between two samples; 0: no samples, only statistics */
+    fh_word check;           /* 1: find misuse at the call (misuse/); 2: and verify the heap */
+    fh_word quarantine;      /* bytes of freed blocks that a checked or guarded program keeps from being used again */
+    fh_word guard;           /* one allocation in so many has guards around it (misuse/guard.h); 0: none */
+    fh_word perturb;      /* freed blocks are filled with this byte, new ones with its complement (mallopt); 0: not */
+    fh_word defer;        /* bytes that may wait for their deferred free (heap/defer.h) */
+    fh_setting_path fail; /* which allocations fail (misuse/fail.h) */
     fh_setting_path fail_log; /* the file in which their places are written down */
     fh_setting_path page;     /* the directory of the profile file, which then stays; none: /dev/shm */
 } fh_settings_values;

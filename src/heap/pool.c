@@ -106,8 +106,9 @@ void fh_pool_end(fh_pool *pool) {
 /* ── Cells ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void *fh_pool_grow(fh_pool *pool) {
-    void *cell = pool->kept;
-    if (FH_CHECKED && cell) {
+    void *cell;
+    if (FH_CHECKED && pool->kept) {
+        cell = pool->kept;
         memcpy(&pool->kept, cell, sizeof cell);
         set_live(pool, page_of(cell), cell, true);
         return cell;
