@@ -57,5 +57,7 @@ size_t fh_model_heap_books(const char **wrong) {
     }
     if (fh_load(&heap->charged) != bytes) *wrong = "the account is not what the heap has";
     if (fh_load(&parent->charged) != bytes + FH_SLOT_SIZE) *wrong = "the parent's account is not what is below it";
+    /* The next run of this thread begins without one, also if it is of another scenario. */
+    parent = heap = NULL;
     return live;
 }
