@@ -4,6 +4,7 @@
 #include "heap/free.h"
 #include "heap/heap.h"
 #include "heap/take.h"
+#include "heap/valid.h"
 #include "store/window.h"
 
 static __thread fh_heap *parent, *heap;
@@ -38,7 +39,8 @@ static void add(void *block, size_t size, void *arg) {
 size_t fh_model_heap_books(const char **wrong) {
     size_t live = 0, bytes = FH_SLOT_SIZE;
     *wrong = NULL;
-    if (!heap) return 0;
+    /* A heap of an earlier scenario of this thread is none any more. */
+    if (!fh_heap_exists(heap)) return 0;
     fh_heap_each(heap, add, &live);
     for (unsigned list = 1; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load(&heap->list[list]); e; e = e->next) {
@@ -57,7 +59,5 @@ size_t fh_model_heap_books(const char **wrong) {
     }
     if (fh_load(&heap->charged) != bytes) *wrong = "the account is not what the heap has";
     if (fh_load(&parent->charged) != bytes + FH_SLOT_SIZE) *wrong = "the parent's account is not what is below it";
-    /* The next run of this thread begins without one, also if it is of another scenario. */
-    parent = heap = NULL;
     return live;
 }
