@@ -1,5 +1,6 @@
 /* The names fh_…, in both libraries. What they mean is in calls.h, what a user must know in freehold.h. */
 #include "api/calls.h"
+#include "api/token.h"
 #include "check/verify.h"
 #include "misuse/heap.h"
 #include "reclaim/limits.h"
@@ -8,6 +9,10 @@
 
 void *fh_malloc(size_t size) {
     return fh_alloc(size);
+}
+
+void *fh_malloc_type(size_t size, size_t token) {
+    return fh_token_malloc(size, fh_token_points(token));
 }
 
 void *fh_calloc(size_t count, size_t size) {

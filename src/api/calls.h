@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "cache/alloc.h"
 #include "cache/cache.h"
+#include "cache/hardened.h"
 #include "cache/observed.h"
 #include "misuse/check.h"
 #include "reclaim/trim.h"
@@ -104,6 +105,7 @@ static inline int fh_call_try_grow(void *p, size_t size) {
 static inline int fh_call_trim(size_t keep) {
     int saved = errno;
     fh_cache_flush();
+    fh_delay_empty();
     size_t purged = fh_trim(keep);
     errno = saved;
     return purged > 0;

@@ -7,6 +7,7 @@
 #include "reclaim/background.h"
 #include "reclaim/limits.h"
 #include "reclaim/reclaim.h"
+#include "cache/hardened.h"
 #include "cache/observed.h"
 #include "cache/perturb.h"
 #include "check/verify.h"
@@ -93,6 +94,17 @@ static const option options[] = {
      "0, or one in how many, as in 1000, which guard alone stands for; 1: all",
      .most = FH_GUARD_SELDOMEST,
      .alone = "1000"},
+    {"harden",
+     "random places, delayed re-use, guards between sizes; zero: and freed blocks are zeroed. At start only",
+     {"0", "1", "zero"},
+     FIELD(harden)},
+    {"tokens",
+     "how many allocation tokens the program was compiled with",
+     {NULL},
+     FIELD(tokens),
+     2,
+     "0: the compiler's default; or the number that -falloc-token-max had",
+     .most = (size_t)1 << 32},
     {"fail",
      "allocations that fail on purpose, in a program that is checked. At start only",
      {NULL},
@@ -123,6 +135,7 @@ static const option options[] = {
 
 _Static_assert((int)FH_ON_ERROR_ABORT == 0 && (int)FH_ON_ERROR_REPORT == 1, "order of on_error");
 _Static_assert((int)FH_DOUBLE_FREE_CALL == 0 && (int)FH_DOUBLE_FREE_FLUSH == 1, "order of double_free");
+_Static_assert((int)FH_HARDEN_OFF == 0 && (int)FH_HARDEN_ON == 1 && (int)FH_HARDEN_ZERO == 2, "order of harden");
 _Static_assert((int)FH_PURGE_BUDGET == 0 && (int)FH_PURGE_EAGER == 1 && (int)FH_PURGE_LAZY == 2 &&
                    (int)FH_PURGE_BACKGROUND == 3,
                "order of purge");
@@ -362,6 +375,20 @@ static void read_perturb(void) {
     if (byte) fh_perturb_set(byte);
 }
 
+/* False, with a line on stderr: it is too late, or another option finds more. The first blocks of a program may be from before. */
+static bool start_hardened(void) {
+    static const char refused[] =
+        "freehold: harden is for the start of a program with one thread, without check or observe\n";
+    if (fh_is_hardened()) return true;
+    if (fh_is_checking() || fh_is_observing() || fh_system_threads() > 1) {
+        fh_system_write(2, refused, sizeof refused - 1);
+        fh_store(&fh_settings.harden, FH_HARDEN_OFF);
+        return false;
+    }
+    fh_hardened_start();
+    return true;
+}
+
 /* 0 until a thread has taken it upon itself to read. It is never set back: an allocation from inside, and another
  * thread, go on with what is set so far. */
 static fh_word reading;
@@ -381,6 +408,7 @@ void fh_hook_start(void) {
     if (FH_SETTING(verbose)) say_banner();
     if (fh_fail_start() && !FH_SETTING(check)) fh_store(&fh_settings.check, 1);
     if (FH_SETTING(check)) fh_checked_start();
+    if (FH_SETTING(harden)) (void)start_hardened();
     if (FH_SETTING(guard)) fh_guard_configure();
     if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
     read_perturb();
@@ -410,6 +438,10 @@ int fh_option_set(const char *key, const char *value) {
     if (o) {
         if (FH_SETTING(check) && !fh_is_checking() && !fh_checked_start()) {
             fh_store(&fh_settings.check, 0);
+            errno = EINVAL;
+            return -1;
+        }
+        if (FH_SETTING(harden) && !start_hardened()) {
             errno = EINVAL;
             return -1;
         }

@@ -15,6 +15,8 @@ fh_settings_values fh_settings = {
     .check = {0},
     .quarantine = {(uint64_t)8 << 20},
     .guard = {0},
+    .harden = {FH_HARDEN_OFF},
+    .tokens = {0},
     .fail = {.length = {0}},
     .fail_log = {.length = {0}},
     .defer = {(uint64_t)64 << 20},

@@ -21,6 +21,7 @@
 typedef enum { FH_ON_ERROR_ABORT, FH_ON_ERROR_REPORT } fh_on_error;
 typedef enum { FH_ON_OOM_AUTO, FH_ON_OOM_SILENT, FH_ON_OOM_REPORT } fh_on_oom;
 typedef enum { FH_DOUBLE_FREE_CALL, FH_DOUBLE_FREE_FLUSH } fh_double_free_mode;
+typedef enum { FH_HARDEN_OFF, FH_HARDEN_ON, FH_HARDEN_ZERO } fh_harden_mode;
 typedef enum { FH_FILES_AUTO, FH_FILES_START, FH_FILES_LIVE } fh_files_mode;
 typedef enum { FH_DEEPBIND_DROP, FH_DEEPBIND_KEEP } fh_deepbind;
 typedef enum { FH_PURGE_BUDGET, FH_PURGE_EAGER, FH_PURGE_LAZY, FH_PURGE_BACKGROUND } fh_purge_mode;
@@ -62,6 +63,8 @@ typedef struct {
     fh_word check;           /* 1: find misuse at the call (misuse/); 2: and verify the heap */
     fh_word quarantine;      /* bytes of freed blocks that a checked or guarded program keeps from being used again */
     fh_word guard;           /* one allocation in so many has guards around it (misuse/guard.h); 0: none */
+    fh_word harden;          /* an fh_harden_mode: what is done against a program's attackers (cache/hardened.h) */
+    fh_word tokens;       /* how many tokens the program was compiled with (api/token.h); 0: as clang does by itself */
     fh_word perturb;      /* freed blocks are filled with this byte, new ones with its complement (mallopt); 0: not */
     fh_word defer;        /* bytes that may wait for their deferred free (heap/defer.h) */
     fh_setting_path fail; /* which allocations fail (misuse/fail.h) */

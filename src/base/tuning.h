@@ -188,10 +188,16 @@
 /* A dropped chunk between others is a hole in a mapping. */
 #define FH_HOLES_MOST (FH_STRESS ? 16u : 512u)
 
+/* ── Gaps between the slabs of a hardened program (store/gaps.h) ────────────────────────────────────────────────────────── */
+
+/* Where the kernel cannot mark pages, each is two mappings more. */
+#define FH_GAPS_MOST (FH_STRESS ? 16u : 480u)
+
 /* All of these at once, each two mappings more; and each region's metadata is one. Half of what the kernel allows by default is
  * for the program: its libraries, threads and files. */
 #define FH_MAPPINGS_MOST                                                                                               \
-    (2 * (FH_ADVISED_CHUNKS + FH_ADVICE_TURNS + FH_PROVEN_MOST + FH_MOVED_CHUNKS * FH_MOVED_PIECES + FH_HOLES_MOST) +  \
+    (2 * (FH_ADVISED_CHUNKS + FH_ADVICE_TURNS + FH_PROVEN_MOST + FH_MOVED_CHUNKS * FH_MOVED_PIECES + FH_HOLES_MOST +   \
+          FH_GAPS_MOST) +                                                                                              \
      FH_WINDOW_REGIONS)
 
 /* ── The background thread (reclaim/budget.h) ──────────────────────────────────────────────────────────────────────── */

@@ -95,6 +95,8 @@ typedef struct {
     uint64_t reciprocal; /* ceil(2^40 / size): index of a block = offset · reciprocal >> 40, exact below 2^20 */
 } fh_class_info;
 
+#define FH_SLAB_MOST_SLOTS 16u
+
 /* Depots and preferred slabs come in so many sets. Threads near different CPUs use different ones. */
 #define FH_SHARDS 4u
 
@@ -226,10 +228,11 @@ typedef struct {
 /* ── Region: 256 MiB, and records: the metadata of 32 MiB of it ──────────────────────────────────────────────────── */
 
 typedef struct {
-    fh_hints hints;  /* one bit a chunk */
-    fh_word lost;    /* chunks of this region that the OS had no memory for: to be tried again */
-    fh_word foreign; /* chunks in which another mapping was found: passed over for good */
-    fh_word huge;    /* chunks for which huge pages were asked for when they were started */
+    fh_hints hints;    /* one bit a chunk */
+    fh_word lost;      /* chunks of this region that the OS had no memory for: to be tried again */
+    fh_word foreign;   /* chunks in which another mapping was found: passed over for good */
+    fh_word huge;      /* chunks for which huge pages were asked for when they were started */
+    fh_word partition; /* FH_PARTITION_… of all its chunks: 0, or written once, before any of them has a free slot */
     fh_chunk chunk[FH_REGION_CHUNKS];
 } fh_region;
 
@@ -239,6 +242,23 @@ typedef struct {
     /* On lines of its own, so that a slab's state and its first seven words come with one miss. */
     _Alignas(FH_CACHE_LINE) fh_slab slab[FH_RECORDS_SLOTS];
 } fh_records;
+
+/* ── Partitions: which blocks never share memory, whatever becomes of it ─────────────────────────────────────────── */
+
+/* Regions are of one partition for ever, and so are the addresses in them. The first and the last chunk of a partition's regions
+ * are never used and cannot be touched, so nothing goes over such a border. Partition 0 has all other regions: the blocks of
+ * malloc, and the allocator's own magazines and thread caches. A number is the sum of these:
+ *
+ *     FH_PARTITION_POINTERS   blocks of which the program has said that they hold pointers (fh_malloc_type)
+ *     FH_PARTITION_HARDENED   blocks of a hardened program (option harden)
+ *
+ * No magazine holds blocks of a partition, and none has a class byte: to free they are special.
+ *     equations:
+ *         [slab.live]  in a slab of a hardened partition bit b of word 32 + w says that the program has block 64 · w + b. It is
+ *                      not set of a free block, and no two free it: the bit is cleared by the first of them */
+#define FH_PARTITION_POINTERS 1u
+#define FH_PARTITION_HARDENED 2u
+#define FH_PARTITIONS 4u
 
 /* ── Depot: full magazines, a few a class ────────────────────────────────────────────────────────────────────────── */
 

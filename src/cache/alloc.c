@@ -33,8 +33,7 @@ static void *try_class(unsigned c) {
     return p;
 }
 
-/* What the program gets when nothing has helped, instead of a block of n bytes. */
-static void *no_memory(size_t n) {
+void *fh_no_memory(size_t n) {
     fh_hook_refused(n);
     errno = ENOMEM;
     return NULL;
@@ -44,7 +43,7 @@ void *fh_alloc_class(unsigned c, size_t n) {
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES);
     void *p = try_class(c);
     for (fh_safe_point point = FH_AFTER_REFUSAL; FH_UNLIKELY(p == NULL); point++) {
-        if (!fh_hook_reclaim(point)) return no_memory(n);
+        if (!fh_hook_reclaim(point)) return fh_no_memory(n);
         p = try_class(c);
     }
     fh_thread_safe_point(FH_AFTER_ALLOC);
@@ -67,10 +66,10 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 
 void *fh_alloc_special(size_t align, size_t n, bool *clean) {
     FH_ASSERT(fh_is_power_of_two(align));
-    if (FH_UNLIKELY(fh_is_out_of_reach(n) || align > FH_WINDOW_SIZE)) return no_memory(n);
+    if (FH_UNLIKELY(fh_is_out_of_reach(n) || align > FH_WINDOW_SIZE)) return fh_no_memory(n);
     void *p = try_special(align, n, clean);
     for (fh_safe_point point = FH_AFTER_REFUSAL; FH_UNLIKELY(p == NULL); point++) {
-        if (!fh_hook_reclaim(point)) return no_memory(n);
+        if (!fh_hook_reclaim(point)) return fh_no_memory(n);
         p = try_special(align, n, clean);
     }
     fh_thread_safe_point(FH_AFTER_ALLOC);
@@ -136,15 +135,6 @@ void *fh_alloc_coarse(size_t n) {
 
 /* ── Zeroed and aligned ──────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The smallest class of at least n bytes whose blocks are all multiples of align. Slabs begin at a multiple of 64 KiB, so
- * it is the block size that decides; a power of two is reached after at most eight steps. */
-static unsigned aligned_class(size_t align, size_t n) {
-    unsigned c = fh_class_of(n < align ? align : n);
-    FH_ASSERT(fh_is_power_of_two(align) && c != FH_CLASS_SPECIAL);
-    while (c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
-    return c;
-}
-
 /* A block of a class whose blocks are multiples of align, instead of a guest block (holes.h), which is one of 16. */
 __attribute__((noinline)) static void *instead_of_guest(void *guest, unsigned c) {
     void *p;
@@ -152,7 +142,7 @@ __attribute__((noinline)) static void *instead_of_guest(void *guest, unsigned c)
     unsigned got = fh_slab_take_own(c, 1, &p);
     fh_thread_leave(t);
     fh_release(guest);
-    return got ? p : no_memory(fh_class_size(c));
+    return got ? p : fh_no_memory(fh_class_size(c));
 }
 
 void *fh_alloc_unobserved(size_t align, size_t n, bool *clean) {
@@ -160,7 +150,7 @@ void *fh_alloc_unobserved(size_t align, size_t n, bool *clean) {
     /* Large blocks of a class begin at any page. */
     bool aligned = n <= FH_SMALL_MAX ? align <= FH_SLOT_SIZE : n <= FH_RUN_CACHED_MAX && align <= FH_PAGE;
     if (!aligned) return fh_alloc_special(align, n, clean);
-    unsigned c = aligned_class(align, n);
+    unsigned c = fh_aligned_class(align, n);
     void *p = fh_alloc_class(c, n);
     return FH_LIKELY(((uintptr_t)p & (align - 1)) == 0) ? p : instead_of_guest(p, c);
 }

@@ -14,6 +14,17 @@ static inline size_t fh_good_bytes(size_t n) {
     return n <= FH_WINDOW_SIZE ? fh_round_up(n, FH_PAGE) : n;
 }
 
+/* The smallest class of at least n bytes whose blocks are all multiples of align. Slabs begin at a multiple of 64 KiB, so
+ * it is the block size that decides; a power of two is reached after at most eight steps. */
+static inline unsigned fh_aligned_class(size_t align, size_t n) {
+    unsigned c = fh_class_of(n < align ? align : n);
+    while (c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
+    return c;
+}
+
+/* What the program gets when nothing has helped, instead of a block of n bytes: NULL with errno ENOMEM. */
+void *fh_no_memory(size_t n);
+
 /* A block of class c, from a bin, the depot or the store. n: the bytes that were asked for, for messages. Does what is due,
  * and tries again after a refusal. NULL with errno ENOMEM when nothing has helped. */
 void *fh_alloc_class(unsigned c, size_t n);

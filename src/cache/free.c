@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "base/hooks.h"
 #include "cache/cache.h"
+#include "cache/hardened.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/perturb.h"
@@ -32,12 +33,14 @@ static void release_special(const char *call, void *p) {
     }
     if (!fh_place_check(&at, call, p)) return;
     FH_ASSERT(at.begin == p && at.size != 0);
-    bool sample = at.kind == FH_AT_SLAB;
+    bool sample = at.kind == FH_AT_SLAB && fh_class_is_sample(at.c);
     /* Large blocks that have a class byte were not sampled; of those that never have one, some were. */
     bool surely = sample || (at.kind == FH_AT_LARGE && at.size > FH_SLOT_SIZE && at.size <= FH_RUN_CACHED_MAX);
     if (fh_is_observing()) fh_hook_freed(p, surely);
     if (sample) {
         fh_sampled_end(at.c, p);
+    }
+    if (at.kind == FH_AT_SLAB) {
         fh_give_one(at.c, p);
     } else if (!fh_large_free(p)) {
         fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, at.size); /* another thread was first */
@@ -97,14 +100,14 @@ static void release_closely_watched(const char *call, void *p) {
         return;
     }
     fh_perturb_freed(p);
-    fh_release_unchecked(call, p);
+    if (!fh_is_hardened() || !fh_release_hardened(call, p)) fh_release_unchecked(call, p);
 }
 
 /* Where all that is freed in a checked program arrives. */
 static void release(const char *call, void *p) {
     if (FH_UNLIKELY(is_of_heap(p))) {
         fh_hook_heap_free(call, p);
-    } else if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODE_PERTURB))) {
+    } else if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODES_UNOBSERVED))) {
         release_closely_watched(call, p);
     } else {
         fh_release_unchecked(call, p);
@@ -184,7 +187,8 @@ size_t fh_usable(const char *call, const void *p) {
     size_t libc = at.kind == FH_AT_FOREIGN && fh_system_libc_usable ? fh_system_libc_usable(p) : 0;
     if (FH_UNLIKELY(libc)) return libc;
     /* A block that is free in its slab is reported when it is freed, not here. */
-    if (at.kind == FH_AT_SLAB) at.free = false;
+    bool hardened = fh_is_hardened() && fh_partition_of(p) & FH_PARTITION_HARDENED;
+    if (at.kind == FH_AT_SLAB && !hardened) at.free = false;
     if (at.kind == FH_AT_NOTHING || (at.kind == FH_AT_HOLE && at.free)) at.kind = FH_AT_FOREIGN;
     return fh_place_check(&at, call, p) ? at.size : 0;
 }

@@ -28,11 +28,14 @@
  *                       without a cache share, empty and full for ever, with a class map of no slots. So malloc
  *                       arrives at fh_hook_alloc and free at bin 0, which leads to fh_hook_checked_free.
  *     FH_MODE_SCOPE     some thread has been in a scope of a heap (heap/scope.h). One that is in a scope has no bins either.
- *     FH_MODE_PERTURB   blocks are filled (perturb.h). No thread has bins, and none is observed. */
+ *     FH_MODE_PERTURB   blocks are filled (perturb.h). No thread has bins, and none is observed.
+ *     FH_MODE_HARDEN    blocks are at random places, and wait when they are freed (hardened.h). The same. */
 #define FH_MODE_OBSERVE UINT64_C(1)
 #define FH_MODE_CHECK UINT64_C(2)
 #define FH_MODE_SCOPE UINT64_C(4)
 #define FH_MODE_PERTURB UINT64_C(8)
+#define FH_MODE_HARDEN UINT64_C(16)
+#define FH_MODES_UNOBSERVED (FH_MODE_PERTURB | FH_MODE_HARDEN)
 extern fh_word fh_observing FH_HIDDEN;
 
 static inline bool fh_is_observing(void) {
@@ -41,6 +44,10 @@ static inline bool fh_is_observing(void) {
 
 static inline bool fh_is_checking(void) {
     return fh_load(&fh_observing) & FH_MODE_CHECK;
+}
+
+static inline bool fh_is_hardened(void) {
+    return fh_load(&fh_observing) & FH_MODE_HARDEN;
 }
 
 typedef struct {
@@ -88,10 +95,10 @@ void fh_thread_observe(fh_thread *t, bool on);
 /* The calling thread, whose cache is t, has entered its outermost scope or left it: it has no bins from now on, or its own. */
 void fh_thread_scope(fh_thread *t);
 
-/* Blocks are filled from now on. */
-void fh_thread_perturb_all(void);
+/* FH_MODE_PERTURB or FH_MODE_HARDEN holds from now on. */
+void fh_thread_take_bins(uint64_t mode);
 
-/* The program is observed from now on. Does nothing in a checked program. */
+/* The program is observed from now on. Does nothing in a checked program, and in a hardened one. */
 void fh_thread_observe_all(void);
 
 /* The program is checked from now on. False: it is observed, or has more threads than this one. */

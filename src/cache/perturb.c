@@ -8,7 +8,7 @@
 
 void fh_perturb_set(unsigned byte) {
     fh_store(&fh_settings.perturb, byte & 0xFF);
-    if (byte & 0xFF) fh_thread_perturb_all();
+    if (byte & 0xFF) fh_thread_take_bins(FH_MODE_PERTURB);
 }
 
 void fh_perturb_new(void *p, size_t n) {

@@ -4,6 +4,7 @@
 #include "cache/alloc.h"
 #include "cache/cache.h"
 #include "cache/observed.h"
+#include "cache/partition.h"
 #include "cache/thread.h"
 #include "cache/twice.h"
 #include "store/guarded.h"
@@ -80,7 +81,7 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     bool never = n > old && fh_is_out_of_reach(n);
     void *q = never ? NULL : resize_large(p, old, n, true);
     if (q) return q;
-    q = fh_alloc(n);
+    q = fh_alloc_like(p, n);
     if (!q && n <= old) {
         if (FH_CHECKED) fh_store(&fh_shrink_refused, 1);
         return p; /* shrinking never fails */

@@ -124,7 +124,7 @@ static void thread_exit(void *value);
 
 /* Each call of the thread whose cache is t is to take the slow half. */
 static bool has_no_bins(const fh_thread *t) {
-    return fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODE_PERTURB) || t->scope;
+    return fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODES_UNOBSERVED) || t->scope;
 }
 
 /* The calling thread's cache is t from now on, and these are the bins that malloc and free see. A signal handler may come at
@@ -184,14 +184,14 @@ static fh_thread *make(void) {
     return t;
 }
 
-void fh_thread_perturb_all(void) {
-    fh_or_relaxed(&fh_observing, FH_MODE_PERTURB);
+void fh_thread_take_bins(uint64_t mode) {
+    fh_or_relaxed(&fh_observing, mode);
     fh_thread *t = fh_own();
     if (t != &fh_thread_none && t != &fh_thread_over) switch_to(t, no_bins);
 }
 
 void fh_thread_observe_all(void) {
-    if (!fh_is_checking()) fh_or_relaxed(&fh_observing, FH_MODE_OBSERVE);
+    if (!fh_is_checking() && !fh_is_hardened()) fh_or_relaxed(&fh_observing, FH_MODE_OBSERVE);
 }
 
 bool fh_thread_check_all(void) {
@@ -208,7 +208,7 @@ void fh_thread_scope(fh_thread *t) {
 }
 
 void fh_thread_observe(fh_thread *t, bool on) {
-    if (!on || t->scope || (fh_load(&fh_observing) & FH_MODE_PERTURB)) {
+    if (!on || t->scope || (fh_load(&fh_observing) & FH_MODES_UNOBSERVED)) {
         switch_to(t, FH_UNLIKELY(has_no_bins(t)) ? no_bins : t->bin);
         return;
     }
@@ -236,9 +236,9 @@ fh_thread *fh_thread_enter(void) {
     }
     if (t) fh_store(&t->state, FH_THREAD_BUSY);
     if (FH_UNLIKELY(fh_load(&orphans)) && fh_swap_acq_rel(&orphans, 0)) adopt_orphans();
-    uint64_t modes = fh_load(&fh_observing) & (FH_MODE_OBSERVE | FH_MODE_PERTURB);
+    uint64_t modes = fh_load(&fh_observing) & (FH_MODE_OBSERVE | FH_MODES_UNOBSERVED);
     if (FH_UNLIKELY(modes) && t) {
-        if (modes & FH_MODE_PERTURB) {
+        if (modes & FH_MODES_UNOBSERVED) {
             fh_thread_observe(t, false);
         } else {
             fh_hook_observe(t);

@@ -50,8 +50,12 @@ static bool is_borrowed(unsigned kind, unsigned owner) {
 }
 
 /* The class byte that free wants to see in a slab of that kind. */
-static unsigned byte_of(unsigned kind) {
-    return kind <= FH_SMALL_LAST ? kind : FH_CLASS_SPECIAL;
+static unsigned byte_of(size_t slot, unsigned kind) {
+    return kind <= FH_SMALL_LAST && !fh_partition_of_slot(slot) ? kind : FH_CLASS_SPECIAL;
+}
+
+static bool is_hardened(size_t slot) {
+    return fh_partition_of_slot(slot) & FH_PARTITION_HARDENED;
 }
 
 static void at_slot(fh_verification *check, fh_equation e, size_t slot, unsigned c, uint64_t found, uint64_t expected) {
@@ -137,10 +141,22 @@ static void check_short(fh_verification *check, size_t slot, unsigned c, unsigne
     }
 }
 
+/* [slab.live] */
+static void check_live(fh_verification *check, size_t slot, unsigned c, unsigned blocks) {
+    const fh_slab *slab = fh_slab_at(slot);
+    const unsigned half = FH_SLAB_WORDS / 2;
+    for (unsigned w = 0; w < half; w++) {
+        uint64_t live = fh_load(&slab->free[half + w]), free = fh_load(&slab->free[w]);
+        uint64_t all = blocks > w * 64 ? fh_low_mask(blocks - w * 64 < 64 ? blocks - w * 64 : 64) : 0;
+        if (live & (free | ~all)) at_slot(check, FH_EQUATION_SLAB_LIVE, slot, c, live, all & ~free);
+    }
+}
+
 /* [slab.bump] [slab.count] [slab.hint], and what is out of the magazines' classes. */
 static void check_slab(fh_verification *check, size_t slot, unsigned c, uint64_t state) {
     const fh_class_info *info = &fh_class_table[c];
-    unsigned bump = fh_state_bump(state), all = fh_class_is_sample(c) ? FH_SHORT_WORDS : FH_SLAB_WORDS;
+    bool hardened = is_hardened(slot), halved = fh_class_is_sample(c) || hardened;
+    unsigned bump = fh_state_bump(state), all = halved ? FH_SLAB_WORDS / 2 : FH_SLAB_WORDS;
     unsigned words = check->brief ? (info->blocks + 63u) / 64 : all;
     if (bump < 1 || bump > info->blocks) {
         at_slot(check, FH_EQUATION_SLAB_BUMP, slot, c, bump, info->blocks);
@@ -152,6 +168,7 @@ static void check_slab(fh_verification *check, size_t slot, unsigned c, uint64_t
     }
     if (bump < info->blocks || set >= info->hint_at || set == bump) check_hint(check, slot, c);
     if (fh_class_is_sample(c) && !check->brief) check_short(check, slot, c, bump);
+    if (hardened) check_live(check, slot, c, bump);
     if (c >= FH_CLASS_MAGAZINE && c < FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES) check->magazines_out += bump - set;
     if (c <= FH_SMALL_LAST || fh_class_is_sample(c)) check->live_blocks += bump - set;
 }
@@ -227,7 +244,8 @@ static void check_large(fh_verification *check, size_t slot) {
     if (begin < check->large_end) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, 0, begin, check->large_end);
     check->large_end = begin + size / FH_PAGE;
     check->own_end = size > FH_RUN_CACHED_MAX ? slot + slots : check->large_end / FH_SLOT_PAGES;
-    bool cached = size > FH_SLOT_SIZE && size <= FH_RUN_CACHED_MAX;
+    if (is_hardened(slot)) check->gap_end = check->own_end + 1;
+    bool cached = size > FH_SLOT_SIZE && size <= FH_RUN_CACHED_MAX && !fh_partition_of_slot(slot);
     unsigned c = cached ? fh_class_run(size) : FH_CLASS_SPECIAL;
     if (fh_byte_load(fh_class_byte(slot)) || !cached) check_byte(check, slot, c);
     if (size > slots * FH_SLOT_SIZE || (cached && fh_class_size(c) != size))
@@ -277,7 +295,8 @@ static uint64_t check_thing(fh_verification *check, size_t slot, uint64_t state,
     size_t slots = slots_of(check, slot, state);
     if (slots == 0) return UINT64_C(1) << slot % FH_CHUNK_SLOTS;
     if (kind == FH_KIND_RUN) slots = 1;
-    uint64_t mine = fh_run_mask(slot % FH_CHUNK_SLOTS, (unsigned)slots);
+    size_t gap = is_hardened(slot) && !is_large(kind) ? slots : 0;
+    uint64_t mine = fh_run_mask(slot % FH_CHUNK_SLOTS, (unsigned)(slots + gap));
     if (taken & mine || slot < check->own_end)
         at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, kind < FH_CLASSES ? kind : 0, taken & mine, 0);
     check->used_slots += slots;
@@ -288,7 +307,7 @@ static uint64_t check_thing(fh_verification *check, size_t slot, uint64_t state,
         return mine;
     }
     check_no_pages(check, slot);
-    for (size_t i = 0; i < slots; i++) check_byte(check, slot + i, byte_of(kind));
+    for (size_t i = 0; i < slots; i++) check_byte(check, slot + i, byte_of(slot, kind));
     if (kind == FH_CLASS_BORROWED) {
         check_borrowed(check, slot, state);
     } else {
@@ -319,7 +338,7 @@ static uint64_t check_other(fh_verification *check, size_t slot, bool free) {
     if (free && heap) at_slot(check, FH_EQUATION_SLOT_FREE, slot, 0, heap, 0);
     if (free && inside) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, 0, 1, 0);
     check->used_slots += inside;
-    return inside ? UINT64_C(1) << slot % FH_CHUNK_SLOTS : 0;
+    return inside || slot < check->gap_end ? UINT64_C(1) << slot % FH_CHUNK_SLOTS : 0;
 }
 
 static void check_chunk(fh_verification *check, size_t chunk) {

@@ -18,6 +18,8 @@ static const struct {
     {"slab.count", "the count of a slab is below what sets its hint"},
     {"slab.hint", "a slab with something to take has its hint"},
     {"slab.short", "only of a sampled block that is handed out the program has less than all"},
+    {"slab.live",
+     "of a hardened slab's blocks none is free that the program has, and none is its that was not handed out"},
     {"holes.joined", "a part is joined to the one before only in a guest"},
     {"holes.empty", "of the borrowed slabs one at most is all free"},
     {"chunk.dirty", "a slot with memory behind it was used"},

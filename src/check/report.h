@@ -21,6 +21,7 @@ typedef enum {
     FH_EQUATION_SLAB_COUNT,
     FH_EQUATION_SLAB_HINT,
     FH_EQUATION_SLAB_SHORT,
+    FH_EQUATION_SLAB_LIVE,
     FH_EQUATION_HOLES_JOINED,
     FH_EQUATION_HOLES_EMPTY,
     /* Chunks and hints */
@@ -95,6 +96,7 @@ typedef struct fh_verification {
     /* Of the large block that was met last: the page at which it ends, counted from the window, and the slot up to which all
      * slots are its own. */
     size_t large_end, own_end;
+    size_t gap_end;                 /* the slot behind the gap that was met last (store/gaps.h) */
     size_t over_chunks, over_named; /* chunks that a run of an earlier one is over, and that say so */
     bool left_busy;                 /* a fork has left a cache behind that was in use at that moment */
 } fh_verification;

@@ -97,6 +97,10 @@ bool fh_guard_configure(void) {
         say("option guard does nothing, because option check finds more", 0, "");
         return true;
     }
+    if (fh_is_hardened()) {
+        say("option guard does nothing beside option harden", 0, "");
+        return true;
+    }
     /* acquire: what the thread that started it has written. */
     if (fh_cas_acquire(&life, &seen, STARTING)) {
         seen = start() ? STARTED : FAILED;

@@ -7,6 +7,7 @@
 #include "cache/alloc.h"
 #include "cache/magazine.h"
 #include "cache/observed.h"
+#include "cache/partition.h"
 #include "cache/perturb.h"
 #include "heap/scope.h"
 #include "heap/take.h"
@@ -72,6 +73,7 @@ static void *alloc(size_t n, unsigned c) {
     fh_heap *scope = fh_scope_heap();
     if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, FH_MIN_ALIGN, n, &clean);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
+    if (FH_UNLIKELY(fh_is_hardened())) return fh_alloc_in(FH_PARTITION_HARDENED, FH_MIN_ALIGN, n, &clean);
     /* The caller has counted already, with what only an observed thread has. */
     if (fh_is_observed() || (become_observed() && fh_count(n))) return alloc_sampled(FH_MIN_ALIGN, n, &clean);
     return fh_alloc_class(c, n);
@@ -87,6 +89,7 @@ static void *alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
     fh_heap *scope = fh_scope_heap();
     if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, align, n, clean);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(align, n, clean, said);
+    if (FH_UNLIKELY(fh_is_hardened())) return fh_alloc_in(FH_PARTITION_HARDENED, align, n, clean);
     if (n == 0) n = 1;
     /* More than that cannot be had, and must not turn the count round. */
     bool counted = n <= PTRDIFF_MAX / 2 && (fh_is_observed() || become_observed());
@@ -95,6 +98,15 @@ static void *alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
 
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
     void *p = alloc_aligned(align, n, clean, said);
+    if (!(said & FH_SAYS_ZEROED)) fh_perturb_new(p, n);
+    return p;
+}
+
+void *fh_alloc_pointers(size_t align, size_t n, bool *clean, unsigned said) {
+    fh_heap *scope = fh_load(&fh_observing) & FH_MODE_SCOPE ? fh_scope_heap() : NULL;
+    if (FH_UNLIKELY(scope || fh_is_checking())) return fh_hook_alloc_aligned(align, n, clean, said);
+    unsigned hardened = fh_is_hardened() ? FH_PARTITION_HARDENED : 0;
+    void *p = fh_alloc_in(FH_PARTITION_POINTERS | hardened, align, n, clean);
     if (!(said & FH_SAYS_ZEROED)) fh_perturb_new(p, n);
     return p;
 }

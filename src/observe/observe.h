@@ -26,6 +26,10 @@ void fh_observe_fault(fh_profile_fault *fault);
  * called, or of one further in. */
 void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *frame);
 
+/* A block of which the program says that it holds pointers (fh_malloc_type): in a partition of its own, and never sampled. Of a
+ * checked program and in a scope of a heap it is one like all others. *clean, said: as for fh_hook_alloc_aligned. */
+void *fh_alloc_pointers(size_t align, size_t n, bool *clean, unsigned said);
+
 /* A sample was due, and there was no memory for it. */
 void fh_observe_lost(void);
 

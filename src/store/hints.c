@@ -61,14 +61,31 @@ void fh_hint_clear(unsigned hint, unsigned level, size_t child) {
     if ((before & ~bit) == 0) lower(hint, level, child >> 6);
 }
 
-size_t fh_hint_find(unsigned hint, unsigned lowest_level) {
+/* The lowest region of the partition whose word is said not to be 0, of a unit from this one on; FH_NONE if there is none. Of
+ * partition 0 it is in the first unit that has a hint, as a rule. */
+static size_t find_region(unsigned partition, unsigned hint) {
+    /* acquire: a thread that finds the bit sees what was written before it was set. */
+    uint64_t units = fh_load_acquire(node(hint, TOP_LEVEL, 0));
+    for (; units; units &= units - 1) {
+        size_t unit = fh_lowest_bit(units);
+        uint64_t regions = fh_load_acquire(node(hint, TOP_LEVEL - 1, unit));
+        if (!regions) {
+            lower(hint, TOP_LEVEL - 1, unit);
+            regions = fh_load_acquire(node(hint, TOP_LEVEL - 1, unit));
+        }
+        regions &= fh_partition_regions(partition, unit);
+        if (regions) return unit << 6 | fh_lowest_bit(regions);
+    }
+    return FH_NONE;
+}
+
+size_t fh_hint_find_in(unsigned partition, unsigned hint, unsigned lowest_level) {
     for (;;) {
-        size_t index = 0;
-        for (unsigned level = TOP_LEVEL;; level--) {
-            /* acquire: a thread that finds the bit sees what was written before it was set. */
+        size_t index = find_region(partition, hint);
+        if (index == FH_NONE) return FH_NONE;
+        for (unsigned level = TOP_LEVEL - 2;; level--) {
             uint64_t word = fh_load_acquire(node(hint, level, index));
             if (!word) {
-                if (level == TOP_LEVEL) return FH_NONE;
                 lower(hint, level, index);
                 break;
             }
@@ -100,14 +117,18 @@ size_t fh_hint_next(unsigned hint, size_t from) {
 }
 
 bool fh_hint_other(unsigned hint, size_t slot) {
-    for (unsigned level = 0; level <= TOP_LEVEL; level++, slot >>= 6) {
-        if (fh_load(node(hint, level, slot >> 6)) & ~(UINT64_C(1) << (slot & 63))) return true;
+    unsigned partition = fh_partition_of_slot(slot);
+    for (unsigned level = 0; level < TOP_LEVEL; level++, slot >>= 6) {
+        uint64_t others = fh_load(node(hint, level, slot >> 6)) & ~(UINT64_C(1) << (slot & 63));
+        if (level == TOP_LEVEL - 1) others &= fh_partition_regions(partition, slot >> 6);
+        if (others) return true;
     }
-    return false;
+    /* In other units: of partition 0, or so it is taken to be. */
+    return !partition && fh_load(node(hint, TOP_LEVEL, 0)) & ~(UINT64_C(1) << slot);
 }
 
-size_t fh_hint_find_apart(unsigned hint, const size_t *apart, unsigned n) {
-    size_t lowest = fh_hint_find(hint, 0);
+size_t fh_hint_find_apart(unsigned partition, unsigned hint, const size_t *apart, unsigned n) {
+    size_t lowest = fh_hint_find_in(partition, hint, 0);
     FH_ASSERT(n <= FH_SHARDS);
     bool taken = false;
     for (unsigned i = 0; i < n; i++) taken |= apart[i] == lowest;
@@ -124,7 +145,9 @@ size_t fh_hint_find_apart(unsigned hint, const size_t *apart, unsigned n) {
     }
     for (unsigned level = 2; level <= TOP_LEVEL; level++) {
         size_t child = lowest >> 6 * level;
-        if (fh_load(node(hint, level, child >> 6)) & ~(UINT64_C(1) << (child & 63))) return lowest;
+        uint64_t others = fh_load(node(hint, level, child >> 6)) & ~(UINT64_C(1) << (child & 63));
+        if (level == 2) others &= fh_partition_regions(partition, child >> 6);
+        if (others) return lowest;
     }
     return FH_NONE;
 }

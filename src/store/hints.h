@@ -35,17 +35,17 @@ static inline bool fh_hint_is_set(unsigned hint, size_t slot) {
     return fh_load(&fh_chunk_hints_at(slot / FH_CHUNK_SLOTS)->hint[hint]) >> slot % FH_CHUNK_SLOTS & 1;
 }
 
-/* The lowest child at that level with the hint set, or FH_NONE. */
-size_t fh_hint_find(unsigned hint, unsigned level);
+/* The lowest child at that level with the hint set, of that partition, or FH_NONE. The level is 0 or 1. */
+size_t fh_hint_find_in(unsigned partition, unsigned hint, unsigned level);
 
-/* The lowest slot with the hint of a class that is none of the n in apart[] (slots; FH_NONE is ignored). If these are the
- * only ones, FH_NONE; if the search would be long, one of them. */
-size_t fh_hint_find_apart(unsigned hint, const size_t *apart, unsigned n);
+/* The lowest slot with the hint of a class, of that partition, that is none of the n in apart[] (slots; FH_NONE is ignored). If
+ * these are the only ones, FH_NONE; if the search would be long, one of them. */
+size_t fh_hint_find_apart(unsigned partition, unsigned hint, const size_t *apart, unsigned n);
 
 /* The lowest slot with the hint of a class from that slot on, or FH_NONE. Cost: a load a region in between. */
 size_t fh_hint_next(unsigned hint, size_t from);
 
-/* True if some slot other than this one has the hint of a class. */
+/* True if some slot other than this one has the hint of a class, as far as is seen in its partition. */
 bool fh_hint_other(unsigned hint, size_t slot);
 
 #endif

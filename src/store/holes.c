@@ -52,7 +52,7 @@ bool fh_holes_open(size_t slot, unsigned c) {
     unsigned blocks = fh_class_table[c].blocks;
     FH_ASSERT(c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST && fh_class_table[c].slots == 1);
     FH_ASSERT(blocks <= 64 * PART_WORDS);
-    if (fh_state_kind(state) != c) return false;
+    if (fh_state_kind(state) != c || fh_partition_of_slot(slot)) return false;
     unsigned w = hold(slot, slab, c, &held);
     if (w == PART_WORDS) return false;
     /* While we hold a block the slab stays, and stays of class c unless another thread opens it. */
@@ -183,7 +183,8 @@ unsigned fh_holes_take(unsigned c, unsigned want, void **out) {
 static bool is_borrowed(size_t slot, uint64_t state) {
     unsigned c = fh_state_kind(state);
     if (c == FH_CLASS_BORROWED) return true;
-    return c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST && fh_byte_load(fh_class_byte(slot)) == FH_CLASS_SPECIAL;
+    if (c < FH_OWNER_FIRST || c > FH_OWNER_LAST || fh_byte_load(fh_class_byte(slot)) != FH_CLASS_SPECIAL) return false;
+    return !fh_partition_of_slot(slot); /* there no slab has a class byte, and none is opened */
 }
 
 /* The part that p is in, and its slab's state; false if it is no borrowed slab. The caller's block keeps the slab. */

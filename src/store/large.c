@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "base/tuning.h"
 #include "store/edge.h"
+#include "store/gaps.h"
 #include "store/limit.h"
 #include "store/purge.h"
 #include "store/run.h"
@@ -43,8 +44,11 @@ static size_t count_in(uint64_t word) {
     return (uint32_t)word;
 }
 static size_t first_in(uint64_t word) {
-    return (size_t)(word >> 32);
+    return (size_t)(word >> 32) % FH_SLOT_PAGES;
 }
+
+/* Of a block of a hardened partition: the program has freed it, and it waits (cache/delay.h). */
+#define RETIRED (UINT64_C(1) << 63)
 
 /* The record of the slot in which a large block begins at p, and what its word says; NULL if none does. */
 static fh_slab *record_at(const void *p, uint64_t *word) {
@@ -84,7 +88,7 @@ static void set_over(size_t slot, size_t n, bool over) {
  * that free puts it into a magazine. */
 static void label(size_t slot, size_t first, size_t pages, size_t slots) {
     fh_slab *record = fh_slab_at(slot);
-    bool cached = pages > FH_SLOT_PAGES && pages <= PAGED_MOST;
+    bool cached = pages > FH_SLOT_PAGES && pages <= PAGED_MOST && !fh_partition_of_slot(slot);
     fh_class_set(slot, cached ? fh_class_run(pages * FH_PAGE) : FH_CLASS_SPECIAL);
     fh_store(&record->pages, pack(pages, first));
     /* release: a reader of the heap that sees the state sees the class. */
@@ -299,6 +303,19 @@ void *fh_large_alloc(size_t size, size_t align, bool *clean) {
     return alloc_paged(pages, align <= FH_PAGE, align_slots, phase, clean);
 }
 
+void *fh_large_alloc_in(unsigned partition, size_t size, size_t align, bool *clean) {
+    size_t align_slots = align > FH_SLOT_SIZE ? align >> FH_SLOT_SHIFT : 1;
+    FH_ASSERT(partition != 0 && size >= 1 && fh_is_power_of_two(align));
+    if (size > FH_WINDOW_SIZE) return NULL;
+    size_t phase = -(fh_window_base() >> FH_SLOT_SHIFT) & (align_slots - 1), slots = slots_of(size);
+    size_t gap = fh_gap_slots(partition, slots, false);
+    size_t slot = fh_run_claim_in(partition, slots, gap, align_slots, phase, clean);
+    if (slot == FH_NONE) return NULL;
+    if (gap) fh_gap_close(slot + slots, gap);
+    label(slot, 0, slots * FH_SLOT_PAGES, slots);
+    return fh_slot_address(slot);
+}
+
 /* ── Sparse blocks ───────────────────────────────────────────────────────────────────────────────────────────────── */
 
 #define SAMPLES 8u
@@ -327,13 +344,27 @@ bool fh_large_free(void *p) {
     /* acq_rel: of two frees one gets it, and it has done with the block. */
     if (!record || !fh_cas_acq_rel(&record->pages, &word, 0)) return false;
     size_t slot = fh_slot_of(p), slots = touched_slots(slot, word);
+    size_t gap = fh_gap_slots(fh_partition_of_slot(slot), slots, false);
     unlabel(slot, word);
+    if (FH_UNLIKELY(gap)) fh_gap_release(slot + slots, gap);
     if (count_in(word) > PAGED_MOST) {
         fh_run_release(slot, slots, !return_if_sparse(p, slots));
     } else {
         release_pages(slot * FH_SLOT_PAGES + first_in(word), count_in(word));
     }
     return true;
+}
+
+bool fh_large_retire(void *p) {
+    uint64_t word;
+    fh_slab *record = record_at(p, &word);
+    /* acq_rel: as in fh_large_free. */
+    return record && !(word & RETIRED) && fh_cas_acq_rel(&record->pages, &word, word | RETIRED);
+}
+
+bool fh_large_is_retired(const void *p) {
+    uint64_t word;
+    return record_at(p, &word) && word & RETIRED;
 }
 
 void fh_large_give(unsigned c, void *p) {
@@ -400,6 +431,8 @@ bool fh_large_resize(void *p, size_t size) {
     if (!record || size > FH_WINDOW_SIZE) return false;
     size_t slot = fh_slot_of(p), pages = pages_of(size);
     bool paged = count_in(word) <= PAGED_MOST;
+    /* No slot of a partition is shared, and behind the last one may be a gap. */
+    if (FH_UNLIKELY(fh_partition_of_slot(slot))) return slots_of(size) == touched_slots(slot, word);
     if (paged != (pages <= PAGED_MOST) || count_in(word) <= FH_SLOT_PAGES) return false;
     return paged ? resize_paged(slot, word, pages) : resize_long(slot, word, pages);
 }
@@ -493,7 +526,7 @@ static void *move_long(void *p, uint64_t word, size_t pages) {
 
 void *fh_large_move(void *p, size_t size) {
     uint64_t word;
-    if (!record_at(p, &word) || size > FH_WINDOW_SIZE) return NULL;
+    if (!record_at(p, &word) || size > FH_WINDOW_SIZE || fh_partition_of(p)) return NULL;
     size_t pages = pages_of(size), slots = slots_of(size), held = count_in(word) * FH_PAGE;
     FH_ASSERT(size > held && pages > PAGED_MOST);
     if (count_in(word) > PAGED_MOST) return move_long(p, word, pages);

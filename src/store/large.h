@@ -23,6 +23,14 @@
 /* At least `size` bytes at a multiple of align (a power of two); NULL: no memory. *clean: reads as zero. */
 void *fh_large_alloc(size_t size, size_t align, bool *clean);
 
+/* The same in a partition above 0: whole slots, and a gap behind them in a hardened one. */
+void *fh_large_alloc_in(unsigned partition, size_t size, size_t align, bool *clean);
+
+/* The program has freed the large block at p of a hardened partition, which is not to be free yet. False: it is none (any more),
+ * or another call was first. */
+bool fh_large_retire(void *p);
+bool fh_large_is_retired(const void *p);
+
 /* Frees the large block that begins at p; false if none does (any more). May be called without a cache. */
 bool fh_large_free(void *p);
 

@@ -4,6 +4,7 @@
 #include "base/hooks.h"
 #include "store/holes.h"
 #include "store/large.h"
+#include "store/live.h"
 #include "store/sampled.h"
 #include "store/slab_life.h"
 #include "store/window.h"
@@ -16,12 +17,24 @@ static fh_place locate_in_slab(unsigned c, const void *p) {
         at.kind = FH_AT_FOREIGN;
     else if (fh_class_is_sample(c))
         at.size = fh_sampled_usable(c, at.begin);
-    at.free = at.begin && fh_slab_is_free(c, p);
+    bool hardened = at.begin && fh_partition_of_slot(fh_slot_of(p)) & FH_PARTITION_HARDENED;
+    at.free = at.begin && (hardened ? !fh_is_live(c, at.begin) : fh_slab_is_free(c, p));
     return at;
+}
+
+/* The class of the slab of a partition that this slot belongs to: where no class byte leads to its first slot. 0: to none. A slab
+ * begins at a multiple of its length. */
+static unsigned class_in_partition(size_t slot) {
+    for (size_t slots = 1; slots <= FH_SLAB_MOST_SLOTS; slots *= 2) {
+        unsigned kind = fh_state_kind(fh_load_acquire(&fh_slab_at(slot & ~(slots - 1))->state));
+        if (kind >= 1 && kind <= FH_SMALL_LAST && fh_class_table[kind].slots == slots) return kind;
+    }
+    return FH_CLASS_SPECIAL;
 }
 
 static fh_place locate_large(const void *p) {
     fh_place at = {.kind = FH_AT_LARGE, .begin = (void *)p, .size = fh_large_size(p)};
+    at.free = at.size && fh_large_is_retired(p);
     if (at.size) return at;
     at.begin = fh_large_around(p);
     if (!at.begin) return (fh_place){.kind = FH_AT_NOTHING};
@@ -43,6 +56,10 @@ static fh_place locate_in_window(const void *p) {
     unsigned c = fh_class_at(p);
     if (c != FH_CLASS_SPECIAL && !fh_class_is_run(c)) return locate_in_slab(c, p);
     if (FH_UNLIKELY(fh_heap_word(p) != 0)) return locate_in_heap(p);
+    if (FH_UNLIKELY(fh_partition_of_slot(slot))) {
+        c = class_in_partition(slot);
+        return c ? locate_in_slab(c, p) : locate_large(p);
+    }
     unsigned kind = fh_state_kind(fh_load_acquire(&fh_slab_at(slot)->state));
     if (fh_class_is_sample(kind)) return locate_in_slab(kind, p);
     if (fh_holes_has(p)) {

@@ -97,14 +97,14 @@ static size_t claim_in(size_t chunk, unsigned n, unsigned align) {
 }
 
 /* Claims in a chunk that there is; FH_NONE if none has so long a run. */
-static size_t claim_in_one(unsigned n, unsigned align) {
+static size_t claim_in_one(unsigned partition, unsigned n, unsigned align) {
     /* A chunk with n + align − 1 free slots in a row fits for sure; one with fewer may. It is tried once, so that an aligned
      * run of exactly n slots is not passed over. */
     for (unsigned bucket = fh_chunk_bucket_of(n); bucket < FH_LENGTHS; bucket++) {
         unsigned length = fh_chunk_length_of(bucket);
         bool sure = length >= n + align - 1 || length == FH_CHUNK_SLOTS;
         for (;;) {
-            size_t chunk = fh_hint_find(FH_HINT_LENGTH + bucket, 1);
+            size_t chunk = fh_hint_find_in(partition, FH_HINT_LENGTH + bucket, 1);
             if (chunk == FH_NONE) break;
             size_t slot = claim_in(chunk, n, align);
             if (slot != FH_NONE) return slot;
@@ -123,6 +123,7 @@ static size_t claim_in_one(unsigned n, unsigned align) {
 /* What is looked for: n slots, the first of which is `phase` more than a multiple of `align`. */
 typedef struct {
     size_t n, align, phase;
+    unsigned partition;
 } wish;
 
 /* Free slots at the end of the heap, no more than are wanted. */
@@ -174,6 +175,7 @@ static size_t find_beside(const wish *w, size_t longest, size_t most) {
     for (size_t from = 0; from < chunks && most > 0; most--) {
         size_t region = from / FH_REGION_CHUNKS, end;
         uint64_t left = chunks_with(region, longest) & ~fh_low_mask(from % FH_REGION_CHUNKS);
+        if (fh_partition_of_slot(from * FH_CHUNK_SLOTS) != w->partition) left = 0;
         from = left ? region * FH_REGION_CHUNKS + fh_lowest_bit(left) : (region + 1) * FH_REGION_CHUNKS;
         if (!left || from >= chunks) continue;
         size_t slot = fit_over_border(from, w, &end);
@@ -194,7 +196,7 @@ static size_t find_over_borders(const wish *w) {
     size_t slot = FH_NONE;
     if (w->n < 2 * FH_CHUNK_SLOTS - 1) slot = find_beside(w, w->n / 2 + w->n % 2, BORDERS_MOST);
     if (slot == FH_NONE) slot = find_beside(w, FH_CHUNK_SLOTS, WHOLE_MOST);
-    return slot != FH_NONE ? slot : find_at_end(w);
+    return slot != FH_NONE || w->partition ? slot : find_at_end(w);
 }
 
 static size_t claim_over_borders(const wish *w) {
@@ -212,44 +214,61 @@ static size_t claim_over_borders(const wish *w) {
  * the kernel for a chunk, others find no free run either and bring one each. When each took from its own, a thousand
  * threads that began at once took 195 chunks and, a huge page for each, 400 MiB. Now all go to the lowest, and the others
  * are address space that was never touched. */
-static bool bring_chunks(size_t n) {
-    size_t at_end = n > 1 ? free_at_end(n) : 0, wanted = n > at_end ? n - at_end : 1;
-    size_t chunks = (wanted + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS, first = fh_window_take_chunks(chunks);
-    if (first == FH_NONE) return false;
-    for (size_t chunk = first; chunk < first + chunks; chunk++) {
+static bool bring_chunks(size_t n, const wish *w, size_t *first) {
+    size_t at_end = n > 1 && !w->partition ? free_at_end(n) : 0, wanted = n > at_end ? n - at_end : 1;
+    size_t chunks = (wanted + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
+    *first = fh_window_take_chunks_in(w->partition, chunks);
+    if (*first == FH_NONE) return false;
+    for (size_t chunk = *first; chunk < *first + chunks; chunk++) {
         fh_thp_begin_chunk(chunk, n <= FH_CHUNK_SLOTS / 2);
         fh_chunk_open(chunk);
     }
     fh_event_came_back();
-    fh_event_chunk(first + chunks - 1);
+    fh_event_chunk(*first + chunks - 1);
     return true;
+}
+
+/* A partition's heap has no end at which a run is always found, so what is long is claimed where the chunks were brought. */
+static size_t claim_brought(size_t chunk, const wish *w) {
+    size_t slot = aligned_from(chunk * FH_CHUNK_SLOTS, w);
+    return claim_exactly(slot, w->n) ? slot : FH_NONE;
 }
 
 static size_t claim(const wish *w) {
     bool small = w->n <= FH_CHUNK_SLOTS && w->align <= FH_CHUNK_SLOTS && w->phase == 0;
     /* A slab, which is aligned to its length, is never over a border; nor is what fits into any new chunk. */
     bool inside = small && w->n <= w->align;
-    for (;;) {
-        size_t slot = small ? claim_in_one((unsigned)w->n, (unsigned)w->align) : FH_NONE;
+    for (size_t first;;) {
+        size_t slot = small ? claim_in_one(w->partition, (unsigned)w->n, (unsigned)w->align) : FH_NONE;
         if (slot == FH_NONE && !inside) slot = claim_over_borders(w);
-        if (slot != FH_NONE || !bring_chunks(inside ? w->n : w->n + w->align - 1)) return slot;
+        if (slot != FH_NONE || !bring_chunks(inside ? w->n : w->n + w->align - 1, w, &first)) return slot;
+        if (w->partition && !inside) slot = claim_brought(first, w);
+        if (slot != FH_NONE) return slot;
     }
 }
 
-size_t fh_run_claim_for(size_t n, size_t held, size_t align, size_t phase, bool *clean) {
-    size_t bytes = (n - held) * FH_SLOT_SIZE;
-    FH_ASSERT(n >= 1 && held <= n && fh_is_power_of_two(align) && phase < align);
+static size_t claim_counted(const wish *w, size_t held, bool *clean) {
+    size_t n = w->n, align = w->align, bytes = (n - held) * FH_SLOT_SIZE;
+    FH_ASSERT(n >= 1 && held <= n && fh_is_power_of_two(align) && w->phase < align);
     if (n > FH_WINDOW_SLOTS || align > FH_WINDOW_SLOTS) return FH_NONE;
     bool limited = fh_limit_is_set() && bytes != 0;
-    if (limited && !fh_limit_admit(bytes, n == 1)) return FH_NONE;
-    size_t slot = claim(&(wish){n, align, phase});
+    if (limited && !fh_limit_admit(bytes, n - held == 1)) return FH_NONE;
+    size_t slot = claim(w);
     if (slot != FH_NONE) *clean = account(slot, n, held);
     if (limited) fh_limit_done(bytes);
     return slot;
 }
 
+size_t fh_run_claim_for(size_t n, size_t held, size_t align, size_t phase, bool *clean) {
+    return claim_counted(&(wish){n, align, phase, 0}, held, clean);
+}
+
 size_t fh_run_claim(size_t n, size_t align, size_t phase, bool *clean) {
     return fh_run_claim_for(n, 0, align, phase, clean);
+}
+
+size_t fh_run_claim_in(unsigned partition, size_t n, size_t behind, size_t align, size_t phase, bool *clean) {
+    return claim_counted(&(wish){n + behind, align, phase, partition}, behind, clean);
 }
 
 bool fh_run_is_free(size_t slot) {

@@ -31,6 +31,10 @@ size_t fh_run_claim(size_t n, size_t align, size_t phase, bool *clean);
 size_t fh_run_claim_for(size_t n, size_t held, size_t align, size_t phase, bool *clean);
 void fh_run_release_held(size_t slot, size_t n, bool dirty);
 
+/* Claims n slots of a partition, and so many behind them that nothing will be in: these are not counted, and are not asked of a
+ * limit. The caller releases them with fh_run_release_held. */
+size_t fh_run_claim_in(unsigned partition, size_t n, size_t behind, size_t align, size_t phase, bool *clean);
+
 /* Claims exactly n slots from this one on, if they are free: how a run grows in place. */
 bool fh_run_extend(size_t slot, size_t n, bool *clean);
 

@@ -5,8 +5,10 @@
 #include "base/hooks.h"
 #include "store/run.h"
 #include "store/events.h"
+#include "store/gaps.h"
 #include "store/hints.h"
 #include "store/holes.h"
+#include "store/random.h"
 #include "store/sampled.h"
 #include "store/slab_life.h"
 #include "store/thp.h"
@@ -75,19 +77,23 @@ static bool has_no_bits(const fh_slab *slab) {
     return bits == 0;
 }
 
-/* A new slab. Its first blocks are the caller's before another thread sees it. */
-static unsigned take_new(unsigned c, unsigned want, void **out) {
-    const fh_class_info *info = &fh_class_table[c];
+/* Slots for a new slab, and for the gap behind it. */
+static size_t claim_slots(unsigned partition, size_t slots) {
     bool clean;
-    size_t slot = fh_run_claim(info->slots, info->slots, 0, &clean);
-    if (slot == FH_NONE) return 0;
+    if (FH_LIKELY(!partition)) return fh_run_claim(slots, slots, 0, &clean);
+    size_t gap = fh_gap_slots(partition, slots, true);
+    size_t slot = fh_run_claim_in(partition, slots, gap, slots + gap, 0, &clean);
+    if (slot != FH_NONE && gap) fh_gap_close(slot + slots, gap);
+    return slot;
+}
+
+/* Makes slots that were claimed a slab. Its first n blocks are the caller's before another thread sees it. */
+static void make_slab(unsigned partition, size_t slot, unsigned c, unsigned n) {
+    const fh_class_info *info = &fh_class_table[c];
     fh_slab *slab = fh_slab_at(slot);
-    unsigned n = want < info->blocks ? want : info->blocks;
-    FH_ASSERT(n >= 1 && slot % info->slots == 0);
+    FH_ASSERT(n >= 1 && n <= info->blocks && slot % info->slots == 0);
     FH_ASSERT_COSTLY(has_no_bits(slab));
-    char *p = fh_slot_address(slot);
-    for (unsigned i = 0; i < n; i++, p += info->size) out[i] = p;
-    if (c <= FH_SMALL_LAST) {
+    if (c <= FH_SMALL_LAST && !partition) {
         for (unsigned i = 0; i < info->slots; i++) fh_class_set(slot + i, c);
     }
     /* release: a thread that sees the class sees words of 0 (they are 0 in every free slot). An exchange and not a store:
@@ -97,30 +103,42 @@ static unsigned take_new(unsigned c, unsigned want, void **out) {
     FH_ASSERT(before == 0);
     fh_fence_after_rmw();
     if (n < info->blocks) fh_hint_set(c, 0, slot);
+}
+
+static unsigned take_new(unsigned partition, unsigned c, unsigned want, void **out) {
+    const fh_class_info *info = &fh_class_table[c];
+    size_t slot = claim_slots(partition, info->slots);
+    if (slot == FH_NONE) return 0;
+    unsigned n = want < info->blocks ? want : info->blocks;
+    char *p = fh_slot_address(slot);
+    for (unsigned i = 0; i < n; i++, p += info->size) out[i] = p;
+    make_slab(partition, slot, c, n);
     return n;
 }
 
 /* Where the threads near one CPU took their last blocks of a class: slot + 1. By this hint threads that run at the same time
  * keep out of each other's slabs. Without it, two threads that allocate and free 16-byte blocks are 2.2 × slower, because
  * they meet in every word. */
-static _Alignas(FH_CACHE_LINE) fh_word current[FH_SHARDS][FH_CLASSES];
+static _Alignas(FH_CACHE_LINE) fh_word current[FH_PARTITIONS][FH_SHARDS][FH_CLASSES];
 
 /* Written only when it changes: a line that is merely read stays with all of its readers. release: a thread that finds the
  * slab by it sees the region's metadata, which this thread has seen. */
-static void remember(unsigned shard, unsigned c, uint64_t slot_plus_one) {
-    if (fh_load(&current[shard][c]) != slot_plus_one) fh_store_release(&current[shard][c], slot_plus_one);
+static void remember(unsigned partition, unsigned shard, unsigned c, uint64_t slot_plus_one) {
+    fh_word *word = &current[partition][shard][c];
+    if (fh_load(word) != slot_plus_one) fh_store_release(word, slot_plus_one);
 }
 
 /* A slab of class c to take from, FH_NONE if a new one is better. */
-static size_t find_slab(unsigned c, unsigned shard) {
-    uint64_t mine = fh_load_acquire(&current[shard][c]); /* see remember */
+static size_t find_slab(unsigned partition, unsigned c, unsigned shard) {
+    uint64_t mine = fh_load_acquire(&current[partition][shard][c]); /* see remember */
     if (mine && fh_state_kind(fh_load(&fh_slab_at(mine - 1)->state)) == c) return mine - 1;
     size_t others[FH_SHARDS];
     bool together = fh_thp_is_near();
     for (unsigned i = 0; i < FH_SHARDS; i++) {
-        others[i] = i == shard || together ? FH_NONE : (size_t)fh_load(&current[i][c]) - 1; /* 0 − 1 is FH_NONE */
+        others[i] =
+            i == shard || together ? FH_NONE : (size_t)fh_load(&current[partition][i][c]) - 1; /* 0 − 1 is FH_NONE */
     }
-    return fh_hint_find_apart(c, others, FH_SHARDS);
+    return fh_hint_find_apart(partition, c, others, FH_SHARDS);
 }
 
 /* Blocks of the slab that begins in that slot, if it is one of class c. */
@@ -137,25 +155,104 @@ static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_CLASSES && !fh_class_is_run(c) && c != FH_CLASS_BORROWED);
     fh_event_demand(c);
     while (got < want) {
-        size_t slot = find_slab(c, shard);
+        size_t slot = find_slab(0, c, shard);
         if (slot == FH_NONE) {
             /* Before the heap grows, the holes that other classes have left. */
             unsigned n = guests ? fh_holes_take(c, want - got, out + got) : 0;
             got += n;
             if (n) break;
-            n = take_new(c, want - got, out + got);
+            n = take_new(0, c, want - got, out + got);
             if (n == 0) break;
-            remember(shard, c, fh_slot_of(out[got]) + 1);
+            remember(0, shard, c, fh_slot_of(out[got]) + 1);
             got += n;
             continue;
         }
         got += take_from(slot, c, want - got, out + got);
         FH_ASSERT(got <= want);
         if (got < want) fh_slab_unhint(fh_slab_at(slot), slot, c);
-        remember(shard, c, got < want ? 0 : slot + 1);
+        remember(0, shard, c, got < want ? 0 : slot + 1);
     }
     fh_event_taken(shard, got * fh_class_size(c));
     return got;
+}
+
+/* ── Take, in a partition ────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* One of the bits, which are not 0; each with the same probability, but for one in 2^26. */
+static uint64_t random_bit(uint64_t bits, uint32_t random) {
+    for (uint64_t n = (uint64_t)random * fh_count_bits(bits) >> 32; n > 0; n--) bits &= bits - 1;
+    return bits & -bits;
+}
+
+/* As take_bits, for one block anywhere in the slab: a random one of the first word with free blocks from a random one on. */
+static bool take_random(size_t slot, fh_slab *slab, unsigned c, unsigned bump, uint64_t random, void **out) {
+    unsigned words = fh_slab_words(bump), first = (unsigned)((random >> 32) * words >> 32);
+    for (unsigned i = 0; i < words; i++) {
+        unsigned w = first + i < words ? first + i : first + i - words;
+        uint64_t bits = fh_load(&slab->free[w]);
+        while (bits) {
+            uint64_t one = random_bit(bits, (uint32_t)random);
+            /* acquire: as in take_bits. */
+            if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~one)) continue;
+            if (fh_state_kind(fh_load(&slab->state)) != c) {
+                fh_slab_put_back(slot, w, one);
+                return false;
+            }
+            return emit(c, fh_slot_address(slot), w, one, out) == 1;
+        }
+    }
+    return false;
+}
+
+/* The caller has all blocks of a new slab, and gives all but one. It holds that one, so the slab stays. */
+static void *keep_one(size_t slot, unsigned c, uint64_t random) {
+    fh_slab *slab = fh_slab_at(slot);
+    unsigned blocks = fh_class_table[c].blocks, kept = (unsigned)((random >> 32) * blocks >> 32);
+    for (unsigned w = 0; w < fh_slab_words(blocks); w++) {
+        uint64_t bits = fh_low_mask(blocks - 64 * w < 64 ? blocks - 64 * w : 64);
+        if (w == kept / 64) bits &= ~(UINT64_C(1) << kept % 64);
+        if (bits) fh_or_release(&slab->free[w], bits); /* release: as of any block that is given */
+    }
+    fh_fence_after_rmw();
+    if (blocks > 1) fh_hint_set(c, 0, slot);
+    return fh_slot_address(slot) + kept * fh_class_size(c);
+}
+
+/* Of a new slab; NULL: no memory. */
+static void *take_one_new(unsigned partition, unsigned c, uint64_t random) {
+    void *first;
+    if (!(partition & FH_PARTITION_HARDENED)) return take_new(partition, c, 1, &first) ? first : NULL;
+    size_t slot = claim_slots(partition, fh_class_table[c].slots);
+    if (slot == FH_NONE) return NULL;
+    make_slab(partition, slot, c, fh_class_table[c].blocks);
+    return keep_one(slot, c, random);
+}
+
+void *fh_slab_take_in(unsigned partition, unsigned c) {
+    unsigned shard = fh_system_cpu_hint() % FH_SHARDS;
+    bool hardened = partition & FH_PARTITION_HARDENED;
+    uint64_t random = hardened ? fh_random_next(shard) : 0;
+    void *p = NULL;
+    FH_ASSERT(partition != 0 && partition < FH_PARTITIONS && c != FH_CLASS_SPECIAL && c <= FH_SMALL_LAST);
+    fh_event_demand(c);
+    while (!p) {
+        size_t slot = find_slab(partition, c, shard);
+        if (slot == FH_NONE) {
+            p = take_one_new(partition, c, random);
+            if (!p) return NULL;
+            slot = fh_slab_head(c, fh_slot_of(p));
+        } else if (hardened) {
+            uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
+            bool is = fh_state_kind(state) == c;
+            if (!is || !take_random(slot, fh_slab_at(slot), c, fh_state_bump(state), random, &p)) p = NULL;
+        } else if (!take_from(slot, c, 1, &p)) {
+            p = NULL;
+        }
+        if (!p) fh_slab_unhint(fh_slab_at(slot), slot, c);
+        remember(partition, shard, c, p ? slot + 1 : 0);
+    }
+    fh_event_taken(shard, fh_class_size(c));
+    return p;
 }
 
 unsigned fh_slab_take(unsigned c, unsigned want, void **out) {
@@ -168,7 +265,8 @@ unsigned fh_slab_take_own(unsigned c, unsigned want, void **out) {
 
 bool fh_slab_is_preferred(size_t slot, unsigned c) {
     bool is = false;
-    for (unsigned i = 0; i < FH_SHARDS; i++) is |= fh_load(&current[i][c]) == slot + 1;
+    unsigned partition = fh_partition_of_slot(slot);
+    for (unsigned i = 0; i < FH_SHARDS; i++) is |= fh_load(&current[partition][i][c]) == slot + 1;
     return is;
 }
 

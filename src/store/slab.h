@@ -14,6 +14,10 @@ unsigned fh_slab_take(unsigned c, unsigned want, void **out);
 /* The same out of slabs of the class alone: never a guest block (holes.h), so the blocks are aligned as their size is. */
 unsigned fh_slab_take_own(unsigned c, unsigned want, void **out);
 
+/* One block of class c, which is one of small blocks, in a partition above 0. In a hardened one it is any of those that are free in
+ * its slab. NULL: no memory. */
+void *fh_slab_take_in(unsigned partition, unsigned c);
+
 /* True if threads take their blocks from that slab just now. */
 bool fh_slab_is_preferred(size_t slot, unsigned c);
 

@@ -1,6 +1,7 @@
 #include "store/slab_life.h"
 
 #include "base/assert.h"
+#include "store/gaps.h"
 #include "store/run.h"
 #include "store/window.h"
 
@@ -48,6 +49,8 @@ static bool try_release(size_t slot, fh_slab *slab, unsigned c, unsigned bump) {
                 for (unsigned i = 0; i < slots; i++) fh_class_set(slot + i, 0);
             }
             fh_hint_clear(c, 0, slot); /* no check after it: the slot is ours, and has nothing */
+            size_t gap = fh_gap_slots(fh_partition_of_slot(slot), slots, c <= FH_SMALL_LAST);
+            if (FH_UNLIKELY(gap)) fh_gap_release(slot + slots, gap);
             fh_run_release(slot, slots, true);
             return true;
         }

@@ -117,6 +117,13 @@ void fh_thp_count_heap(int change) {
 
 static bool is_old_enough(size_t chunk) {
     size_t first = (size_t)fh_load(&fh_order.thp_first_chunk);
+    unsigned partition = fh_partition_of_slot(chunk * FH_CHUNK_SLOTS);
+    if (FH_UNLIKELY(partition) && first != 0) {
+        /* Blocks are anywhere in their slabs, and there are guards between these. */
+        if (partition & FH_PARTITION_HARDENED) return false;
+        chunk = fh_used_bytes() /
+                FH_CHUNK_SIZE; /* its number says how many regions there are, and not how old the heap is */
+    }
     if (first != 0 && fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2) return false;
     return chunk >= first && (first == 0 || chunk >= FH_SPARSE_CHUNKS || !is_sparse());
 }

@@ -1,7 +1,9 @@
 #include "store/window.h"
 
 #include "base/assert.h"
+#include "base/settings.h"
 #include "base/tuning.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -87,6 +89,17 @@ static bool start_class_bytes(size_t slots) {
     return true;
 }
 
+/* Memory for metadata. Of a hardened program the page before it and the one behind cannot be touched. */
+static char *map_pieces(size_t size) {
+    size_t page = fh_system_page_size();
+    if (FH_LIKELY(FH_SETTING(harden) == FH_HARDEN_OFF)) return fh_system_map(size, page);
+    char *p = fh_system_map(size + 2 * page, page);
+    if (!p) return NULL;
+    (void)fh_system_guard_close(p, page, false);
+    (void)fh_system_guard_close(p + page + size, page, false);
+    return p + page;
+}
+
 /* 19 MiB: the OS may refuse to promise more than the machine has in one call. */
 #define PIECES_AT_ONCE 64u
 
@@ -101,7 +114,7 @@ static bool start_pieces(fh_word *table, size_t first, size_t end, size_t size) 
             first++;
             continue;
         }
-        char *mine = fh_system_map(n * size, fh_system_page_size());
+        char *mine = map_pieces(n * size);
         if (!mine) return false;
         /* A small process touches little of it, and with its neighbours it is longer than a huge page. */
         if (fh_system_huge_pages_always()) fh_system_huge_pages(mine, n * size, false);
@@ -114,12 +127,26 @@ static bool start_pieces(fh_word *table, size_t first, size_t end, size_t size) 
     return true;
 }
 
+/* Below a limit on address space: whether the chunks have room beside so much metadata, which stays when they have none. Where
+ * there is no such limit, nothing is mapped to find out. */
+static bool have_room(size_t pieces, size_t chunks) {
+    size_t size = pieces * sizeof(fh_records) + chunks * FH_CHUNK_SIZE;
+    if (FH_LIKELY(fh_system_most_bytes() == FH_NO_LIMIT)) return true;
+    void *p = fh_system_guards_reserve(size, fh_system_page_size());
+    if (p) fh_system_guards_drop(p, size);
+    return p != NULL;
+}
+
 /* Metadata for all of these chunks. */
 static bool start_metadata(size_t chunk, size_t n) {
-    size_t last = chunk + n - 1;
+    size_t last = chunk + n - 1, piece = chunk / FH_RECORDS_CHUNKS, last_piece = last / FH_RECORDS_CHUNKS;
+    if (!fh_load_acquire(&fh_window.records[last_piece]) && !have_room(last_piece - piece + 1, n)) {
+        errno = ENOMEM;
+        return false;
+    }
     return start_class_bytes((last + 1) * FH_CHUNK_SLOTS) &&
            start_pieces(fh_window.region, chunk / FH_REGION_CHUNKS, last / FH_REGION_CHUNKS + 1, sizeof(fh_region)) &&
-           start_pieces(fh_window.records, chunk / FH_RECORDS_CHUNKS, last / FH_RECORDS_CHUNKS + 1, sizeof(fh_records));
+           start_pieces(fh_window.records, piece, last_piece + 1, sizeof(fh_records));
 }
 
 /* ── Chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -136,7 +163,7 @@ static int start_chunks(size_t chunk, size_t n) {
 }
 
 /* Lost chunks at the end of the heap are as if never taken: else each race of threads that are refused memory would use up
- * a piece of the window for good, and metadata for it. */
+ * a piece of the window for good, and metadata for it. A partition's regions end with a chunk that is not lost, so they stay. */
 static void forget_lost_end(void) {
     for (;;) {
         uint64_t end = fh_load_acquire(&fh_window.next_chunk), last = end - 1;
@@ -178,10 +205,13 @@ static void pass_over(size_t chunk, size_t n) {
 
 /* Chunks that could not be started once, or were dropped, are tried again before new ones are taken: so many in a row, of one
  * region. */
-static size_t retry_lost_chunks(unsigned n) {
+static size_t retry_lost_chunks(unsigned partition, unsigned n) {
     for (size_t region = 0; region * FH_REGION_CHUNKS < fh_window_chunks(); region++) {
         fh_region *r = fh_region_at(region);
-        uint64_t lost = r ? fh_load(&r->lost) : 0;
+        if (!r) continue;
+        /* acquire: a region's partition was written before. */
+        uint64_t lost = fh_load_acquire(&r->lost);
+        if (fh_load(&r->partition) != partition) continue;
         for (uint64_t starts; (starts = fh_run_starts(lost, n)) != 0;) {
             unsigned first = fh_lowest_bit(starts);
             uint64_t mask = fh_run_mask(first, n);
@@ -205,7 +235,7 @@ static size_t retry_lost_chunks(unsigned n) {
 size_t fh_window_take_chunks(size_t n) {
     if (!fh_window_start()) return FH_NONE;
     if (FH_UNLIKELY(n <= FH_REGION_CHUNKS && fh_load(&fh_window.lost) >= n)) {
-        size_t chunk = retry_lost_chunks((unsigned)n);
+        size_t chunk = retry_lost_chunks(0, (unsigned)n);
         if (chunk != FH_NONE) return chunk;
     }
     for (;;) {
@@ -219,6 +249,65 @@ size_t fh_window_take_chunks(size_t n) {
             pass_over(chunk, n);
         } else {
             lose_chunks(chunk, n);
+            return FH_NONE;
+        }
+    }
+}
+
+/* ── Partitions ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* No memory ever: what is before the chunk and behind it cannot be reached over it. Where it cannot be mapped so, because there
+ * are too many mappings or something is mapped there, nothing of ours is there either. */
+static void block_chunk(size_t chunk) {
+    (void)fh_system_block(fh_slot_address(chunk * FH_CHUNK_SLOTS), FH_CHUNK_SIZE);
+    fh_or_release(&fh_region_at(chunk / FH_REGION_CHUNKS)->foreign, UINT64_C(1) << chunk % FH_REGION_CHUNKS);
+}
+
+/* These regions, in which nothing is free yet, are the partition's from now on. */
+static void give_regions(unsigned partition, size_t first, size_t n) {
+    for (size_t region = first; region < first + n; region++) {
+        uint64_t bit = UINT64_C(1) << region % FH_UNIT_REGIONS;
+        fh_store_release(&fh_region_at(region)->partition, partition);
+        fh_or_release(&fh_window.regions[0][region / FH_UNIT_REGIONS], bit);
+        fh_or_release(&fh_window.regions[partition][region / FH_UNIT_REGIONS], bit);
+    }
+}
+
+/* Whole regions that no chunk of was ever taken. Returns the first; FH_NONE: there is no room for their metadata. What is
+ * before them in the region that was begun last stays to be taken. */
+static size_t take_regions(size_t n) {
+    for (;;) {
+        uint64_t chunk = fh_load_acquire(&fh_window.next_chunk);
+        size_t first = fh_round_up(chunk, FH_REGION_CHUNKS), end = first + n * FH_REGION_CHUNKS;
+        if (end > FH_WINDOW_CHUNKS || !start_metadata(chunk, end - chunk)) return FH_NONE;
+        /* acq_rel: as in fh_window_take_chunks. */
+        if (!fh_cas_acq_rel(&fh_window.next_chunk, &chunk, end)) continue;
+        if (chunk < first) lose_chunks(chunk, first - chunk);
+        return first / FH_REGION_CHUNKS;
+    }
+}
+
+size_t fh_window_take_chunks_in(unsigned partition, size_t n) {
+    if (partition == 0) return fh_window_take_chunks(n);
+    if (!fh_window_start()) return FH_NONE;
+    if (n > FH_WINDOW_CHUNKS) return FH_NONE;
+    for (;;) {
+        size_t chunk = n <= FH_REGION_CHUNKS - 2 ? retry_lost_chunks(partition, (unsigned)n) : FH_NONE;
+        if (chunk != FH_NONE) return chunk;
+        size_t regions = (n + 2 + FH_REGION_CHUNKS - 1) / FH_REGION_CHUNKS, region = take_regions(regions);
+        if (region == FH_NONE) return FH_NONE;
+        size_t first = region * FH_REGION_CHUNKS, end = first + regions * FH_REGION_CHUNKS;
+        give_regions(partition, region, regions);
+        block_chunk(first++);
+        block_chunk(--end);
+        /* The others wait until they are wanted. */
+        if (first + n < end) lose_chunks(first + n, end - first - n);
+        int error = start_chunks(first, n);
+        if (error == 0) return first;
+        if (error == EEXIST) {
+            pass_over(first, n);
+        } else {
+            lose_chunks(first, n);
             return FH_NONE;
         }
     }

@@ -36,6 +36,8 @@ typedef struct {
     fh_word records[FH_WINDOW_RECORDS]; /* fh_records*, likewise */
     fh_hints top;                       /* one bit a unit */
     fh_hints unit[FH_WINDOW_UNITS];     /* one bit a region */
+    /* Of each unit the regions of a partition, as bits; of partition 0 those that are not its own. */
+    fh_word regions[FH_PARTITIONS][FH_WINDOW_UNITS];
 } fh_window_state;
 
 extern fh_window_state fh_window FH_HIDDEN;
@@ -122,6 +124,28 @@ static inline uintptr_t fh_heap_word(const void *p) {
     return (uintptr_t)fh_load_acquire(&fh_slab_at(slot)->heap);
 }
 
+/* ── Partitions ──────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The partition of a slot below next_chunk. */
+static inline unsigned fh_partition_of_slot(size_t slot) {
+    return (unsigned)fh_load(&fh_region_at(slot / FH_REGION_SLOTS)->partition);
+}
+
+/* Of any pointer; 0 if it is none of ours. */
+static inline unsigned fh_partition_of(const void *p) {
+    size_t slot = fh_slot_of(p);
+    return fh_in_window(p) && slot / FH_CHUNK_SLOTS < fh_window_chunks() ? fh_partition_of_slot(slot) : 0;
+}
+
+/* Of a unit, the regions in which a partition may have something, as bits. Relaxed: a region gets its bit before anything in it
+ * is free, and hints lead to what is free. */
+static inline uint64_t fh_partition_regions(unsigned partition, size_t unit) {
+    uint64_t regions = fh_load(&fh_window.regions[partition][unit]);
+    return partition ? regions : ~regions;
+}
+
+/* ── Walks, and new chunks ───────────────────────────────────────────────────────────────────────────────────────── */
+
 #define FH_NONE (~(size_t)0)
 
 /* The first slot from `slot` on at which a slab or a large block begins, FH_NONE if there is none; *state is its state. The
@@ -140,6 +164,10 @@ bool fh_window_start(void);
  * is a foreign mapping only its own chunks are passed over. Returns the first; FH_NONE: no memory (errno is not touched).
  * Lock-free: a thread parked in here holds back their numbers and nothing else. */
 size_t fh_window_take_chunks(size_t n);
+
+/* The same for a partition. Above 0 the chunks are in regions of its own: when it needs more it takes the next ones that no chunk
+ * of was ever wanted. Of these the first and the last chunk are made inaccessible, and never used. */
+size_t fh_window_take_chunks_in(unsigned partition, size_t n);
 
 /* In the child of a fork: maps afresh what the program has kept from it by MADV_DONTFORK, because it may have been freed since,
  * or be freed later. It reads as zero. Cost: a system call, if there is nothing of the kind and no chunk is missing; else one

@@ -144,6 +144,13 @@ static uint64_t random_bits(void) {
     return (mixed ^ (mixed >> 29) ^ bits[1]) * UINT64_C(0xBF58476D1CE4E5B9);
 }
 
+uint64_t fh_system_random(void) {
+    int saved = errno;
+    uint64_t bits = random_bits();
+    errno = saved;
+    return bits;
+}
+
 /* The same places each time for a program that runs without address space randomisation, under a debugger for example. They
  * do not overlap: there may be two copies of the library. */
 static uint64_t random_place(unsigned attempt, size_t step) {

@@ -141,6 +141,9 @@ uint64_t fh_system_pid(void);
  * (setuid), or the C library has not set up the environment yet; then *ready is false. */
 const char *fh_system_environment(const char *name, bool *ready);
 
+/* 64 random bits, of the kernel. */
+uint64_t fh_system_random(void);
+
 /* Writes to a file descriptor, as much as it takes; errors are ignored. May block as write does. */
 void fh_system_write(int fd, const char *text, size_t length);
 

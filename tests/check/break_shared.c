@@ -8,6 +8,7 @@
 #include "store/run.h"
 #include "store/slab.h"
 #include "store/holes.h"
+#include "store/live.h"
 #include "store/sampled.h"
 #include "store/window.h"
 
@@ -154,6 +155,16 @@ static bool has_free(size_t slot) {
 
 static void free_and_short(void) {
     change_bit(fh_sampled_short_of(fh_slab_at(find_slab(SAMPLED, NULL)), SAMPLED, 1).word, 4);
+}
+/* A slab of a hardened partition is made for it: of its blocks one is taken, and the others are free. */
+static void free_and_live(void) {
+    unsigned c = fh_class_of(100);
+    char *taken = fh_slab_take_in(FH_PARTITION_HARDENED, c);
+    CHECK(taken, "no memory");
+    fh_live_begin(c, taken);
+    CHECK(fh_verify() == 0, "a hardened slab is not whole");
+    fh_live at = fh_live_of(c, taken - (uintptr_t)taken % FH_SLOT_SIZE);
+    fh_store(at.word, at.bit | at.bit << 1); /* one of the two is another one */
 }
 static void state_bit(void) {
     change_bit(state_of(find_slab(BREAK_CLASS, NULL)), 45);
@@ -304,6 +315,7 @@ const breakage break_shared[] = {
     {FH_EQUATION_SLAB_COUNT, "a count that should have set the hint", count_too_high},
     {FH_EQUATION_SLAB_HINT, "a slab with free blocks and no hint", hint_not_set},
     {FH_EQUATION_SLAB_SHORT, "a free block is short of something", free_and_short},
+    {FH_EQUATION_SLAB_LIVE, "a free block that the program has", free_and_live},
     {FH_EQUATION_HOLES_JOINED, "free units are joined", joined_free_unit},
     {FH_EQUATION_HOLES_EMPTY, "two borrowed slabs that are all free stay", borrowed_slab_kept},
     {FH_EQUATION_CHUNK_DIRTY, "a dirty slot that was never used", dirty_and_unused},

@@ -122,4 +122,11 @@ void stall_given_before(void);
 void stall_given_blocks(void);
 void stall_given_life(void);
 
+/* stall_harden.c */
+void stall_types_before(void);
+void stall_types(void);
+void stall_types_refused(void);
+void stall_hardened_before(void);
+void stall_hardened(void);
+
 #endif

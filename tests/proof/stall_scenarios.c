@@ -538,6 +538,9 @@ const stall_scenario stall_scenarios[] = {
      .prepare = stall_given_before,
      .victim = stall_given_life,
      .other = stall_given_blocks},
+    {.name = "types", .prepare = stall_types_before, .victim = stall_types, .other = stall_types},
+    {.name = "types refused", .prepare = stall_types_before, .victim = stall_types_refused},
+    {.name = "hardened", .prepare = stall_hardened_before, .victim = stall_hardened, .other = stall_hardened},
     {.name = "ends in a callback", .victim = ends_in_a_callback, .clear = another_limit},
 };
 const size_t stall_scenario_count = sizeof stall_scenarios / sizeof stall_scenarios[0];

@@ -71,6 +71,12 @@ bool __wrap_fh_system_group_memory(size_t *limit, size_t *used) {
     return true;
 }
 
+/* The same in each run, or what is random would reach other steps each time. */
+uint64_t __wrap_fh_system_random(void);
+uint64_t __wrap_fh_system_random(void) {
+    return 1;
+}
+
 unsigned __wrap_fh_system_cpu_hint(void);
 unsigned __wrap_fh_system_cpu_hint(void) {
     return stall_near;

@@ -15,12 +15,16 @@ mallopt""".split()
 NOTED = ["prctl", "dlopen"]
 PREFIXED = [f"fh_{name}" for name in FAMILY if name != "cfree"] + [
     "fh_option_set", "fh_version", "fh_thread_flush", "fh_stats_print", "fh_stats_json", "fh_stats_metrics", "fh_limit_set", "fh_verify",
-    "fh_good_size", "fh_malloc_at_least", "fh_try_grow", "fh_malloc_batch", "fh_free_batch"]
+    "fh_good_size", "fh_malloc_at_least", "fh_malloc_type", "fh_try_grow", "fh_malloc_batch", "fh_free_batch"]
 NEW_AND_DELETE = """_Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t
 _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm
 _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t
 _ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
 __size_returning_new __size_returning_new_aligned __size_returning_new_hot_cold __size_returning_new_aligned_hot_cold""".split()
+# What clang 22 calls instead, with the type of what is allocated: by a last argument, or by one of two names.
+TOKENS = [f"__alloc_token_{fast}{name}" for fast in ("", "0_", "1_") for name in
+          "malloc calloc realloc reallocarray aligned_alloc posix_memalign memalign valloc pvalloc".split() +
+          [new for new in NEW_AND_DELETE if not new.startswith("_Zd")]]
 LIBRARIES = re.compile(r"(libc|libc\.musl-\w+|ld-linux.*|libpthread|libgcc_s)\.so.*")
 
 problems = []
@@ -63,7 +67,7 @@ def main():
             allowed[words[0]] = words[1] if len(words) > 1 else "strong"
     for library in (dropin, embed):
         check_needs(library, allowed)
-    for name in FAMILY + NOTED + PREFIXED + NEW_AND_DELETE:
+    for name in FAMILY + NOTED + PREFIXED + NEW_AND_DELETE + TOKENS:
         if name not in defined(dropin):
             problems.append(f"{dropin} does not export {name}")
     for name in PREFIXED:
@@ -74,7 +78,7 @@ def main():
         if not name.startswith("fh_"):
             problems.append(f"{embed} exports {name}")
     for name in defined(dropin):
-        if not name.startswith("fh_") and name not in FAMILY + NOTED + NEW_AND_DELETE:
+        if not name.startswith("fh_") and name not in FAMILY + NOTED + NEW_AND_DELETE + TOKENS:
             problems.append(f"{dropin} exports {name}")
     for problem in problems:
         print(problem)
