@@ -115,8 +115,8 @@ FH_API void *fh_malloc_at_least(size_t size, size_t *got) FH_API_MALLOC;
 /* fh_malloc for an object of a type that the token stands for: FH_TYPE_DATA, FH_TYPE_POINTERS if it holds pointers, or what
  * clang's __builtin_infer_alloc_token gives. Blocks with pointers are in address space of their own for as long as the process
  * lives. None of them shares a slab with a block without, nor has an address that one has had or will have. fh_realloc keeps a block
- * on its side. Freed by fh_free. Blocks with pointers are in no cache: some 250 instructions for the pair, where fh_malloc
- * and fh_free take 37. With option check, and in a heap's scope, there is no difference. Option tokens: how many there are. */
+ * on its side. Freed by fh_free. Blocks with pointers are in no cache: some 1,600 instructions for the pair, where
+ * fh_malloc and fh_free take 37. With option check, and in a heap's scope, there is no difference. Option tokens: how many there are. */
 FH_API void *fh_malloc_type(size_t size, size_t token) FH_API_MALLOC FH_API_SIZE(1);
 #define FH_TYPE_DATA ((size_t)0)
 #define FH_TYPE_POINTERS ((size_t)1)
@@ -190,6 +190,9 @@ FH_API size_t fh_heap_check(void);
  *     fail_log   a path without comma   the file that sites, failures and what is live at exit are appended to. The same
  *     guard      0, 1000, …             one allocation in so many has guards around it: an overrun or a use after free faults,
  *                                       and is explained. At most 1048576; guard alone: 1000
+ *     harden     0 1 zero               random places, delayed re-use, gaps between sizes; zero: and freed blocks are zeroed. At
+ *                                       start only; docs/hardening.md
+ *     tokens     0, 2, …                what clang's -falloc-token-max had, if it was given; see fh_malloc_type
  *     quarantine  8m, 0, …              with check or guard: bytes of freed blocks that wait before they are used again
  *     defer      64m, 1m, …             the most bytes that may wait for a deferred free (freehold/defer.h)
  * FREEHOLD=help prints this list at start. The environment is not read by programs that run with more rights than their

@@ -1,5 +1,6 @@
 /* COUNT blocks of 48 bytes out of a heap, for counting instructions: heap-price FORM COUNT. The loop of form `empty` is the
  * others' without the block. */
+#include <freehold/freehold.h>
 #include <freehold/heap.h>
 
 #include <stdio.h>
@@ -27,6 +28,15 @@ static void run_pair(size_t count) {
     }
 }
 
+/* Blocks that hold pointers are in no heap, but in no cache either. */
+static void run_type(size_t count) {
+    for (; count > 0; count--) {
+        void *p = fh_malloc_type(SIZE, FH_TYPE_POINTERS);
+        HIDE(p);
+        fh_free(p);
+    }
+}
+
 /* A thousand blocks a frame. */
 static void run_frame(size_t count) {
     fh_heap *h = heap;
@@ -48,7 +58,8 @@ int main(int count, char **arguments) {
     } forms[] = {{"empty", run_empty, 0},
                  {"shared", run_pair, 0},
                  {"private", run_pair, FH_HEAP_PRIVATE},
-                 {"frame", run_frame, FH_HEAP_PRIVATE}};
+                 {"frame", run_frame, FH_HEAP_PRIVATE},
+                 {"type", run_type, 0}};
     if (count != 3) return 2;
     size_t blocks = strtoull(arguments[2], NULL, 10);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {

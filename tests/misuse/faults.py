@@ -31,13 +31,16 @@ PEERS = {"glibc": ([], {}),
          "jemalloc": ([f"{ROOT}/build/peers/jemalloc.so"], {}),
          "scudo": ([f"/usr/lib/llvm-*/lib/clang/*/lib/linux/{SCUDO}", f"/usr/lib/clang/*/lib/linux/{SCUDO}"], {}),
          "snmalloc": ([f"{ROOT}/build/peers/snmalloc.so"], {})}
-OURS = {"Freehold": "", "check=1": "check=1", "guard=1": "guard=1"}
+OURS = {"Freehold": "", "check=1": "check=1", "guard=1": "guard=1", "harden=1": "harden=1"}
 # mode: {fault: percent that has to be found at the call}, and then the same for what is found at all
 AT_CALL = {"Freehold": {"double-free-at-once": 100, "double-free-after-10": 95, "free-of-static-data": 100,
                         "free-of-the-stack": 100, "realloc-of-freed": 100},
            "check=1": {"double-free-at-once": 100, "double-free-after-10": 100, "double-free-after-1000000": 100,
                        "double-free-across-threads": 100, "free-of-the-middle": 100, "free-of-static-data": 100,
-                       "free-of-the-stack": 100, "size-mismatch": 100, "realloc-of-freed": 100}}
+                       "free-of-the-stack": 100, "size-mismatch": 100, "realloc-of-freed": 100},
+           "harden=1": {"double-free-at-once": 100, "double-free-after-10": 100, "double-free-after-1000000": 100,
+                        "double-free-across-threads": 100, "overflow-by-65536": 100, "free-of-the-middle": 100,
+                        "free-of-static-data": 100, "free-of-the-stack": 100, "realloc-of-freed": 100}}
 AT_ALL = {"check=1": {"overflow-by-1": 100, "overflow-by-100": 100, "overflow-by-65536": 100, "write-after-free": 100}}
 
 
