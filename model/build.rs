@@ -32,8 +32,8 @@ const MUTANTS: &[Mutant] = &[
         name: "first_slab_read_relaxed",
         edits: &[(
             "store/slab.c",
-            "fh_load_acquire(&current[shard][c]); /* see",
-            "fh_load(&current[shard][c]); /* see",
+            "fh_load_acquire(&current[partition][shard][c]); /* see",
+            "fh_load(&current[partition][shard][c]); /* see",
         )],
     },
     Mutant {
@@ -463,6 +463,38 @@ const MUTANTS: &[Mutant] = &[
             "fh_store(&e->free[w], 0);\n        if (seen | 1) continue;",
         )],
     },
+    Mutant {
+        name: "hardened_block_freed_twice",
+        edits: &[(
+            "cache/hardened.c",
+            "fh_live_end(at->c, p) :",
+            "(fh_is_live(at->c, p) && (fh_live_end(at->c, p), true)) :",
+        )],
+    },
+    Mutant {
+        name: "hardened_delay_by_plain_store",
+        edits: &[(
+            "cache/hardened.c",
+            "return (void *)(uintptr_t)fh_swap_acq_rel(&places[at], (uintptr_t)p); // NOLINT(performance-no-int-to-ptr)",
+            "uint64_t was = fh_load_acquire(&places[at]);\n    fh_store_release(&places[at], (uintptr_t)p);\n    return (void *)(uintptr_t)was;",
+        )],
+    },
+    Mutant {
+        name: "hardened_delay_relaxed",
+        edits: &[(
+            "cache/hardened.c",
+            "return (void *)(uintptr_t)fh_swap_acq_rel(&places[at], (uintptr_t)p); // NOLINT(performance-no-int-to-ptr)",
+            "uint64_t was = fh_load(&places[at]);\n    while (!fh_cas_relaxed(&places[at], &was, (uintptr_t)p));\n    return (void *)(uintptr_t)was;",
+        )],
+    },
+    Mutant {
+        name: "hardened_block_taken_twice",
+        edits: &[(
+            "store/slab.c",
+            "if (!fh_cas_acquire(&slab->free[w], &bits, bits & ~one)) continue;\n            if",
+            "fh_store(&slab->free[w], bits & ~one);\n            if",
+        )],
+    },
 ];
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
@@ -513,6 +545,16 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "cache/cache.h",
         "extern __thread fh_bin *fh_self_bins __attribute__((tls_model(\"initial-exec\")));",
         "#define fh_self_bins (*(fh_bin **)fh_model->own())",
+    ),
+    (
+        "cache/hardened.c",
+        "void fh_delay_empty(void) {",
+        "void *fh_model_waits(unsigned shard) {\n    return (void *)(uintptr_t)fh_load(&delayed[shard].coarse[0]);\n}\nvoid fh_delay_empty(void) {",
+    ),
+    (
+        "cache/hardened.h",
+        "#define FH_DELAY_COARSE (FH_STRESS ? 4u : 32u)",
+        "#define FH_DELAY_COARSE 1u",
     ),
     (
         "cache/observed.h",
@@ -570,7 +612,13 @@ fn real_files(source: &Path) -> Vec<String> {
 
 /// What the model adds: its operating system, its checks, calls for its scenarios, the negative control.
 const OWN: &[&str] = &[
-    "system.c", "verify.c", "aba.c", "calls.c", "guards.c", "heaps.c",
+    "system.c",
+    "verify.c",
+    "aba.c",
+    "calls.c",
+    "guards.c",
+    "hardened.c",
+    "heaps.c",
 ];
 
 fn main() {
@@ -626,7 +674,12 @@ fn build(
             files.push(here.join("source").join(file));
         }
     }
-    for header in ["base/settings.h", "cache/cache.h", "cache/observed.h"] {
+    for header in [
+        "base/settings.h",
+        "cache/cache.h",
+        "cache/hardened.h",
+        "cache/observed.h",
+    ] {
         let text = edited(source, header, "the model", ADAPTED.iter());
         fs::write(folder.join(header), text).expect("a file below OUT_DIR");
     }

@@ -1,6 +1,7 @@
 /* The model's operating system: address space that is looked at but never written to, a clock that stands still, and
  * purging that costs nothing. What the explored code reaches of it never blocks and never fails. */
 #include "base/atomic.h"
+#include "system/inspect.h"
 #include "system/report.h"
 #include "system/system.h"
 
@@ -94,6 +95,9 @@ bool fh_system_huge_pages_always(void) {
 bool fh_system_counts_every_page(void) {
     return false;
 }
+uint64_t fh_system_most_bytes(void) {
+    return FH_NO_LIMIT;
+}
 uint64_t fh_system_nanoseconds(void) {
     return UINT64_C(1) << 40;
 }
@@ -122,6 +126,18 @@ void *fh_hook_heap_resize(void *p, size_t n) {
 void fh_hook_participant_ends(void) {
 }
 void fh_hook_participants_forked(void) {
+}
+
+/* Gaps are looked at by nobody, and have no memory. */
+bool fh_system_guard_close(void *p, size_t size, bool marks) {
+    (void)marks;
+    for (size_t at = 0; at < size; at += 65536) fh_model->plain((uintptr_t)p + at, 16, 1);
+    return true;
+}
+bool fh_system_guard_open(void *p, size_t size, bool marks) {
+    (void)marks;
+    for (size_t at = 0; at < size; at += 65536) fh_model->plain((uintptr_t)p + at, 16, 1);
+    return true;
 }
 
 unsigned fh_system_cpu_hint(void) {

@@ -72,6 +72,8 @@ fn prologue(core: &Core, scenario: &Scenario) -> (Vec<Hand>, Vec<u8>) {
             hands[to].receive(passed);
         } else if let Step::Share(to) = step {
             hands[to].shared = hands[who].share();
+        } else if let Step::HardShare(to) = step {
+            hands[to].shared_hardened = hands[who].share_hardened();
         } else {
             hands[who].step(core, step);
         }

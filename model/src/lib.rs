@@ -14,6 +14,7 @@ pub mod explore;
 mod first;
 mod guards;
 mod guests;
+mod hardened;
 mod heaps;
 mod holes;
 mod kernel;

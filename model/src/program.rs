@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::core::Core;
 use crate::guards::verify_guards;
 use crate::guests::{HOST, lodges, pieces, verify_guests};
+use crate::hardened::verify_hardened;
 use crate::heaps::verify_heaps;
 use crate::large::{Large, verify_large};
 use crate::memory::{
@@ -110,6 +111,13 @@ pub enum Step {
     HeapLimit(usize),
     HeapTake(usize),
     HeapFree,
+    /// A hardened partition: begins it; takes a block of a class; frees the oldest; another hand has the oldest too; frees the
+    /// block that two hands have, and one of them does.
+    Hardened,
+    HardTake(u32),
+    HardFree,
+    HardShare(usize),
+    HardFreeShared,
     /// Gets a node of the negative control; push and pop of it.
     AbaNode(u64),
     AbaPush,
@@ -137,6 +145,9 @@ pub struct Hand {
     pub(crate) shared_guard: Option<u32>,
     pub(crate) guards_freed: u32,
     pub(crate) of_heap: Vec<(usize, usize)>,
+    pub(crate) hardened: Vec<(u32, usize)>,
+    pub(crate) shared_hardened: Option<usize>,
+    pub(crate) hardened_freed: u32,
     nodes: Vec<u64>,
 }
 
@@ -178,6 +189,7 @@ impl Hand {
         self.large.iter().for_each(Large::announce);
         self.announce_guards();
         self.announce_heap();
+        self.announce_hardened();
         for &(slot, n) in &self.runs {
             parts(slot, n).for_each(hold);
         }
@@ -299,6 +311,11 @@ impl Hand {
                 Step::Heaps | Step::HeapLimit(_) | Step::HeapTake(_) | Step::HeapFree => {
                     self.heap_step(core, step)
                 }
+                Step::Hardened
+                | Step::HardTake(_)
+                | Step::HardFree
+                | Step::HardShare(_)
+                | Step::HardFreeShared => self.hardened_step(core, step),
                 Step::AbaNode(node) => {
                     hold(node as usize);
                     self.nodes.push(node);
@@ -509,6 +526,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         verify_large(core, hands);
         verify_guards(core, hands);
         verify_heaps(core, hands);
+        verify_hardened(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");

@@ -4,6 +4,7 @@
 
 use crate::first::{first_uses, neighbours};
 use crate::guards::guards;
+use crate::hardened::hardened;
 use crate::heaps::heaps;
 use crate::holes::holes;
 use crate::program::Scenario;
@@ -540,6 +541,7 @@ pub fn all() -> Vec<Entry> {
         .chain(tables())
         .chain(guards())
         .chain(heaps())
+        .chain(hardened())
         .chain(threesomes())
         .chain(first_uses())
         .chain(neighbours())

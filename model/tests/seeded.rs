@@ -447,3 +447,39 @@ fn heap_extent_retired_unclaimed() {
         "are in hands",
     );
 }
+
+#[test]
+fn hardened_block_freed_twice() {
+    must_find_in(
+        "hardened_block_freed_twice",
+        "hardened: two free one block",
+        "",
+    );
+}
+
+#[test]
+fn hardened_delay_by_plain_store() {
+    must_find_in(
+        "hardened_delay_by_plain_store",
+        "hardened: what waits is put and taken by two",
+        "",
+    );
+}
+
+#[test]
+fn hardened_delay_relaxed() {
+    must_find_in(
+        "hardened_delay_relaxed",
+        "hardened: what waits is put and taken by two",
+        "",
+    );
+}
+
+#[test]
+fn hardened_block_taken_twice() {
+    must_find_in(
+        "hardened_block_taken_twice",
+        "hardened: two take from one slab",
+        "",
+    );
+}

@@ -88,15 +88,17 @@ static void zero(const fh_place *at, void *p) {
     }
 }
 
+bool fh_hardened_end(const fh_place *at, void *p) {
+    if (FH_UNLIKELY(!end(at, p))) return false;
+    if (FH_SETTING(harden) == FH_HARDEN_ZERO) zero(at, p);
+    give(at->size <= FH_RUN_CACHED_MAX ? delay(p, at->size) : p);
+    return true;
+}
+
 static void release(const char *call, void *p) {
     fh_place at = fh_locate(p);
-    if (!fh_place_check(&at, call, p)) return;
-    if (FH_UNLIKELY(!end(&at, p))) {
-        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, at.size);
-        return;
-    }
-    if (FH_SETTING(harden) == FH_HARDEN_ZERO) zero(&at, p);
-    give(at.size <= FH_RUN_CACHED_MAX ? delay(p, at.size) : p);
+    if (!fh_place_check(&at, call, p) || fh_hardened_end(&at, p)) return;
+    fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, at.size);
 }
 
 bool fh_release_hardened(const char *call, void *p) {

@@ -22,6 +22,7 @@
 
 #include "base/tuning.h"
 #include "base/types.h"
+#include "store/locate.h"
 
 /* Blocks up to 1 KiB: at most 256 KiB wait in a ring. Up to 64 KiB: 2 MiB. Up to 1 MiB: 16 MiB, in one ring for all threads. Longer
  * ones do not wait. */
@@ -34,6 +35,10 @@ void fh_hardened_start(void);
 
 /* Frees the block at p of a hardened partition, or reports what is wrong with it. False: p is in no hardened partition. */
 bool fh_release_hardened(const char *call, void *p);
+
+/* The middle of it, in a thread that is in the cache's slow half: the program has the block at p, which is what `at` says, no more.
+ * It waits. False: another call was first. */
+bool fh_hardened_end(const fh_place *at, void *p);
 
 /* All that waits is given to the store. Cost: an exchange for each place. */
 void fh_delay_empty(void);

@@ -142,10 +142,10 @@ static void check_short(fh_verification *check, size_t slot, unsigned c, unsigne
 }
 
 /* [slab.live] */
-static void check_live(fh_verification *check, size_t slot, unsigned c, unsigned blocks) {
+static void check_live(fh_verification *check, size_t slot, unsigned c, unsigned blocks, unsigned words) {
     const fh_slab *slab = fh_slab_at(slot);
     const unsigned half = FH_SLAB_WORDS / 2;
-    for (unsigned w = 0; w < half; w++) {
+    for (unsigned w = 0; w < words; w++) {
         uint64_t live = fh_load(&slab->free[half + w]), free = fh_load(&slab->free[w]);
         uint64_t all = blocks > w * 64 ? fh_low_mask(blocks - w * 64 < 64 ? blocks - w * 64 : 64) : 0;
         if (live & (free | ~all)) at_slot(check, FH_EQUATION_SLAB_LIVE, slot, c, live, all & ~free);
@@ -168,7 +168,7 @@ static void check_slab(fh_verification *check, size_t slot, unsigned c, uint64_t
     }
     if (bump < info->blocks || set >= info->hint_at || set == bump) check_hint(check, slot, c);
     if (fh_class_is_sample(c) && !check->brief) check_short(check, slot, c, bump);
-    if (hardened) check_live(check, slot, c, bump);
+    if (hardened) check_live(check, slot, c, bump, words);
     if (c >= FH_CLASS_MAGAZINE && c < FH_CLASS_MAGAZINE + FH_MAGAZINE_SIZES) check->magazines_out += bump - set;
     if (c <= FH_SMALL_LAST || fh_class_is_sample(c)) check->live_blocks += bump - set;
 }
