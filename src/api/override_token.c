@@ -12,6 +12,7 @@ static const char *const take_override_along __attribute__((used)) = &fh_overrid
 #define AND_TOKEN , size_t token
 
 /* The family with that prefix. `points`: whether the type holds pointers. more: the parameter behind the others, if there is one. */
+// NOLINTBEGIN(bugprone-macro-parentheses): pieces of names and of argument lists
 #define FAMILY(prefix, points, more)                                                                                   \
     FH_EXPORT void *prefix##malloc(size_t size more) {                                                                 \
         return fh_token_malloc(size, points);                                                                          \
@@ -41,6 +42,7 @@ static const char *const take_override_along __attribute__((used)) = &fh_overrid
     FH_EXPORT void *prefix##pvalloc(size_t size more) {                                                                \
         return pvalloc_of(size, points);                                                                               \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 
 static int posix_memalign_of(void **result, size_t align, size_t size, bool points) {
     if (!points) return fh_call_posix_memalign(result, align, size);

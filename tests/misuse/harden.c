@@ -52,7 +52,7 @@ static void differs_between_processes(void) {
             execl("/proc/self/exe", "harden", "first_places", (char *)NULL);
             _exit(3);
         }
-        int status;
+        int status = 0;
         CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0, "the other process ended with %d", status);
         CHECK(read(both[0], seen[i], sizeof seen[i]) == (ssize_t)sizeof seen[i], "no places");
         close(both[0]);
@@ -144,13 +144,19 @@ static int in_child(void (*what)(size_t size, unsigned number), size_t size, uns
     return status;
 }
 
+/* The same pointer, of which the compiler knows nothing. */
+static void *again(void *p) {
+    __asm__ volatile("" : "+r"(p));
+    return p;
+}
+
 static void free_twice(size_t size, unsigned others) {
     static void *other[MANY];
-    void *volatile p = t_malloc(size);
+    void *p = t_malloc(size), *same = again(p);
     for (unsigned i = 0; i < others; i++) other[i] = t_malloc(size);
     t_free(p);
     for (unsigned i = 0; i < others; i++) t_free(other[i]);
-    t_free(p);
+    t_free(same);
 }
 
 static void *free_it(void *p) {
@@ -161,9 +167,9 @@ static void *free_it(void *p) {
 static void free_elsewhere(size_t size, unsigned number) {
     (void)number;
     pthread_t thread;
-    void *volatile p = t_malloc(size);
+    void *p = t_malloc(size), *same = again(p);
     t_free(p);
-    if (pthread_create(&thread, NULL, free_it, p) == 0) pthread_join(thread, NULL);
+    if (pthread_create(&thread, NULL, free_it, same) == 0) pthread_join(thread, NULL);
 }
 
 static void free_middle(size_t size, unsigned offset) {
@@ -173,10 +179,9 @@ static void free_middle(size_t size, unsigned offset) {
 
 static void resize_freed(size_t size, unsigned number) {
     (void)number;
-    void *volatile p = t_malloc(size);
+    void *p = t_malloc(size), *same = again(p);
     t_free(p);
-    p = t_realloc(p, 2 * size);
-    (void)p;
+    t_free(t_realloc(same, 2 * size));
 }
 
 /* Behind the last block of a slab: where no block is. */
@@ -314,7 +319,7 @@ static void zeroes(void) {
         size_t n = sizes[i];
         char *p = t_malloc(n);
         memset(p, 0x5A, n);
-        volatile char *was = p;
+        volatile char *was = again(p);
         t_free(p);
         for (size_t at = 0; at < n; at++) CHECK(was[at] == 0, "byte %zu of %zu is %x after free", at, n, was[at]);
     }

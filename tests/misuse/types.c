@@ -45,6 +45,7 @@ static size_t some_size(unsigned *state) {
 /* ── The names ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 #ifndef T_EMBED
+// NOLINTBEGIN(bugprone-macro-parentheses): pieces of names and of argument lists
 #define FAMILY(prefix, more)                                                                                           \
     void *prefix##malloc(size_t more);                                                                                 \
     void *prefix##calloc(size_t, size_t more);                                                                         \
@@ -133,6 +134,7 @@ enum { CALLS = 21 };
     CHECK(s.n >= *n, "%zu of %zu bytes", s.n, *n);                                                                     \
     *n = s.n;                                                                                                          \
     return s.p;
+// NOLINTEND(bugprone-macro-parentheses)
 
 static void *by_token(int call, size_t *n, size_t *align, size_t token) {
     void *p;
@@ -241,7 +243,7 @@ static void one_after_the_other(unsigned *state) {
 static void change_of_kind(void) {
     char *p = malloc(100);
     see("malloc", p, 100, 0);
-    strcpy(p, "contents");
+    memcpy(p, "contents", sizeof "contents");
     p = __alloc_token_realloc(p, 120, 1);
     see("realloc with a token", p, 120, 1);
     CHECK(strcmp(p, "contents") == 0, "the contents are lost");
