@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use trace_file::{Checker, Kind, Op, Trace, Waits};
+use trace_file::{Checker, Kind, Op, TraceError, Waits};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
@@ -68,7 +68,10 @@ fn put(thread: &mut Thread, kind: u8, op: &Op, slot: u32, size: u64, at: u64) {
     out.extend(at.to_le_bytes());
 }
 
-pub fn prepare(trace: &Trace, order: Order) -> Result<Prepared> {
+pub fn prepare(
+    ops: impl Iterator<Item = Result<Op, TraceError>>,
+    order: Order,
+) -> Result<Prepared> {
     let mut made = Prepared {
         threads: Vec::new(),
         slots: 0,
@@ -77,7 +80,7 @@ pub fn prepare(trace: &Trace, order: Order) -> Result<Prepared> {
         pruned: 0,
     };
     let (mut check, mut waits) = (Checker::default(), Waits::default());
-    for op in trace.ops() {
+    for op in ops {
         let op = op?;
         let number = made.operations;
         check

@@ -118,13 +118,27 @@ fn import(text: &Path, output: &Path) -> Result<()> {
 
 type Put<'a> = dyn FnMut(Op) -> Result<(), trace_file::TraceError> + 'a;
 
-/// Writes the file whole or not at all.
 fn rewrite(
     output: &Path,
     header: &Header,
     losses: &Losses,
     make: impl FnOnce(&mut Box<Put<'_>>) -> Result<(), trace_file::TraceError>,
 ) -> Result<()> {
+    let operations = write_whole(output, header, losses, make)?;
+    output::print(&format!(
+        "{} operations in {}\n",
+        wording::plain_count(operations),
+        output.display()
+    ))
+}
+
+/// Writes the file whole or not at all; how many operations are in it.
+pub fn write_whole(
+    output: &Path,
+    header: &Header,
+    losses: &Losses,
+    make: impl FnOnce(&mut Box<Put<'_>>) -> Result<(), trace_file::TraceError>,
+) -> Result<u64> {
     let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
     let file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
         .with_context(|| format!("cannot write {}", output.display()))?;
@@ -136,11 +150,7 @@ fn rewrite(
     let (_, operations) = writer.finish(losses.clone())?;
     file.persist(output)
         .with_context(|| format!("cannot write {}", output.display()))?;
-    output::print(&format!(
-        "{} operations in {}\n",
-        wording::plain_count(operations),
-        output.display()
-    ))
+    Ok(operations)
 }
 
 fn dump(path: &Path) -> Result<()> {
