@@ -1,7 +1,7 @@
 //! Does a candidate show it? Replays say so.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -138,7 +138,7 @@ impl Judge {
         [left, self.patience].into_iter().flatten().min()
     }
 
-    fn crash(&mut self, file: &PathBuf, deadline: Option<Instant>) -> Result<Verdict> {
+    fn crash(&mut self, file: &Path, deadline: Option<Instant>) -> Result<Verdict> {
         let mut said = "no crash".to_string();
         for _ in 0..self.repeats {
             let patience = self.patience_until(deadline);
