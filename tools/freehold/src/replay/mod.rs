@@ -62,6 +62,10 @@ pub struct Args {
     #[arg(long, value_name = "OPTIONS")]
     set: Option<String>,
 
+    /// The same addresses in each run with this number, in total order: any number from 1 on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seed: Option<u64>,
+
     /// Print everything that was measured as JSON.
     #[arg(long)]
     json: bool,
@@ -82,6 +86,7 @@ struct Measured {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    check_seed(args.seed, args.order)?;
     let freehold = args.library.as_deref();
     let replayer = Replayer::new(freehold, args.set.clone())?;
     let contenders: Vec<Contender> = args
@@ -110,6 +115,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
+/// Threads that race for blocks get other addresses each time.
+pub fn check_seed(seed: Option<u64>, order: Order) -> Result<()> {
+    if seed.is_some() && order != Order::Total {
+        bail!("--seed needs --order total: otherwise threads race for their addresses");
+    }
+    Ok(())
+}
+
 /// Interleaved: what the machine does meanwhile falls on all of them.
 fn measure(
     args: &Args,
@@ -125,6 +138,7 @@ fn measure(
         touch: args.touch,
         verify: args.verify,
         latency: false,
+        seed: args.seed.unwrap_or(0),
     };
     prepared.write(&plain, how)?;
     let with_latency = !args.verify;

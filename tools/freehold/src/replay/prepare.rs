@@ -33,13 +33,15 @@ pub struct How {
     pub touch: Touch,
     pub verify: bool,
     pub latency: bool,
+    /// 0, or what makes addresses the same in each run.
+    pub seed: u64,
 }
 
 /// The replayer's own kinds: nothing to do, and waiting for another thread.
 const NOTHING: u8 = Kind::ThreadEnd as u8;
 const WAIT: u8 = 100;
 const OPERATION: u64 = 24;
-const HEADER: u64 = 48;
+const HEADER: u64 = 56;
 const PART: u64 = 24;
 /// Points of the curve of resident memory, in total order.
 const POINTS: u64 = 500;
@@ -147,6 +149,7 @@ impl Prepared {
         }
         out.write_all(&self.operations.to_le_bytes())?;
         out.write_all(&(self.operations / POINTS + 1).to_le_bytes())?;
+        out.write_all(&how.seed.to_le_bytes())?;
         let mut offset = HEADER + PART * self.threads.len() as u64;
         for thread in &self.threads {
             let bytes = thread.bytes.len() as u64;

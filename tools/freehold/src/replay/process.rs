@@ -27,7 +27,10 @@ pub struct Run {
     pub before: u64,
     pub after: u64,
     pub worst: u64,
-    pub points: Vec<u64>,
+    /// In total order, of the addresses of all blocks: equal sums are equal addresses.
+    pub addresses: u64,
+    /// The curve of private resident bytes: by the operation in total order, else by the nanoseconds since the beginning.
+    pub points: Vec<(u64, u64)>,
     pub times: Vec<(u64, u64)>,
 }
 

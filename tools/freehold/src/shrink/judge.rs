@@ -279,6 +279,7 @@ mod tests {
             before: 3,
             after: 1,
             worst: 1,
+            addresses: 0,
             points: Vec::new(),
             times: Vec::new(),
         };

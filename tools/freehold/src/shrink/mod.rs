@@ -25,6 +25,7 @@ use trace_file::Op;
 
 use crate::amounts::parse_bytes;
 use crate::leaks::parse_time;
+use crate::replay::check_seed;
 use crate::replay::prepare::{How, Order, Touch};
 use crate::replay::process::{Contender, Replayer};
 use crate::shell::quoted;
@@ -79,6 +80,10 @@ pub struct Args {
     /// What is written into a new block. For a crash, every block is filled and checked.
     #[arg(long, value_enum, default_value = "pages")]
     touch: Touch,
+
+    /// As for `replay`: the same addresses in each run.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seed: Option<u64>,
 
     /// Options for Freehold, as in FREEHOLD.
     #[arg(long, value_name = "OPTIONS")]
@@ -137,11 +142,14 @@ fn judge(args: &Args, condition: Condition) -> Result<Judge> {
     } else {
         Order::Total
     };
+    let order = args.order.unwrap_or(usual);
+    check_seed(args.seed, order)?;
     let how = How {
-        order: args.order.unwrap_or(usual),
+        order,
         touch: args.touch,
         verify: is_crash,
         latency: false,
+        seed: args.seed.unwrap_or(0),
     };
     let freehold = args.library.as_deref();
     let contenders = condition
@@ -272,6 +280,9 @@ fn command(args: &Args, judge: &Judge, path: &Path) -> String {
     }
     if judge.how.verify {
         words.push("--verify".to_string());
+    }
+    if let Some(seed) = args.seed {
+        words.push(format!("--seed {seed}"));
     }
     if let Some(options) = &args.set {
         words.push(format!("--set {}", quoted(options)));
