@@ -28,6 +28,17 @@ void free(void *p) {
 }
 "#;
 
+/// An allocator that takes a fifth of a second for a block of 777 bytes.
+const SLOW: &str = r#"
+#include <stdlib.h>
+#include <unistd.h>
+void *__libc_malloc(size_t);
+void *malloc(size_t n) {
+    if (n == 777) usleep(200000);
+    return __libc_malloc(n);
+}
+"#;
+
 struct Place {
     directory: tempfile::TempDir,
 }
@@ -152,7 +163,7 @@ fn a_planted_pattern_is_left() {
     let small = place.path("out.trace");
     let limits = [
         "--trials",
-        "150",
+        "120",
         "--for",
         "1h",
         "-o",
@@ -206,6 +217,28 @@ fn a_crash_comes_down_to_its_two_blocks() {
     let output = shrink(&trace, &["--until", "crash on system"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("does not show it"));
+}
+
+#[test]
+fn a_slow_call_is_found() {
+    let Some(place) = Place::new("a_slow_call_is_found") else {
+        return;
+    };
+    let flags = ["-fPIC", "-shared", "-fno-builtin"];
+    let slow = compile(place.directory.path(), "slow.so", SLOW, &flags);
+    let lines: String = (1..=60)
+        .map(|id| format!("a {} {id}\n", if id == 41 { 777 } else { id }))
+        .collect();
+    let trace = place.imported(&lines);
+    let condition = format!("time > 180ms on {}", slow.display());
+    let output = shrink(&trace, &["--until", &condition, "--for", "1h"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    let info = json(&["trace", "info"], &place.path("whole.small.trace"));
+    assert_eq!(info["tally"]["ops"], 1, "{said}");
+    assert_eq!(info["tally"]["peak_bytes"], 777);
+    // Times are compared as the program's threads waited for each other.
+    assert!(!said.contains("--order"), "{said}");
 }
 
 #[test]

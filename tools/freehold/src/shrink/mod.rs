@@ -200,20 +200,22 @@ fn shrink(args: &Args, judge: &mut Judge, ops: Vec<Op>, first: Verdict) -> Resul
             // A figure near its limit is once above and once below it.
             verdict = judge.judge(ops, Some(deadline))?;
         }
-        if !verdict.shows {
-            bar.tick();
-            return Ok(Answer::DoesNot);
+        if verdict.shows {
+            best = ops.len();
+            last = verdict.clone();
         }
-        best = ops.len();
         bar.set_message(format!(
-            "{} of {} operations, {name}: {}, candidate {}",
+            "{} of {} operations, {name}: {}; {} candidates",
             plain_count(best as u64),
             plain_count(whole as u64),
-            verdict.said,
+            last.said,
             plain_count(trials)
         ));
-        last = verdict;
-        Ok(Answer::Shows)
+        Ok(if verdict.shows {
+            Answer::Shows
+        } else {
+            Answer::DoesNot
+        })
     };
     let found = search(ops, &mut ask);
     bar.finish_and_clear();
