@@ -8,6 +8,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -21,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,7 +49,7 @@ enum kind {
 };
 enum order { BY_WAITS, BY_TOTAL, BY_TIME };
 enum touch { TOUCH_NONE, TOUCH_PAGES, TOUCH_ALL };
-enum { PAGE = 4096, BUCKETS = 64 * 16, POINTS = 1024, SPINS = 64 };
+enum { PAGE = 4096, BUCKETS = 64 * 16, POINTS = 1024, SPINS = 64, BEDS = 4096 };
 
 struct operation {
     uint8_t kind, align, unused[2];
@@ -157,6 +160,37 @@ static void *sample(void *unused) {
 static void pause_for(unsigned *tries) {
     if (++*tries % SPINS == 0) {
         sched_yield();
+    }
+}
+
+// In total order a thread sleeps until its turn: a thousand threads that look again and again would leave no CPU to the one
+// that may go on. Turns share beds; who is woken for another one's turn sleeps on.
+static struct { _Atomic uint32_t word, sleepers; } beds[BEDS];
+
+static void await_turn(uint64_t number) {
+    for (unsigned tries = 0; tries < SPINS; tries++) {
+        if (atomic_load_explicit(&turn, memory_order_acquire) == number) {
+            return;
+        }
+    }
+    _Atomic uint32_t *word = &beds[number % BEDS].word, *sleepers = &beds[number % BEDS].sleepers;
+    // Either this thread sees the turn, or who takes it there sees the sleeper: both are in one order of all threads.
+    atomic_fetch_add(sleepers, 1);
+    for (;;) {
+        uint32_t before = atomic_load(word);
+        if (atomic_load(&turn) == number) {
+            break;
+        }
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, before, NULL, NULL, 0);
+    }
+    atomic_fetch_sub(sleepers, 1);
+}
+
+static void pass_turn(uint64_t to) {
+    atomic_store(&turn, to);
+    if (atomic_load(&beds[to % BEDS].sleepers) != 0) {
+        atomic_fetch_add(&beds[to % BEDS].word, 1);
+        syscall(SYS_futex, &beds[to % BEDS].word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     }
 }
 
@@ -297,9 +331,7 @@ static void wait_for(const struct operation *op) {
             pause_for(&tries);
         }
     } else if (file->order == BY_TOTAL) {
-        while (atomic_load_explicit(&turn, memory_order_acquire) != op->at) {
-            pause_for(&tries);
-        }
+        await_turn(op->at);
     } else if (file->order == BY_TIME) {
         wait_until(op->at);
     }
@@ -336,7 +368,7 @@ static void *run_thread(void *argument) {
                 sem_post(&leaving);
                 return NULL;
             }
-            atomic_store_explicit(&turn, op->at + 1, memory_order_release);
+            pass_turn(op->at + 1);
         }
     }
     running--;
@@ -351,7 +383,7 @@ static void await_end(void) {
         } else if (sem_wait(&leaving) == 0) {
             pthread_join(threads[leaver].itself, NULL);
             running--;
-            atomic_store_explicit(&turn, leaver_at + 1, memory_order_release);
+            pass_turn(leaver_at + 1);
         }
     }
 }
@@ -476,7 +508,7 @@ int main(int argc, char **argv) {
             start_thread(i);
         }
     }
-    turn = 0;
+    pass_turn(0);
     await_end();
     uint64_t took = now_ns() - began;
     sampling = false;
