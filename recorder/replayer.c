@@ -8,9 +8,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,7 +49,7 @@ enum kind {
 };
 enum order { BY_WAITS, BY_TOTAL, BY_TIME };
 enum touch { TOUCH_NONE, TOUCH_PAGES, TOUCH_ALL };
-enum { PAGE = 4096, BUCKETS = 64 * 16, POINTS = 1024, SPINS = 64 };
+enum { PAGE = 4096, BUCKETS = 64 * 16, POINTS = 1024, SPINS = 64, BEDS = 4096 };
 
 struct operation {
     uint8_t kind, align, unused[2];
@@ -56,6 +61,7 @@ struct prepared {
     char magic[8]; // "FHPREP1\n"
     uint32_t threads, slots, order, touch, verify, latency;
     uint64_t operations, every; // every: operations between two points of the curve, in total order
+    uint64_t seed;              // 0, or which blocks are allocated before the first operation
 };
 
 struct part { // of the file, one for each thread, behind the header
@@ -66,11 +72,16 @@ struct thread {
     _Alignas(64) _Atomic uint64_t done;
     uint64_t calls, bytes, worst;
     uint64_t times[BUCKETS];
+    pthread_t itself;
 };
 
 struct slot {
     void *block;
     uint64_t size;
+};
+
+struct point { // of the curve: at this operation in total order, or so many nanoseconds after the beginning
+    uint64_t at, bytes;
 };
 
 static const struct prepared *file;
@@ -79,8 +90,16 @@ static struct thread *threads;
 static struct slot *slots;
 static _Atomic uint64_t turn, running, failed, wrong;
 static _Atomic bool sampling;
-static uint64_t began, points[POINTS], point_count, peak, live, peak_live;
+static uint64_t began, peak, live, peak_live;
+static struct point points[POINTS];
+static uint64_t point_count, point_every = 1, point_number;
+static uint64_t addresses = 0xCBF29CE484222325u; // a sum of those of all blocks, in total order
 static int statm = -1;
+
+// In total order a thread has ended before the next operation: what the allocator does at its end has one place in the order.
+static sem_t leaving;
+static uint32_t leaver;
+static uint64_t leaver_at;
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -111,20 +130,28 @@ static uint64_t resident(void) {
     return (all - common) * PAGE;
 }
 
-static void note_point(void) {
+// When there is no room, every second point goes, and only every second one is noted from then on.
+static void note_point(uint64_t at) {
     uint64_t bytes = resident();
     if (bytes > peak) {
         peak = bytes;
     }
-    if (point_count < POINTS) {
-        points[point_count++] = bytes;
+    if (point_number++ % point_every != 0) {
+        return;
     }
+    if (point_count == POINTS) {
+        for (point_count = 0; point_count < POINTS / 2; point_count++) {
+            points[point_count] = points[2 * point_count];
+        }
+        point_every *= 2;
+    }
+    points[point_count++] = (struct point){at, bytes};
 }
 
 static void *sample(void *unused) {
     struct timespec pause = {0, 1000000};
     while (sampling) {
-        note_point();
+        note_point(now_ns() - began);
         nanosleep(&pause, NULL);
     }
     return unused;
@@ -133,6 +160,37 @@ static void *sample(void *unused) {
 static void pause_for(unsigned *tries) {
     if (++*tries % SPINS == 0) {
         sched_yield();
+    }
+}
+
+// In total order a thread sleeps until its turn: a thousand threads that look again and again would leave no CPU to the one
+// that may go on. Turns share beds; who is woken for another one's turn sleeps on.
+static struct { _Atomic uint32_t word, sleepers; } beds[BEDS];
+
+static void await_turn(uint64_t number) {
+    for (unsigned tries = 0; tries < SPINS; tries++) {
+        if (atomic_load_explicit(&turn, memory_order_acquire) == number) {
+            return;
+        }
+    }
+    _Atomic uint32_t *word = &beds[number % BEDS].word, *sleepers = &beds[number % BEDS].sleepers;
+    // Either this thread sees the turn, or who takes it there sees the sleeper: both are in one order of all threads.
+    atomic_fetch_add(sleepers, 1);
+    for (;;) {
+        uint32_t before = atomic_load(word);
+        if (atomic_load(&turn) == number) {
+            break;
+        }
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, before, NULL, NULL, 0);
+    }
+    atomic_fetch_sub(sleepers, 1);
+}
+
+static void pass_turn(uint64_t to) {
+    atomic_store(&turn, to);
+    if (atomic_load(&beds[to % BEDS].sleepers) != 0) {
+        atomic_fetch_add(&beds[to % BEDS].word, 1);
+        syscall(SYS_futex, &beds[to % BEDS].word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     }
 }
 
@@ -228,6 +286,7 @@ static void use_block(struct thread *me, const struct operation *op) {
     if (file->order == BY_TOTAL) {
         live += (frees(op) ? 0 : op->size) - slot->size;
         peak_live = live > peak_live ? live : peak_live;
+        addresses = (addresses ^ (uintptr_t)block) * 0x100000001B3u;
     }
     if (frees(op)) {
         *slot = (struct slot){0};
@@ -255,10 +314,11 @@ static void start_thread(uint32_t number) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 128 * 1024);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_t thread;
+    bool is_joined = file->order == BY_TOTAL;
+    pthread_attr_setdetachstate(&attributes, is_joined ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);
+    pthread_t *thread = &threads[number].itself;
     running++;
-    if (parts[number].count == 0 || pthread_create(&thread, &attributes, run_thread, (void *)(uintptr_t)number) != 0) {
+    if (parts[number].count == 0 || pthread_create(thread, &attributes, run_thread, (void *)(uintptr_t)number) != 0) {
         failed += parts[number].count != 0;
         running--;
     }
@@ -271,9 +331,7 @@ static void wait_for(const struct operation *op) {
             pause_for(&tries);
         }
     } else if (file->order == BY_TOTAL) {
-        while (atomic_load_explicit(&turn, memory_order_acquire) != op->at) {
-            pause_for(&tries);
-        }
+        await_turn(op->at);
     } else if (file->order == BY_TIME) {
         wait_until(op->at);
     }
@@ -302,13 +360,81 @@ static void *run_thread(void *argument) {
         atomic_store_explicit(&me->done, ++done, memory_order_release);
         if (file->order == BY_TOTAL) {
             if (op->at % file->every == 0) {
-                note_point();
+                note_point(op->at);
             }
-            atomic_store_explicit(&turn, op->at + 1, memory_order_release);
+            if (i + 1 == parts[number].count) {
+                leaver = number;
+                leaver_at = op->at;
+                sem_post(&leaving);
+                return NULL;
+            }
+            pass_turn(op->at + 1);
         }
     }
     running--;
     return NULL;
+}
+
+static void await_end(void) {
+    struct timespec pause = {0, 100000};
+    while (running != 0) {
+        if (file->order != BY_TOTAL) {
+            nanosleep(&pause, NULL);
+        } else if (sem_wait(&leaving) == 0) {
+            pthread_join(threads[leaver].itself, NULL);
+            running--;
+            pass_turn(leaver_at + 1);
+        }
+    }
+}
+
+// An allocator may choose by the CPU, and in total order one is enough: the first that is allowed.
+static void stay_on_one_cpu(void) {
+    cpu_set_t allowed, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        return;
+    }
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &allowed)) {
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+            return;
+        }
+    }
+}
+
+// With a seed addresses must not be random: started again, if they are.
+static void fix_addresses(char **argv) {
+    if (file->seed == 0) {
+        return;
+    }
+    stay_on_one_cpu();
+    int persona = personality(UINT32_MAX); // only asks
+    if (persona >= 0 && (persona & ADDR_NO_RANDOMIZE) != 0) {
+        return;
+    }
+    if (persona < 0 || personality((unsigned long)persona | ADDR_NO_RANDOMIZE) < 0) {
+        perror("freehold-replayer: addresses cannot be fixed here, so leave out the seed: personality");
+        exit(2);
+    }
+    execv("/proc/self/exe", argv);
+    perror("freehold-replayer: exec");
+    exit(2);
+}
+
+// Blocks of some sizes that stay: another seed is another layout, and the same one is the same.
+static void prepare_heap(void) {
+    uint64_t state = file->seed;
+    for (unsigned i = 0; i < 64 && state != 0; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char *volatile block = malloc(state % 1024);
+        if (block == NULL) {
+            failed++;
+        }
+    }
 }
 
 static void map_file(const char *path) {
@@ -343,11 +469,11 @@ static void say(uint64_t took, uint64_t before, uint64_t after) {
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     printf("{\"ns\":%lu,\"cpu_ns\":%lu,\"calls\":%lu,\"bytes\":%lu,\"failed\":%lu,\"wrong\":%lu,\"peak_live\":%lu,"
-           "\"peak\":%lu,\"before\":%lu,\"after\":%lu,\"worst\":%lu,\"points\":[",
+           "\"peak\":%lu,\"before\":%lu,\"after\":%lu,\"worst\":%lu,\"addresses\":%lu,\"points\":[",
            took, (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec, calls, bytes, (uint64_t)failed,
-           (uint64_t)wrong, peak_live, peak, before, after, worst);
+           (uint64_t)wrong, peak_live, peak, before, after, worst, file->order == BY_TOTAL ? addresses : 0);
     for (uint64_t i = 0; i < point_count; i++) {
-        printf("%s%lu", i == 0 ? "" : ",", points[i]);
+        printf("%s[%lu,%lu]", i == 0 ? "" : ",", points[i].at, points[i].bytes);
     }
     printf("],\"times\":[");
     const char *comma = "";
@@ -367,26 +493,30 @@ int main(int argc, char **argv) {
     }
     statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     map_file(argv[1]);
+    fix_addresses(argv);
+    prepare_heap();
+    sem_init(&leaving, 0, 0);
     uint64_t before = resident();
     pthread_t sampler;
-    sampling = file->order != BY_TOTAL && pthread_create(&sampler, NULL, sample, NULL) == 0;
-    bool sampled = sampling;
     began = now_ns();
+    sampling = file->order != BY_TOTAL; // before the sampler looks at it
+    bool sampled = sampling && pthread_create(&sampler, NULL, sample, NULL) == 0;
+    // What is created here and what the first thread does would race for their places.
+    turn = UINT64_MAX;
     for (uint32_t i = 0; i < file->threads; i++) {
         if (parts[i].starts_itself) {
             start_thread(i);
         }
     }
-    struct timespec pause = {0, 100000};
-    while (running != 0) {
-        nanosleep(&pause, NULL);
-    }
+    pass_turn(0);
+    await_end();
     uint64_t took = now_ns() - began;
     sampling = false;
     if (sampled) {
         pthread_join(sampler, NULL);
     }
-    note_point();
+    point_every = 1;
+    note_point(file->order == BY_TOTAL ? file->operations : took);
     say(took, before, resident());
     return 0;
 }

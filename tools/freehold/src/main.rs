@@ -24,6 +24,7 @@ mod replay;
 mod report;
 mod run;
 mod shell;
+mod shrink;
 mod top;
 mod trace;
 mod wording;
@@ -62,6 +63,7 @@ enum Command {
     Demo(demo::Args),
     Record(record::Args),
     Replay(replay::Args),
+    Shrink(shrink::Args),
     Trace(trace::Args),
     Bench(freehold_bench::BenchArgs),
     Completions(shell::CompletionArgs),
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Shrink(args) => shrink::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Bench(args) => freehold_bench::run(args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),

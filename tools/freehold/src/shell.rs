@@ -26,3 +26,12 @@ pub fn completions(args: &CompletionArgs, mut command: Command) -> Result<ExitCo
     output::write(&script)?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// A word as a shell reads it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}

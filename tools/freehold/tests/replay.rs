@@ -89,7 +89,12 @@ fn replay(trace: &Path, arguments: &[&str], broken: &str) -> Output {
     Command::new(command())
         .arg("replay")
         .arg(trace)
-        .args(["--json", "--repeats", "1"])
+        .arg("--json")
+        .args(if arguments.contains(&"--repeats") {
+            &[][..]
+        } else {
+            &["--repeats", "1"]
+        })
         .args(arguments)
         .env("BREAK", broken)
         .output()
@@ -161,4 +166,87 @@ fn freeholds_options_reach_it() {
     let output = replay(&trace, &limited, "");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert_eq!(answer(&output)["allocators"][0]["runs"][0]["failed"], 1);
+}
+
+/// Each run of the only allocator.
+fn runs(output: &Output) -> Vec<Value> {
+    let said = answer(output);
+    assert!(output.status.success(), "{said}");
+    said["allocators"][0]["runs"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_seed_gives_the_same_addresses() {
+    let Some(place) = Place::new("a_seed_gives_the_same_addresses") else {
+        return;
+    };
+    let trace = place.recorded();
+    let total = ["--on", "freehold", "--order", "total", "--repeats", "3"];
+    let with = |seed| {
+        let output = replay(&trace, &[&total[..], &["--seed", seed]].concat(), "");
+        if text(&output.stdout).contains("cannot be fixed here") {
+            skip("a_seed_gives_the_same_addresses: personality(2) is not allowed");
+            return None;
+        }
+        Some(runs(&output))
+    };
+    let Some(seven) = with("7") else { return };
+    let eight = with("8").unwrap();
+    assert_ne!(seven[0]["addresses"], 0);
+    for run in &seven {
+        assert_eq!(run["addresses"], seven[0]["addresses"]);
+    }
+    assert_ne!(eight[0]["addresses"], seven[0]["addresses"]);
+    let random = runs(&replay(&trace, &total, ""));
+    assert_ne!(random[0]["addresses"], random[1]["addresses"]);
+    let output = replay(&trace, &["--on", "freehold", "--seed", "7"], "");
+    assert!(text(&output.stderr).contains("--seed needs --order total"));
+}
+
+/// The curve begins at the first operation, goes on to the last one and is the same each time.
+#[test]
+fn the_curve_of_resident_bytes_is_repeated_in_total_order() {
+    let Some(place) = Place::new("the_curve_of_resident_bytes_is_repeated_in_total_order") else {
+        return;
+    };
+    let mut lines = String::new();
+    for id in 1..=30_000 {
+        lines += &format!("a {} {id}\n", 200 + id % 700);
+        if id > 20_000 {
+            lines += &format!("r {}\n", id - 20_000);
+        }
+    }
+    let trace = place.imported(&lines);
+    let curve = |run: &Value| -> Vec<(u64, u64)> {
+        let points = run["points"].as_array().unwrap();
+        let number = |value: &Value| value.as_u64().unwrap();
+        points
+            .iter()
+            .map(|point| (number(&point[0]), number(&point[1])))
+            .collect()
+    };
+    let total = ["--on", "freehold", "--order", "total", "--repeats", "3"];
+    let curves: Vec<_> = runs(&replay(&trace, &total, ""))
+        .iter()
+        .map(curve)
+        .collect();
+    assert!(curves[0].len() > 300);
+    assert_eq!((curves[0][0].0, curves[0].last().unwrap().0), (0, 40_000));
+    for other in &curves[1..] {
+        assert_eq!(other.len(), curves[0].len());
+        for (one, two) in curves[0].iter().zip(other) {
+            assert_eq!(one.0, two.0);
+            // The kernel's count may be behind by 64 pages for each CPU.
+            let most = one.1.max(two.1) as f64 * 0.02 + 512.0 * 1024.0;
+            assert!(
+                (one.1 as f64 - two.1 as f64).abs() <= most,
+                "{one:?} {two:?}"
+            );
+        }
+    }
+    // By time there may be more points than there is room for: they become sparser.
+    let run = &runs(&replay(&trace, &["--on", "system"], ""))[0];
+    let by_time = curve(run);
+    assert!(by_time.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+    assert!(by_time.last().unwrap().0 <= run["ns"].as_u64().unwrap());
 }

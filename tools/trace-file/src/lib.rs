@@ -9,16 +9,16 @@
 //! | `check` | what must hold between the operations of a file |
 //! | `tally` | counts, peaks, sizes, lifetimes |
 //! | `waits` | which thread must wait for which, pruned by vector clocks |
-//! | `text` | the ancestors' text form |
+//! | `import` | what other tools write becomes a trace |
 
 mod check;
 mod compile;
 mod error;
+mod import;
 mod op;
 mod raw;
 mod read;
 mod tally;
-mod text;
 mod varint;
 mod waits;
 mod write;
@@ -26,10 +26,10 @@ mod write;
 pub use check::Checker;
 pub use compile::Compiler;
 pub use error::TraceError;
+pub use import::{TextFormat, import, recognize, unpacked};
 pub use op::{Header, Kind, Losses, Op};
 pub use raw::{RawOrder, RawRecord, RawRecording, Timed};
 pub use read::{Ops, Trace};
 pub use tally::{Tally, tally};
-pub use text::import_text;
 pub use waits::{Wait, Waits};
 pub use write::Writer;

@@ -28,6 +28,7 @@ use crate::call_site::{CallSite, FrameData};
 use crate::leaks::suppressions::Suppressions;
 use crate::naming::NamingArgs;
 use crate::output::print;
+use crate::shell::quoted;
 use crate::{doctor, library};
 use log::{Live, Site};
 use outcome::{Outcome, Plain, judge};
@@ -263,15 +264,6 @@ fn again(program: &Program, site: &Site) -> String {
     let command = program.command.iter();
     let command = command.map(|word| quoted(&word.to_string_lossy()));
     variables.chain(command).collect::<Vec<_>>().join(" ")
-}
-
-/// As a shell reads it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn progress(sites: usize) -> ProgressBar {

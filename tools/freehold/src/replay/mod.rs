@@ -3,22 +3,25 @@
 //! | module | what it does |
 //! |---|---|
 //! | `prepare` | the trace as the replayer wants it |
+//! | `process` | one run of it |
 //!
 //! `recorder/replayer.c` does the calls, in a fresh process for each run.
 
-mod prepare;
+pub mod prepare;
+pub mod process;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use trace_file::{Tally, tally};
 
 use crate::wording::{bytes, plain_count};
-use crate::{allocator, library, output, trace};
+use crate::{output, trace};
 use prepare::{How, Order, Prepared, Touch};
+use process::{Contender, Ending, Replayer, Run};
 
 /// Replays a trace on allocators: time, latency, resident memory.
 #[derive(clap::Args)]
@@ -59,6 +62,10 @@ pub struct Args {
     #[arg(long, value_name = "OPTIONS")]
     set: Option<String>,
 
+    /// The same addresses in each run with this number, in total order: any number from 1 on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seed: Option<u64>,
+
     /// Print everything that was measured as JSON.
     #[arg(long)]
     json: bool,
@@ -66,25 +73,6 @@ pub struct Args {
     /// The drop-in library, when it is not beside this command.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-}
-
-/// What the replayer says of one run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Run {
-    ns: u64,
-    cpu_ns: u64,
-    calls: u64,
-    bytes: u64,
-    failed: u64,
-    wrong: u64,
-    peak_live: u64,
-    /// Private resident bytes: at the highest, before the first and after the last operation.
-    peak: u64,
-    before: u64,
-    after: u64,
-    worst: u64,
-    points: Vec<u64>,
-    times: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,25 +85,18 @@ struct Measured {
     died: Option<String>,
 }
 
-struct Contender {
-    name: String,
-    library: Option<PathBuf>,
-}
-
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let replayer = library::beside(args.library.as_deref(), library::REPLAYER)?;
+    check_seed(args.seed, args.order)?;
+    let freehold = args.library.as_deref();
+    let replayer = Replayer::new(freehold, args.set.clone())?;
     let contenders: Vec<Contender> = args
         .on
         .iter()
-        .map(|name| {
-            let library = allocator::library_of(name, args.library.as_deref())?;
-            let name = allocator::label(name);
-            Ok(Contender { name, library })
-        })
+        .map(|name| Contender::new(name, freehold))
         .collect::<Result<_>>()?;
     let trace = trace::open(&args.trace)?;
     let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
-    let prepared = prepare::prepare(&trace, args.order)?;
+    let prepared = prepare::prepare(trace.ops(), args.order)?;
     let measured = measure(args, &replayer, &contenders, &prepared)?;
     if args.json {
         let all = serde_json::json!({"trace": sum, "waits": prepared.waits, "pruned": prepared.pruned,
@@ -134,10 +115,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
+/// Threads that race for blocks get other addresses each time.
+pub fn check_seed(seed: Option<u64>, order: Order) -> Result<()> {
+    if seed.is_some() && order != Order::Total {
+        bail!("--seed needs --order total: otherwise threads race for their addresses");
+    }
+    Ok(())
+}
+
 /// Interleaved: what the machine does meanwhile falls on all of them.
 fn measure(
     args: &Args,
-    replayer: &Path,
+    replayer: &Replayer,
     contenders: &[Contender],
     prepared: &Prepared,
 ) -> Result<Vec<Measured>> {
@@ -149,6 +138,7 @@ fn measure(
         touch: args.touch,
         verify: args.verify,
         latency: false,
+        seed: args.seed.unwrap_or(0),
     };
     prepared.write(&plain, how)?;
     let with_latency = !args.verify;
@@ -172,7 +162,7 @@ fn measure(
                 continue;
             }
             let file = if is_latency { &timed } else { &plain };
-            match once(args, replayer, one, file) {
+            match once(replayer, one, file) {
                 Ok(run) if is_latency => said.latency = Some(run),
                 Ok(run) => said.runs.push(run),
                 Err(error) => said.died = Some(format!("{error:#}")),
@@ -182,28 +172,21 @@ fn measure(
     Ok(all)
 }
 
-fn once(args: &Args, replayer: &Path, contender: &Contender, file: &Path) -> Result<Run> {
-    let mut command = Command::new(replayer);
-    command.arg(file).env_remove("LD_PRELOAD");
-    if let Some(library) = &contender.library {
-        command.env("LD_PRELOAD", library);
+fn once(replayer: &Replayer, contender: &Contender, file: &Path) -> Result<Run> {
+    match replayer.once(contender, file, None)? {
+        Ending::Answered { run, complaint } => {
+            // An option that is not known, or a library that cannot be loaded: the figures would be those of something else.
+            if !complaint.is_empty() {
+                eprint!("freehold: {}: {complaint}", contender.name);
+            }
+            Ok(*run)
+        }
+        Ending::Died { status, complaint } => bail!("{status}: {}", complaint.trim()),
+        Ending::TooLong => bail!("it took too long"),
     }
-    if let Some(options) = &args.set {
-        command.env("FREEHOLD", options);
-    }
-    let output = command.output().context("cannot start the replayer")?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        bail!("{}: {}", output.status, complaint.trim());
-    }
-    // An option that is not known, or a library that cannot be loaded: the figures would be those of something else.
-    if !complaint.is_empty() {
-        eprint!("freehold: {}: {complaint}", contender.name);
-    }
-    serde_json::from_slice(&output.stdout).context("the replayer did not answer")
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
@@ -261,7 +244,7 @@ fn text(args: &Args, sum: &Tally, prepared: &Prepared, all: &[Measured]) -> Stri
         }
         let of =
             |value: fn(&Run) -> u64| median(one.runs.iter().map(|r| value(r) as f64).collect());
-        let peak = of(|run| run.peak.saturating_sub(run.before));
+        let peak = of(Run::peak_rss);
         let _ = write!(
             out,
             "{:16} {:>8.1} {:>8.1} {:>10} {:>9.2} {:>10}",

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use trace_file::{Checker, Kind, Op, Trace, Waits};
+use trace_file::{Checker, Kind, Op, TraceError, Waits};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
@@ -33,13 +33,15 @@ pub struct How {
     pub touch: Touch,
     pub verify: bool,
     pub latency: bool,
+    /// 0, or what makes addresses the same in each run.
+    pub seed: u64,
 }
 
 /// The replayer's own kinds: nothing to do, and waiting for another thread.
 const NOTHING: u8 = Kind::ThreadEnd as u8;
 const WAIT: u8 = 100;
 const OPERATION: u64 = 24;
-const HEADER: u64 = 48;
+const HEADER: u64 = 56;
 const PART: u64 = 24;
 /// Points of the curve of resident memory, in total order.
 const POINTS: u64 = 500;
@@ -68,7 +70,10 @@ fn put(thread: &mut Thread, kind: u8, op: &Op, slot: u32, size: u64, at: u64) {
     out.extend(at.to_le_bytes());
 }
 
-pub fn prepare(trace: &Trace, order: Order) -> Result<Prepared> {
+pub fn prepare(
+    ops: impl Iterator<Item = Result<Op, TraceError>>,
+    order: Order,
+) -> Result<Prepared> {
     let mut made = Prepared {
         threads: Vec::new(),
         slots: 0,
@@ -77,7 +82,7 @@ pub fn prepare(trace: &Trace, order: Order) -> Result<Prepared> {
         pruned: 0,
     };
     let (mut check, mut waits) = (Checker::default(), Waits::default());
-    for op in trace.ops() {
+    for op in ops {
         let op = op?;
         let number = made.operations;
         check
@@ -144,6 +149,7 @@ impl Prepared {
         }
         out.write_all(&self.operations.to_le_bytes())?;
         out.write_all(&(self.operations / POINTS + 1).to_le_bytes())?;
+        out.write_all(&how.seed.to_le_bytes())?;
         let mut offset = HEADER + PART * self.threads.len() as u64;
         for thread in &self.threads {
             let bytes = thread.bytes.len() as u64;

@@ -5,12 +5,14 @@ mod change;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use trace_file::{Header, Losses, Op, Tally, Trace, Writer, import_text, tally};
+use trace_file::{
+    Header, Losses, Op, Tally, TextFormat, Trace, Writer, recognize, tally, unpacked,
+};
 
 use crate::output;
 use crate::wording;
@@ -20,6 +22,7 @@ use crate::wording;
 #[command(after_help = "Examples:\n  \
     freehold trace info server.trace\n  \
     freehold trace dump server.trace | head\n  \
+    freehold trace import mtrace.log -o program.trace\n  \
     freehold trace cut --from 1000000 --count 400000 server.trace -o part.trace")]
 pub struct Args {
     #[command(subcommand)]
@@ -57,12 +60,27 @@ enum What {
         #[arg(long)]
         exact_sizes: bool,
     },
-    /// From the text form `a SIZE ID` / `r ID`.
+    /// From the text of another tool; packed by gzip or zstd, or as it is.
     Import {
         text: PathBuf,
+        /// Whose text. If not given, the first line decides.
+        #[arg(long, value_enum)]
+        format: Option<Format>,
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// `a SIZE ID` and `r ID`.
+    Text,
+    /// glibc's mtrace.
+    Mtrace,
+    /// heaptrack, before or after its interpreter.
+    Heaptrack,
+    /// Android's record_allocs and memory_replay.
+    Android,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -94,7 +112,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 change::anonymize(trace.ops(), *exact_sizes, out)
             })?;
         }
-        What::Import { text, output } => import(text, output)?,
+        What::Import {
+            text,
+            format,
+            output,
+        } => import(text, *format, output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -103,44 +125,88 @@ pub fn open(path: &Path) -> Result<Trace> {
     Trace::open(path).with_context(|| path.display().to_string())
 }
 
-fn import(text: &Path, output: &Path) -> Result<()> {
-    let file = File::open(text).with_context(|| text.display().to_string())?;
+fn import(text: &Path, format: Option<Format>, output: &Path) -> Result<()> {
+    let name = || text.display().to_string();
+    let mut input = unpack(BufReader::new(File::open(text).with_context(name)?))?;
+    let format = match format {
+        Some(Format::Text) => TextFormat::Text,
+        Some(Format::Mtrace) => TextFormat::Mtrace,
+        Some(Format::Heaptrack) => TextFormat::Heaptrack,
+        Some(Format::Android) => TextFormat::Android,
+        None => recognize(input.fill_buf().with_context(name)?).with_context(|| {
+            format!(
+                "{}: no text of a tool that is known; name it with --format",
+                text.display()
+            )
+        })?,
+    };
     let header = Header {
         origin: "import".to_string(),
         allocator: "unknown".to_string(),
         arch: "unknown".to_string(),
     };
-    rewrite(output, &header, &Losses::default(), |out| {
-        import_text(BufReader::new(file), out)
+    let (operations, losses) = write_whole(output, &header, |out| {
+        trace_file::import(format, input, out)
     })
-    .with_context(|| text.display().to_string())
+    .with_context(name)?;
+    say_written(operations, output)?;
+    if losses == Losses::default() {
+        return Ok(());
+    }
+    output::print(&missing(&losses))
+}
+
+/// heaptrack packs what it writes.
+fn unpack(mut input: BufReader<File>) -> Result<Box<dyn BufRead>> {
+    let beginning = input.fill_buf()?;
+    if beginning.starts_with(b"\x28\xB5\x2F\xFD") {
+        return Ok(Box::new(BufReader::new(unpacked(input)?)));
+    }
+    if beginning.starts_with(b"\x1F\x8B") {
+        let unpacked = flate2::bufread::MultiGzDecoder::new(input);
+        return Ok(Box::new(BufReader::new(unpacked)));
+    }
+    Ok(Box::new(input))
 }
 
 type Put<'a> = dyn FnMut(Op) -> Result<(), trace_file::TraceError> + 'a;
 
-/// Writes the file whole or not at all.
 fn rewrite(
     output: &Path,
     header: &Header,
     losses: &Losses,
     make: impl FnOnce(&mut Box<Put<'_>>) -> Result<(), trace_file::TraceError>,
 ) -> Result<()> {
-    let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
-    let file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
-        .with_context(|| format!("cannot write {}", output.display()))?;
-    let mut writer = Writer::new(BufWriter::new(file.reopen()?), header)?;
-    {
-        let mut put: Box<Put<'_>> = Box::new(|op| writer.put(op));
-        make(&mut put)?;
-    }
-    let (_, operations) = writer.finish(losses.clone())?;
-    file.persist(output)
-        .with_context(|| format!("cannot write {}", output.display()))?;
+    let (operations, _) = write_whole(output, header, |put| make(put).map(|()| losses.clone()))?;
+    say_written(operations, output)
+}
+
+fn say_written(operations: u64, output: &Path) -> Result<()> {
     output::print(&format!(
         "{} operations in {}\n",
         wording::plain_count(operations),
         output.display()
     ))
+}
+
+/// Writes the file whole or not at all; how many operations are in it, and what is not.
+pub fn write_whole(
+    output: &Path,
+    header: &Header,
+    make: impl FnOnce(&mut Box<Put<'_>>) -> Result<Losses, trace_file::TraceError>,
+) -> Result<(u64, Losses)> {
+    let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
+    let file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    let mut writer = Writer::new(BufWriter::new(file.reopen()?), header)?;
+    let losses = {
+        let mut put: Box<Put<'_>> = Box::new(|op| writer.put(op));
+        make(&mut put)?
+    };
+    let (_, operations) = writer.finish(losses.clone())?;
+    file.persist(output)
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    Ok((operations, losses))
 }
 
 fn dump(path: &Path) -> Result<()> {
@@ -222,16 +288,19 @@ fn text(trace: &Trace, sum: &Tally) -> String {
         &sum.lifetimes,
         count,
     );
-    let losses = trace.losses();
-    let _ = writeln!(
-        out,
-        "Not in it: {} lost records, {} releases of unknown blocks, {} missed releases, {} refused calls",
+    out += &missing(trace.losses());
+    out
+}
+
+fn missing(losses: &Losses) -> String {
+    let count = wording::plain_count;
+    format!(
+        "Not in it: {} lost records, {} releases of unknown blocks, {} missed releases, {} refused calls\n",
         count(losses.lost),
         count(losses.unknown_frees),
         count(losses.missed_frees),
         count(losses.failed)
-    );
-    out
+    )
 }
 
 fn table(out: &mut String, title: &str, rows: &BTreeMap<u64, u64>, name: impl Fn(u64) -> String) {
