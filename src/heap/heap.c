@@ -9,6 +9,7 @@
 #include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/scope.h"
+#include "heap/told.h"
 #include "heap/valid.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -59,6 +60,7 @@ static void set_name(fh_heap *h, const char *name) {
 /* Memory of a heap to the store. */
 static void release(void *p, size_t bytes) {
     for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
+    fh_told_left(p, bytes);
     bool freed = fh_large_free(p);
     FH_ASSERT(freed);
     (void)freed;
@@ -120,6 +122,7 @@ static size_t release_large(fh_extent *e) {
             if (!p) continue;
             bytes += (size_t)fh_load(&node->size);
             fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
+            fh_told_left(p, (size_t)fh_load(&node->size));
             (void)fh_large_free(p);
         }
     }
@@ -145,9 +148,16 @@ static size_t release_grown(fh_heap *h) {
     return bytes;
 }
 
+/* All of its blocks are freed at once. */
+static void tell_freed(void *block, size_t size, void *unused) {
+    (void)unused;
+    fh_told_freed(block, size);
+}
+
 bool fh_heap_clear(fh_heap *h) {
     if (fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    if (fh_tool()) fh_heap_each(h, tell_freed, NULL);
     fh_frame_forget(h);
     size_t bytes = release_grown(h);
     if (bytes) fh_quota_return(h, bytes);
@@ -161,6 +171,7 @@ bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
     if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    if (fh_tool()) fh_heap_each(h, tell_freed, NULL);
     if (h->given) fh_given_end(h->given);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
     /* More in the child of a fork, if another thread was about to take something (quota.h). */

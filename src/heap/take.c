@@ -6,6 +6,7 @@
 #include "heap/free.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/told.h"
 #include "heap/words.h"
 #include "store/large.h"
 #include "store/thp.h"
@@ -244,12 +245,21 @@ static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **ful
     return take_of_class(h, c, c, full);
 }
 
+/* A tool is to see what is read before it was written, so nothing is clean. */
+static void *told(void *p, size_t n, bool *clean) {
+    size_t size;
+    if (FH_LIKELY(!fh_tool()) || fh_heap_block(p, &size) != p) return p;
+    fh_told_taken(p, size, n);
+    *clean = false;
+    return p;
+}
+
 void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
     fh_heap *full;
     if (n == 0) n = 1;
     for (unsigned asked = 0;; asked++) {
-        void *p = take(h, align, n, clean, &full);
-        if (FH_LIKELY(p != NULL)) return p;
+        void *p = take(h, align, n + fh_told_room(), clean, &full);
+        if (FH_LIKELY(p != NULL)) return told(p, n, clean);
         bool again = full && ((asked == 0 && retire_empty(h)) || (asked < ASKED_MOST && fh_quota_ask(full, n, true)));
         if (again) continue;
         errno = ENOMEM;

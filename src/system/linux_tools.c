@@ -35,10 +35,11 @@ static uintptr_t request(uintptr_t code, uintptr_t first, uintptr_t second, uint
 #elif defined(__aarch64__)
     register uintptr_t answer __asm__("x3") = 0;
     register const uintptr_t *at __asm__("x4") = words;
-    __asm__ volatile("ror x12, x12, #3\n\tror x12, x12, #13\n\tror x12, x12, #51\n\tror x12, x12, #61\n\torr x10, x10, x10"
-                     : "+r"(answer)
-                     : "r"(at)
-                     : "cc", "memory");
+    __asm__ volatile(
+        "ror x12, x12, #3\n\tror x12, x12, #13\n\tror x12, x12, #51\n\tror x12, x12, #61\n\torr x10, x10, x10"
+        : "+r"(answer)
+        : "r"(at)
+        : "cc", "memory");
     return answer;
 #else
     return (void)words, 0;
@@ -54,62 +55,58 @@ extern void __lsan_register_root_region(const void *p, size_t n) __attribute__((
 
 /* ── Both ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static fh_tool_kind told; /* written while there is one thread */
+fh_tool_kind fh_tool_told;
 
 fh_tool_kind fh_tool_find(bool embedded) {
-    if (request(DEFINED, (uintptr_t)&told, 0, 0, 0)) return FH_TOOL_MEMCHECK;
+    if (request(DEFINED, (uintptr_t)&fh_tool_told, 0, 0, 0)) return FH_TOOL_MEMCHECK;
     return embedded && __asan_poison_memory_region && __asan_unpoison_memory_region ? FH_TOOL_SANITIZER : FH_TOOL_NONE;
 }
 
 void fh_tool_start(fh_tool_kind kind) {
-    told = kind;
-}
-
-fh_tool_kind fh_tool(void) {
-    return told;
+    fh_tool_told = kind;
 }
 
 /* memcheck looks for pointers in all that is mapped. */
 void fh_tool_heap_is(const void *p, size_t n) {
-    if (told == FH_TOOL_SANITIZER && __lsan_register_root_region) __lsan_register_root_region(p, n);
+    if (fh_tool() == FH_TOOL_SANITIZER && __lsan_register_root_region) __lsan_register_root_region(p, n);
 }
 
 void fh_tool_allocated(const void *p, size_t n, size_t before, bool zeroed) {
-    if (told == FH_TOOL_MEMCHECK) request(BLOCK_ALLOCATED, (uintptr_t)p, n, before, zeroed);
-    if (told == FH_TOOL_SANITIZER) __asan_unpoison_memory_region(p, n);
+    if (fh_tool() == FH_TOOL_MEMCHECK) request(BLOCK_ALLOCATED, (uintptr_t)p, n, before, zeroed);
+    if (fh_tool() == FH_TOOL_SANITIZER) __asan_unpoison_memory_region(p, n);
 }
 
 void fh_tool_freed(const void *p, size_t n, size_t before) {
-    if (told == FH_TOOL_MEMCHECK) request(BLOCK_FREED, (uintptr_t)p, before, 0, 0);
-    if (told == FH_TOOL_SANITIZER) __asan_poison_memory_region(p, n);
+    if (fh_tool() == FH_TOOL_MEMCHECK) request(BLOCK_FREED, (uintptr_t)p, before, 0, 0);
+    if (fh_tool() == FH_TOOL_SANITIZER) __asan_poison_memory_region(p, n);
 }
 
 void fh_tool_misfreed(const void *p) {
-    if (told != FH_TOOL_MEMCHECK) return;
+    if (fh_tool() != FH_TOOL_MEMCHECK) return;
     fh_tool_loud();
     request(BLOCK_FREED, (uintptr_t)p, 0, 0, 0);
     fh_tool_quiet();
 }
 
 void fh_tool_resized(const void *p, size_t old, size_t n, size_t before) {
-    if (told == FH_TOOL_MEMCHECK) request(BLOCK_RESIZED, (uintptr_t)p, old, n, before);
-    if (told == FH_TOOL_SANITIZER) __asan_poison_memory_region((const char *)p + n, old - n);
+    if (fh_tool() == FH_TOOL_MEMCHECK) request(BLOCK_RESIZED, (uintptr_t)p, old, n, before);
+    if (fh_tool() == FH_TOOL_SANITIZER) __asan_poison_memory_region((const char *)p + n, old - n);
 }
 
 void fh_tool_hide(const void *p, size_t n) {
-    if (told == FH_TOOL_MEMCHECK) request(NO_ACCESS, (uintptr_t)p, n, 0, 0);
-    if (told == FH_TOOL_SANITIZER) __asan_poison_memory_region(p, n);
+    if (fh_tool() == FH_TOOL_MEMCHECK) request(NO_ACCESS, (uintptr_t)p, n, 0, 0);
+    if (fh_tool() == FH_TOOL_SANITIZER) __asan_poison_memory_region(p, n);
 }
 
 void fh_tool_show(const void *p, size_t n) {
-    if (told == FH_TOOL_MEMCHECK) request(UNDEFINED, (uintptr_t)p, n, 0, 0);
-    if (told == FH_TOOL_SANITIZER) __asan_unpoison_memory_region(p, n);
+    if (fh_tool() == FH_TOOL_MEMCHECK) request(UNDEFINED, (uintptr_t)p, n, 0, 0);
+    if (fh_tool() == FH_TOOL_SANITIZER) __asan_unpoison_memory_region(p, n);
 }
 
 void fh_tool_quiet(void) {
-    if (told == FH_TOOL_MEMCHECK) request(ERRORS_OFF_BY, 1, 0, 0, 0);
+    if (fh_tool() == FH_TOOL_MEMCHECK) request(ERRORS_OFF_BY, 1, 0, 0, 0);
 }
 
 void fh_tool_loud(void) {
-    if (told == FH_TOOL_MEMCHECK) request(ERRORS_OFF_BY, (uintptr_t)-1, 0, 0, 0);
+    if (fh_tool() == FH_TOOL_MEMCHECK) request(ERRORS_OFF_BY, (uintptr_t)-1, 0, 0, 0);
 }

@@ -21,7 +21,11 @@ fh_tool_kind fh_tool_find(bool embedded);
 
 /* The one that is told from now on; none before the first call. By a program with one thread. */
 void fh_tool_start(fh_tool_kind kind);
-fh_tool_kind fh_tool(void);
+
+extern fh_tool_kind fh_tool_told __attribute__((visibility("hidden"))); /* written while there is one thread */
+static inline fh_tool_kind fh_tool(void) {
+    return fh_tool_told;
+}
 
 /* What the heap's address space is. A block of the other malloc that a pointer in it leads to has not leaked. */
 void fh_tool_heap_is(const void *p, size_t n);
@@ -29,8 +33,10 @@ void fh_tool_heap_is(const void *p, size_t n);
 /* n bytes at p are a live block now, and no byte of it was written; zeroed: all are 0. `before` bytes in front of it are hidden. */
 void fh_tool_allocated(const void *p, size_t n, size_t before, bool zeroed);
 
-/* The block at p is freed and hidden. Of what is no live block memcheck says so, also within fh_tool_quiet. */
+/* The block at p is freed and hidden. */
 void fh_tool_freed(const void *p, size_t n, size_t before);
+
+/* What was to be freed at p is no live block: memcheck says so. Between fh_tool_quiet and fh_tool_loud. */
 void fh_tool_misfreed(const void *p);
 
 /* The live block at p has n bytes from now on, which it had n or more of before. */

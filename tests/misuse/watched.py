@@ -38,8 +38,19 @@ MISTAKES = {
     "undefined_again": (CHOICE, "decides", "", NOTHING),
     "double_free": ("Invalid free()", "frees", "0 bytes inside a block of size 40 free'd", "double free"),
     "leak": ("1,234 bytes in 1 blocks are definitely lost", "allocates", "", NOTHING),
+    "heap_read_freed": (READ, "reads", "20 bytes inside a block of size 40 free'd", POISON),
+    "heap_read_reset": (READ, "reads", "20 bytes inside a block of size 500 free'd", POISON),
+    "heap_overrun_32": (WRITE, "writes", "0 bytes after a block of size 32 alloc'd", POISON),
+    "heap_overrun_1500": (WRITE, "writes", "0 bytes after a block of size 1,500 alloc'd", POISON),
+    "heap_overrun_65536": (WRITE, "writes", "0 bytes after a block of size 65,536 alloc'd", POISON),
+    "heap_overrun_shrunk": (WRITE, "writes", "0 bytes after a block of size 90 alloc'd", POISON),
+    "heap_overrun_given": (WRITE, "writes", "0 bytes after a block of size 48 alloc'd", POISON),
+    "heap_undefined": (CHOICE, "decides", "", NOTHING),
+    "heap_undefined_large": (CHOICE, "decides", "", NOTHING),
+    "heap_double_free": ("Invalid free()", "heap_double_free", "0 bytes inside a block of size 40 free'd", "double free"),
+    "heap_leak": ("1,234 bytes in 1 blocks are definitely lost", "allocates_in_heap", "", NOTHING),
 }
-CLEAN = ["clean", "clean_threads", "clean_held"]
+CLEAN = ["clean", "clean_threads", "clean_held", "clean_heaps"]
 
 failures = []
 
@@ -103,6 +114,9 @@ def memcheck_all(program, name, sources, *options):
         mine = len(errors) == 1 and what in errors[0] and where in errors[0] and f": {function} (watched.c" in errors[0]
         if not mine or (where and ": main (watched.c" not in errors[0].split(where)[1]):
             fail(f"{name} {case}: not one error \"{what}\" in {function}, \"{where}\":\n{text}")
+    errors, text = memcheck(program, name, "four", sources, *options)
+    if [what in error for error, what in zip(errors, ["Invalid free()"] * 3 + [READ])] != [True] * 4 or len(errors) != 4:
+        fail(f"{name} four: not three double frees and a read:\n{text}")
     for case in CLEAN:
         errors, text = memcheck(program, name, case, sources, *options)
         if errors or "freehold:" in text:
