@@ -151,18 +151,19 @@ fh_heap *fh_heap_entered(void) {
 }
 
 typedef struct {
+    const fh_heap *heap;
     void (*fn)(void *block, size_t size, void *arg);
     void *arg;
 } walk;
 
 static void show(void *block, size_t size, void *arg) {
     const walk *w = arg;
-    w->fn(block, fh_told_asked(block, size), w->arg);
+    w->fn(block, fh_heap_asked_for(w->heap, block, size), w->arg);
 }
 
 int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg) {
     if (!may_use("fh_heap_walk", heap)) return -1;
-    walk w = {fn, arg};
+    walk w = {heap, fn, arg};
     fh_heap_each(heap, show, &w);
     return 0;
 }

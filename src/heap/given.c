@@ -56,7 +56,7 @@ void fh_given_clear(fh_given *g) {
 }
 
 void fh_given_end(const fh_given *g) {
-    fh_told_left(g->begin, g->words * WORD_BYTES);
+    fh_told_left(g->owned.heap, g->begin, g->words * WORD_BYTES);
     fh_outside_drop(g);
 }
 

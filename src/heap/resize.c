@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-static void *in_place(void *p, size_t n) {
+static void *in_place(const fh_heap *h, void *p, size_t n) {
     size_t size;
-    if (FH_UNLIKELY(fh_tool()) && fh_heap_block(p, &size) == p) fh_told_shrunk(p, size, n);
+    if (fh_heap_is_told(h) && fh_heap_block(p, &size) == p) fh_told_shrunk(p, size, n);
     return p;
 }
 
@@ -25,9 +25,9 @@ void *fh_hook_heap_resize(void *p, size_t n) {
         errno = EINVAL;
         return NULL;
     }
-    if (n <= old && (n > old / 2 || old <= 64)) return in_place(p, n);
+    if (n <= old && (n > old / 2 || old <= 64)) return in_place(o->heap, p, n);
     void *q = fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
-    if (!q) return n <= old ? in_place(p, n) : NULL;
+    if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;
     memcpy(q, p, n < old ? n : old);
     fh_heap_give("realloc", o, p);
     return q;

@@ -223,16 +223,16 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
 
 /* ── All sizes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
-    *full = NULL;
-    *clean = false;
-    if (h->given) {
-        void *p = fh_given_take(h->given, align, n);
-        if (p) return p;
-        fh_add_relaxed(&h->refusals, 1);
-        *full = h;
-        return NULL;
-    }
+static void *take_given(fh_heap *h, size_t align, size_t n, fh_heap **full) {
+    void *p = fh_given_take(h->given, align, n);
+    if (p) return p;
+    fh_add_relaxed(&h->refusals, 1);
+    *full = h;
+    return NULL;
+}
+
+__attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t align, size_t n, bool *clean,
+                                                            fh_heap **full) {
     if (n <= FH_UNITS_MOST && align <= FH_UNITS_MOST) {
         void *p = fh_load(&h->grown) ? NULL : take_units(h, align, n);
         if (p) return p;
@@ -246,20 +246,29 @@ static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **ful
 }
 
 /* A tool is to see what is read before it was written, so nothing is clean. */
-static void *told(void *p, size_t n, bool *clean) {
-    size_t size;
-    if (FH_LIKELY(!fh_tool()) || fh_heap_block(p, &size) != p) return p;
-    fh_told_taken(p, size, n);
-    *clean = false;
+__attribute__((noinline)) static void *take_apart(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
+    size_t size, all = fh_heap_is_told(h) && n <= FH_WINDOW_SIZE ? n + FH_TOLD_ROOM : n;
+    void *p = h->given ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
+    if (p && fh_heap_is_told(h) && fh_heap_block(p, &size) == p) {
+        fh_told_taken(p, size, n);
+        *clean = false;
+    }
     return p;
+}
+
+static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
+    *full = NULL;
+    *clean = false;
+    if (FH_UNLIKELY(h->flags & FH_HEAP_IS_APART)) return take_apart(h, align, n, clean, full);
+    return take_own(h, align, n, clean, full);
 }
 
 void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
     fh_heap *full;
     if (n == 0) n = 1;
     for (unsigned asked = 0;; asked++) {
-        void *p = take(h, align, n + fh_told_room(), clean, &full);
-        if (FH_LIKELY(p != NULL)) return told(p, n, clean);
+        void *p = take(h, align, n, clean, &full);
+        if (FH_LIKELY(p != NULL)) return p;
         bool again = full && ((asked == 0 && retire_empty(h)) || (asked < ASKED_MOST && fh_quota_ask(full, n, true)));
         if (again) continue;
         errno = ENOMEM;

@@ -17,7 +17,6 @@ static void write_down(void *p, size_t size, size_t n) {
 }
 
 void fh_told_taken(void *p, size_t size, size_t n) {
-    if (!fh_tool()) return;
     fh_tool_show(p, size);
     write_down(p, size, n);
     fh_tool_hide((char *)p + n, size - n);
@@ -25,23 +24,20 @@ void fh_told_taken(void *p, size_t size, size_t n) {
 }
 
 size_t fh_told_asked(const void *p, size_t size) {
-    if (!fh_tool()) return size;
     fh_tool_quiet();
-    size_t most = size - fh_told_room(), n = (size_t)(*last_word(p, size) ^ mixed(p, 0));
+    size_t most = size - FH_TOLD_ROOM, n = (size_t)(*last_word(p, size) ^ mixed(p, 0));
     if (n > most) n = most; /* an overrun has met it */
     fh_tool_loud();
     return n;
 }
 
 void fh_told_shrunk(void *p, size_t size, size_t n) {
-    if (!fh_tool()) return;
     size_t old = fh_told_asked(p, size);
     write_down(p, size, n);
     fh_tool_resized(p, old, n, 0);
 }
 
 void fh_told_freed(const void *p, size_t size) {
-    if (!fh_tool()) return;
     fh_tool_freed(p, fh_told_asked(p, size), 0);
     fh_tool_hide(p, size);
 }

@@ -13,7 +13,6 @@
 #include "heap/take.h"
 #include "observe/observe.h"
 #include "store/sampled.h"
-#include "system/tools.h"
 
 #include <string.h>
 
@@ -91,7 +90,7 @@ void *fh_hook_alloc(size_t n, unsigned c) {
 /* To a tool that watches memory, a page that was purged is not a page of zeros. */
 static void *alloc_in_scope(fh_heap *scope, size_t align, size_t n, bool *clean, unsigned said) {
     void *p = fh_heap_take(scope, align, n, clean);
-    if (FH_UNLIKELY(fh_tool()) && p && (said & FH_SAYS_ZEROED)) {
+    if (p && fh_heap_is_told(scope) && (said & FH_SAYS_ZEROED)) {
         memset(p, 0, n);
         *clean = true;
     }
