@@ -7,6 +7,7 @@
 #include "heap/heap.h"
 #include "heap/scope.h"
 #include "heap/take.h"
+#include "heap/told.h"
 #include "heap/valid.h"
 #include "store/locate.h"
 
@@ -149,9 +150,21 @@ fh_heap *fh_heap_entered(void) {
     return fh_scope_heap();
 }
 
+typedef struct {
+    const fh_heap *heap;
+    void (*fn)(void *block, size_t size, void *arg);
+    void *arg;
+} walk;
+
+static void show(void *block, size_t size, void *arg) {
+    const walk *w = arg;
+    w->fn(block, fh_heap_asked_for(w->heap, block, size), w->arg);
+}
+
 int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg) {
     if (!may_use("fh_heap_walk", heap)) return -1;
-    fh_heap_each(heap, fn, arg);
+    walk w = {heap, fn, arg};
+    fh_heap_each(heap, show, &w);
     return 0;
 }
 

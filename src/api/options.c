@@ -18,6 +18,7 @@
 #include "observe/observe.h"
 #include "system/inspect.h"
 #include "system/system.h"
+#include "system/tools.h"
 
 #include "freehold/freehold.h"
 
@@ -366,6 +367,14 @@ static void read_all(const char *text) {
     }
 }
 
+/* Option check; or a tool watches the program's memory, and no option asks for what a checked program cannot have: then the tool is
+ * told of all blocks. */
+static bool start_checking(void) {
+    fh_tool_kind tool = fh_tool_find(!&fh_overrides_malloc);
+    bool other = FH_SETTING(observe) || FH_SETTING(guard) || FH_SETTING(harden);
+    return (!FH_SETTING(check) && (tool == FH_TOOL_NONE || other)) || fh_checked_start(tool);
+}
+
 /* glibc's variable for what mallopt's M_PERTURB sets: a number. */
 static void read_perturb(void) {
     bool ready;
@@ -407,7 +416,7 @@ void fh_hook_start(void) {
     fh_reclaim_configure();
     if (FH_SETTING(verbose)) say_banner();
     if (fh_fail_start() && !FH_SETTING(check)) fh_store(&fh_settings.check, 1);
-    if (FH_SETTING(check)) fh_checked_start();
+    (void)start_checking();
     if (FH_SETTING(harden)) (void)start_hardened();
     if (FH_SETTING(guard)) fh_guard_configure();
     if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
@@ -436,7 +445,7 @@ int fh_option_set(const char *key, const char *value) {
     if (!value) value = "";
     const option *o = apply(key, strlen(key), value, strlen(value));
     if (o) {
-        if (FH_SETTING(check) && !fh_is_checking() && !fh_checked_start()) {
+        if (FH_SETTING(check) && !fh_is_checking() && !start_checking()) {
             fh_store(&fh_settings.check, 0);
             errno = EINVAL;
             return -1;

@@ -6,6 +6,7 @@
 #include "cache/observed.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/told.h"
 #include "heap/valid.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -42,9 +43,8 @@ static void *extent_block(const fh_extent *e, const void *p, size_t *size) {
     return (char *)(uintptr_t)e + i * *size;
 }
 
-void *fh_hook_heap_block(const void *p, size_t *size) {
-    const fh_owned *o = fh_owned_at(p);
-    if (!o) return NULL;
+/* The same for what has the slot, and all bytes that the block has. */
+static inline void *block_of(const fh_owned *o, const void *p, size_t *size) {
     if (o->kind == FH_OWNED_UNITS) return unit_block(o->heap, p, size);
     if (o->kind == FH_OWNED_EXTENT) return extent_block((const fh_extent *)o, p, size);
     if (o->kind == FH_OWNED_GIVEN) return fh_given_block((const fh_given *)o, p, size);
@@ -52,6 +52,18 @@ void *fh_hook_heap_block(const void *p, size_t *size) {
     char *begin = (char *)(uintptr_t)fh_load_acquire(&node->block);
     *size = (size_t)fh_load(&node->size);
     return begin && (uintptr_t)p - (uintptr_t)begin < *size ? begin : NULL;
+}
+
+void *fh_heap_block(const void *p, size_t *size) {
+    const fh_owned *o = fh_owned_at(p);
+    return o ? block_of(o, p, size) : NULL;
+}
+
+void *fh_hook_heap_block(const void *p, size_t *size) {
+    const fh_owned *o = fh_owned_at(p);
+    void *begin = o ? block_of(o, p, size) : NULL;
+    if (begin) *size = fh_heap_asked_for(o->heap, begin, *size);
+    return begin;
 }
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -87,6 +99,7 @@ static bool free_large(fh_node *node, void *p) {
     /* The first of two frees has the block. */
     if (!fh_cas_acq_rel(&node->block, &block, 0)) return false;
     fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
+    fh_told_left(h, p, size);
     bool freed = fh_large_free(p);
     FH_ASSERT(freed);
     fh_quota_return(h, size);
@@ -99,11 +112,13 @@ void fh_heap_give(const char *call, const fh_owned *o, void *p) {
     void *begin = p;
     const fh_extent *e = (const fh_extent *)o;
     bool node = o->kind == FH_OWNED_EXTENT && e->list == 0 && !call;
-    if (!node) begin = fh_hook_heap_block(p, &size);
+    if (!node) begin = block_of(o, p, &size);
     if (FH_UNLIKELY(begin != p)) {
+        fh_told_misfreed(p);
         fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, call, p, (size_t)begin, size);
         return;
     }
+    if (fh_heap_is_told(o->heap) && !node) fh_told_freed(p, size);
     bool freed = o->kind == FH_OWNED_UNITS    ? free_units(o->heap, p, size)
                  : o->kind == FH_OWNED_EXTENT ? free_in_extent((fh_extent *)(uintptr_t)o, p)
                  : o->kind == FH_OWNED_GIVEN  ? fh_given_free((fh_given *)(uintptr_t)o, p, size)
@@ -115,6 +130,7 @@ void fh_hook_heap_free(const char *call, void *p) {
     int error = errno;
     const fh_owned *o = fh_owned_at(p);
     if (!o) {
+        fh_told_misfreed(p);
         fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, 0); /* the heap was destroyed since */
     } else if (!FH_CHECKED || !fh_heap_is_private(o->heap) || fh_heap_is_valid(call, o->heap)) {
         fh_heap_give(call, o, p);

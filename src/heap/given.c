@@ -1,6 +1,7 @@
 #include "heap/given.h"
 
 #include "base/assert.h"
+#include "heap/told.h"
 #include "heap/words.h"
 #include "store/outside.h"
 #include "store/window.h"
@@ -55,6 +56,7 @@ void fh_given_clear(fh_given *g) {
 }
 
 void fh_given_end(const fh_given *g) {
+    fh_told_left(g->owned.heap, g->begin, g->words * WORD_BYTES);
     fh_outside_drop(g);
 }
 

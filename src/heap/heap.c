@@ -9,6 +9,7 @@
 #include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/scope.h"
+#include "heap/told.h"
 #include "heap/valid.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -57,8 +58,9 @@ static void set_name(fh_heap *h, const char *name) {
 }
 
 /* Memory of a heap to the store. */
-static void release(void *p, size_t bytes) {
+static void release(const fh_heap *h, void *p, size_t bytes) {
     for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
+    fh_told_left(h, p, bytes);
     bool freed = fh_large_free(p);
     FH_ASSERT(freed);
     (void)freed;
@@ -77,7 +79,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     }
     h->owned = (fh_owned){h, FH_OWNED_UNITS};
     h->parent = plan->parent;
-    h->flags = plan->flags;
+    h->flags = plan->flags | fh_told_flags() | (plan->memory ? FH_HEAP_IS_APART : 0);
     h->asked = plan->asked;
     h->arg = plan->arg;
     fh_store(&h->charged, FH_SLOT_SIZE);
@@ -95,7 +97,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     free_all_units(h);
     h->given = plan->memory ? fh_given_begin(h, plan->memory, plan->memory_size) : NULL;
     if (plan->memory && !h->given) {
-        release(h, FH_SLOT_SIZE);
+        release(h, h, FH_SLOT_SIZE);
         if (plan->parent) fh_quota_return(plan->parent, FH_SLOT_SIZE);
         errno = ENOMEM;
         return NULL;
@@ -120,6 +122,7 @@ static size_t release_large(fh_extent *e) {
             if (!p) continue;
             bytes += (size_t)fh_load(&node->size);
             fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
+            fh_told_left(e->owned.heap, p, (size_t)fh_load(&node->size));
             (void)fh_large_free(p);
         }
     }
@@ -139,15 +142,22 @@ static size_t release_grown(fh_heap *h) {
             next = e->next;
             if (list == 0) bytes += release_large(e);
             if (!fh_load(&e->retired)) bytes += own;
-            release(e, own);
+            release(h, e, own);
         }
     }
     return bytes;
 }
 
+/* All of its blocks are freed at once. */
+static void tell_freed(void *block, size_t size, void *unused) {
+    (void)unused;
+    fh_told_freed(block, size);
+}
+
 bool fh_heap_clear(fh_heap *h) {
     if (fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
     fh_frame_forget(h);
     size_t bytes = release_grown(h);
     if (bytes) fh_quota_return(h, bytes);
@@ -161,11 +171,12 @@ bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
     if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
     if (h->given) fh_given_end(h->given);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
     /* More in the child of a fork, if another thread was about to take something (quota.h). */
     FH_ASSERT(fh_load(&h->charged) >= bytes);
-    release(h, FH_SLOT_SIZE);
+    release(h, h, FH_SLOT_SIZE);
     fh_thp_count_heap(-1);
     if (parent) {
         fh_quota_return(parent, bytes);

@@ -2,10 +2,17 @@
 #include "base/hooks.h"
 #include "heap/free.h"
 #include "heap/take.h"
+#include "heap/told.h"
 #include "system/report.h"
 
 #include <errno.h>
 #include <string.h>
+
+static void *in_place(const fh_heap *h, void *p, size_t n) {
+    size_t size;
+    if (fh_heap_is_told(h) && fh_heap_block(p, &size) == p) fh_told_shrunk(p, size, n);
+    return p;
+}
 
 void *fh_hook_heap_resize(void *p, size_t n) {
     size_t old = 0;
@@ -13,13 +20,14 @@ void *fh_hook_heap_resize(void *p, size_t n) {
     const fh_owned *o = fh_owned_at(p);
     void *begin = o ? fh_hook_heap_block(p, &old) : NULL;
     if (!o || begin != p) {
+        fh_told_misfreed(p);
         fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, "realloc", p, (size_t)begin, old);
         errno = EINVAL;
         return NULL;
     }
-    if (n <= old && (n > old / 2 || old <= 64)) return p;
+    if (n <= old && (n > old / 2 || old <= 64)) return in_place(o->heap, p, n);
     void *q = fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
-    if (!q) return n <= old ? p : NULL;
+    if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;
     memcpy(q, p, n < old ? n : old);
     fh_heap_give("realloc", o, p);
     return q;

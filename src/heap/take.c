@@ -6,6 +6,7 @@
 #include "heap/free.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/told.h"
 #include "heap/words.h"
 #include "store/large.h"
 #include "store/thp.h"
@@ -222,16 +223,16 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
 
 /* ── All sizes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
-    *full = NULL;
-    *clean = false;
-    if (h->given) {
-        void *p = fh_given_take(h->given, align, n);
-        if (p) return p;
-        fh_add_relaxed(&h->refusals, 1);
-        *full = h;
-        return NULL;
-    }
+static void *take_given(fh_heap *h, size_t align, size_t n, fh_heap **full) {
+    void *p = fh_given_take(h->given, align, n);
+    if (p) return p;
+    fh_add_relaxed(&h->refusals, 1);
+    *full = h;
+    return NULL;
+}
+
+__attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t align, size_t n, bool *clean,
+                                                            fh_heap **full) {
     if (n <= FH_UNITS_MOST && align <= FH_UNITS_MOST) {
         void *p = fh_load(&h->grown) ? NULL : take_units(h, align, n);
         if (p) return p;
@@ -242,6 +243,24 @@ static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **ful
     while (c != FH_CLASS_SPECIAL && c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
     if (c == FH_CLASS_SPECIAL || c > FH_SMALL_LAST) return take_large(h, align, n, clean, full);
     return take_of_class(h, c, c, full);
+}
+
+/* A tool is to see what is read before it was written, so nothing is clean. */
+__attribute__((noinline)) static void *take_apart(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
+    size_t size, all = fh_heap_is_told(h) && n <= FH_WINDOW_SIZE ? n + FH_TOLD_ROOM : n;
+    void *p = h->given ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
+    if (p && fh_heap_is_told(h) && fh_heap_block(p, &size) == p) {
+        fh_told_taken(p, size, n);
+        *clean = false;
+    }
+    return p;
+}
+
+static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
+    *full = NULL;
+    *clean = false;
+    if (FH_UNLIKELY(h->flags & FH_HEAP_IS_APART)) return take_apart(h, align, n, clean, full);
+    return take_own(h, align, n, clean, full);
 }
 
 void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {

@@ -62,6 +62,8 @@ typedef struct {
 
 #define FH_HEAP_NAME 48u
 #define FH_HEAP_IS_PRIVATE 1u
+#define FH_HEAP_IS_APART 2u /* one of the rare kinds: over given memory, or told */
+#define FH_HEAP_IS_TOLD 4u  /* a tool that watches memory is told of its blocks (told.h) */
 #define FH_UNIT_WORDS FH_SLAB_WORDS
 #define FH_UNITS_MOST ((size_t)1024) /* bytes of a block of units: those of one word */
 
@@ -104,6 +106,10 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
 
 static inline bool fh_heap_is_private(const fh_heap *h) {
     return h->flags & FH_HEAP_IS_PRIVATE;
+}
+
+static inline bool fh_heap_is_told(const fh_heap *h) {
+    return FH_UNLIKELY((h->flags & FH_HEAP_IS_TOLD) != 0);
 }
 
 #endif

@@ -11,7 +11,9 @@
 #include "misuse/quarantine.h"
 #include "misuse/report.h"
 #include "misuse/stacks.h"
+#include "misuse/watched.h"
 #include "store/locate.h"
+#include "store/window.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -19,15 +21,22 @@
 
 /* ── Beginning ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-bool fh_checked_start(void) {
+bool fh_checked_start(fh_tool_kind tool) {
     static const char refused[] =
         "freehold: check=1 is for the start of a program with one thread, without observe=1\n";
+    static const char unseen[] =
+        "freehold: the tool that watches this program sees no fh_ blocks: they are for the start, with one thread\n";
     if (fh_is_checking()) return true;
     fh_checked_secret = fh_system_nanoseconds() ^ (uint64_t)(uintptr_t)&fh_checked_secret << 16;
     if (!fh_stacks_start() || !fh_quarantine_start() || !fh_thread_check_all()) {
-        fh_system_write(2, refused, sizeof refused - 1);
+        bool wanted = FH_SETTING(check) != 0;
+        fh_system_write(2, wanted ? refused : unseen, wanted ? sizeof refused - 1 : sizeof unseen - 1);
         return false;
     }
+    fh_tool_start(tool);
+    if (tool && fh_window_start()) fh_tool_heap_is(fh_slot_address(0), FH_WINDOW_SIZE);
+    /* It goes on after an error, and so do we: its user has more than one of them to find. */
+    if (tool == FH_TOOL_MEMCHECK) fh_store(&fh_settings.on_error, FH_ON_ERROR_REPORT);
     return true;
 }
 
@@ -83,22 +92,28 @@ static char *allocate(size_t align, size_t n, bool *clean, unsigned family, cons
     char *p = make(begin, align, n, family & FH_SAYS_FAMILY, stack);
     /* calloc writes zeros into what is not clean. */
     if (!(family & FH_SAYS_ZEROED)) fh_checked_fill(p, n, FH_FRESH_BYTE);
+    fh_watched_allocated(fh_checked_at(p), family & FH_SAYS_ZEROED);
     return p;
 }
 
 /* Its own frame is where the walk over the stack begins. */
 void *fh_hook_checked_alloc(size_t align, size_t n, bool *clean, unsigned said) {
+    fh_tool_quiet();
     void *p = allocate(align, n, clean, said, __builtin_frame_address(0));
     fh_misuse_edge();
+    fh_tool_loud();
     return p;
 }
 
 void fh_checked_set_family(void *p, unsigned family) {
+    fh_tool_quiet();
     fh_checked *h = p ? fh_checked_at(p) : NULL;
-    if (!h) return;
-    uint64_t s = fh_load(&h->state);
-    /* relaxed: only the owner of a live block writes it. */
-    fh_store(&h->state, fh_checked_state(fh_checked_kind_of(s), family, fh_checked_align_of(s), 0));
+    if (h) {
+        uint64_t s = fh_load(&h->state);
+        /* relaxed: only the owner of a live block writes it. */
+        fh_store(&h->state, fh_checked_state(fh_checked_kind_of(s), family, fh_checked_align_of(s), 0));
+    }
+    fh_tool_loud();
 }
 
 /* ── Leaving the quarantine ──────────────────────────────────────────────────────────────────────────────────────── */
@@ -118,15 +133,20 @@ static bool check_free(const fh_checked *h) {
 }
 
 static void see(fh_checked *h) {
+    fh_watched_open(h);
     (void)check_free(h);
+    fh_watched_close(h);
 }
 
 static void leave(fh_checked *h) {
+    fh_watched_open(h);
     if (!check_free(h)) return;
     /* acquire, and relaxed: the block is this thread's, since it was taken out of its slot. */
     uint64_t s = fh_load_acquire(&h->state);
     fh_store(&h->state, (s & ~UINT64_C(0xFF)) | FH_CHECKED_GONE);
-    fh_release_unchecked("free", fh_checked_begin(h));
+    char *begin = fh_checked_begin(h); /* the header is not to be read any more */
+    fh_watched_left(h);
+    fh_release_unchecked("free", begin);
 }
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -161,6 +181,7 @@ static bool diagnose(fh_misuse_report *r) {
 static void free_other(const fh_misuse_report *call) {
     fh_misuse_report r = *call;
     if (diagnose(&r)) {
+        fh_tool_misfreed(r.p);
         fh_misuse_say(&r);
         /* Reported once. The block stays where it is, because nothing around it is to be trusted. */
         if (r.what == FH_MISUSE_BEFORE && r.h) fh_store(&((fh_checked *)(uintptr_t)r.h)->state, 0);
@@ -195,6 +216,7 @@ static void compare(const fh_misuse_report *call, unsigned said, size_t n, size_
 static void retire(const fh_misuse_report *call) {
     fh_misuse_report r = *call;
     fh_checked *h = (fh_checked *)(uintptr_t)r.h;
+    fh_watched_open(h);
     fh_damage damage = fh_checked_damage(h, false, &r.at);
     if (FH_UNLIKELY(damage != FH_DAMAGE_NONE)) {
         r.what = damage == FH_DAMAGE_BEFORE ? FH_MISUSE_BEFORE : FH_MISUSE_BEHIND;
@@ -203,6 +225,7 @@ static void retire(const fh_misuse_report *call) {
         memset(fh_checked_block(h) + h->size, FH_GUARD_BYTE, fh_checked_guard(h->size)); /* reported once */
     }
     fh_checked_fill(fh_checked_block(h), h->size, FH_FREED_BYTE);
+    fh_watched_freed(h);
     fh_quarantine_put(h, leave);
 }
 
@@ -231,6 +254,7 @@ static void release(void *p, size_t n, size_t align, unsigned said, const char *
         /* A header that an earlier block has left in the middle of this one. */
         r.what = inside ? FH_MISUSE_INSIDE : FH_MISUSE_DOUBLE_FREE;
         if (inside) r.h = around;
+        fh_tool_misfreed(p);
         fh_misuse_say(&r);
         return;
     }
@@ -241,8 +265,10 @@ static void release(void *p, size_t n, size_t align, unsigned said, const char *
 void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said) {
     if (!p) return;
     int error = errno;
+    fh_tool_quiet();
     release(p, n, align, said, name_of(said), __builtin_frame_address(0));
     fh_misuse_edge();
+    fh_tool_loud();
     errno = error;
 }
 
@@ -258,15 +284,20 @@ static fh_checked *live(const char *call, const void *p, const void *frame) {
 
 size_t fh_checked_usable(const void *p) {
     if (!p) return 0;
+    fh_tool_quiet();
     const fh_checked *h = live("malloc_usable_size", p, __builtin_frame_address(0));
-    if (h) return h->size;
-    return fh_checked_at(p) ? 0 : fh_usable("malloc_usable_size", p);
+    size_t n = h ? h->size : fh_checked_at(p) ? 0 : fh_usable("malloc_usable_size", p);
+    fh_tool_loud();
+    return n;
 }
 
 /* There is no memory for a smaller block: it becomes smaller where it is. */
 static void *shrink(fh_checked *h, size_t n) {
+    size_t old = h->size;
+    fh_watched_open(h);
     h->size = n;
     memset(fh_checked_block(h) + n, FH_GUARD_BYTE, fh_checked_guard(n));
+    fh_watched_resized(h, old, n);
     return fh_checked_block(h);
 }
 
@@ -304,8 +335,10 @@ static void *resize_other(void *p, size_t n, const void *frame) {
 
 void *fh_hook_checked_resize(void *p, size_t n) {
     const void *frame = __builtin_frame_address(0);
+    fh_tool_quiet();
     fh_checked *h = live("realloc", p, frame);
     void *q = NULL;
+    if (!h && fh_checked_at(p)) fh_tool_misfreed(p);
     if (h) {
         q = resize(h, p, n, frame);
     } else if (fh_checked_at(p)) {
@@ -314,6 +347,7 @@ void *fh_hook_checked_resize(void *p, size_t n) {
         q = resize_other(p, n, frame);
     }
     fh_misuse_edge();
+    fh_tool_loud();
     return q;
 }
 
@@ -321,14 +355,17 @@ void *fh_hook_checked_resize(void *p, size_t n) {
 
 void fh_checked_end(void) {
     if (!fh_is_checking()) return;
+    fh_tool_quiet();
     fh_fail_end();
     fh_quarantine_each(see);
     (void)fh_heap_check_all(fh_misuse_say);
+    fh_tool_loud();
 }
 
 bool fh_checked_look(const void *p) {
     if (!fh_is_checking() || !p) return false;
     int saved = errno;
+    fh_tool_quiet();
     const fh_checked *h = fh_checked_at(p);
     fh_misuse_report r = {.call = "fh_check", .p = p, .h = h, .frame = __builtin_frame_address(0)};
     fh_damage damage = FH_DAMAGE_NONE;
@@ -338,11 +375,14 @@ bool fh_checked_look(const void *p) {
     } else if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_LIVE) {
         r.what = FH_MISUSE_USE_AFTER_FREE;
     } else {
+        fh_watched_open(h);
         damage = fh_checked_damage(h, false, &r.at);
+        fh_watched_close(h);
         r.what = FH_MISUSE_BEHIND;
         wrong = damage != FH_DAMAGE_NONE;
     }
     if (wrong) fh_misuse_tell(&r);
+    fh_tool_loud();
     errno = saved;
     return wrong;
 }

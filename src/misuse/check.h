@@ -11,11 +11,14 @@
 #ifndef FH_MISUSE_CHECK_H
 #define FH_MISUSE_CHECK_H
 
+#include "system/tools.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The program is checked from now on. False, with a line on stderr: it has other threads, or is observed. */
-bool fh_checked_start(void);
+/* The program is checked from now on, and that tool is told of its blocks. False, with a line on stderr: it has other threads,
+ * or is observed. */
+bool fh_checked_start(fh_tool_kind tool);
 
 /* The process ends: what is in quarantine and what is still live is checked once more. */
 void fh_checked_end(void);

@@ -10,6 +10,7 @@
 #include "store/window.h"
 #include "system/inspect.h"
 #include "system/system.h"
+#include "system/tools.h"
 
 #include <errno.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static void see_slab(walk *w, size_t slot, uint64_t state) {
 
 static size_t see_all(walk w) {
     uint64_t state;
-    w.alone = fh_system_threads() == 1;
+    w.alone = fh_system_threads() == 1 && !fh_tool(); /* the kernel may read what is hidden */
     for (size_t slot = 0; (slot = fh_next_slab(slot, &state)) != FH_NONE; slot++) {
         unsigned kind = fh_state_kind(state);
         size_t size, slots;
@@ -111,7 +112,9 @@ void fh_heap_each_live(void (*each)(uint32_t stack, size_t size)) {
 
 size_t fh_heap_check_tell(void) {
     int saved = errno;
+    fh_tool_quiet();
     size_t found = fh_is_checking() ? fh_heap_check_all(fh_misuse_tell) : 0;
+    fh_tool_loud();
     errno = saved;
     return found;
 }

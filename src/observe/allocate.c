@@ -14,6 +14,8 @@
 #include "observe/observe.h"
 #include "store/sampled.h"
 
+#include <string.h>
+
 /* Observes the calling thread if it is about time, so that its first block counts. */
 __attribute__((noinline)) static bool become_observed(void) {
     fh_here.bytes_until_sample = -1;
@@ -85,9 +87,19 @@ void *fh_hook_alloc(size_t n, unsigned c) {
     return p;
 }
 
+/* To a tool that watches memory, a page that was purged is not a page of zeros. */
+static void *alloc_in_scope(fh_heap *scope, size_t align, size_t n, bool *clean, unsigned said) {
+    void *p = fh_heap_take(scope, align, n, clean);
+    if (p && fh_heap_is_told(scope) && (said & FH_SAYS_ZEROED)) {
+        memset(p, 0, n);
+        *clean = true;
+    }
+    return p;
+}
+
 static void *alloc_aligned(size_t align, size_t n, bool *clean, unsigned said) {
     fh_heap *scope = fh_scope_heap();
-    if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, align, n, clean);
+    if (FH_UNLIKELY(scope != NULL)) return alloc_in_scope(scope, align, n, clean, said);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(align, n, clean, said);
     if (FH_UNLIKELY(fh_is_hardened())) return fh_alloc_in(FH_PARTITION_HARDENED, align, n, clean);
     if (n == 0) n = 1;
