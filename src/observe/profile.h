@@ -120,6 +120,7 @@ typedef struct {
  * and counts by itself. Addresses are the program's; offsets are bytes within the structures of src/base/types.h. */
 #define FH_PROFILE_RECORDS_OFFSET (FH_PROFILE_CONTROL_OFFSET + 512)
 #define FH_PROFILE_RECORDS_VERSION UINT64_C(1) /* changes with any structure or number that is counted by */
+#define FH_PROFILE_HEAPS_VERSION UINT64_C(1)   /* the same for the structures of heaps (src/heap/types.h) */
 
 typedef struct {
     uint64_t version;         /* (atomic) FH_PROFILE_RECORDS_VERSION, written last; 0: not known yet */
@@ -132,8 +133,10 @@ typedef struct {
     uint64_t pieces_slab;
     uint64_t depot_bytes, depot_slot;
     uint64_t thread_bytes, thread_bin, thread_rack, thread_state, rack_bytes;
-    uint64_t hints_bytes; /* sizeof(fh_chunk_hints) */
-    uint64_t reserved[3];
+    uint64_t hints_bytes;   /* sizeof(fh_chunk_hints) */
+    uint64_t heaps_version; /* FH_PROFILE_HEAPS_VERSION; 0: a library that does not say where heaps are */
+    uint64_t heaps;         /* address of the number of heaps that the program has (freehold/heap.h) */
+    uint64_t reserved[1];
 } fh_profile_records;
 
 /* ── Reachability: which blocks can the program still find? ──────────────────────────────────────────────────────── */

@@ -39,6 +39,7 @@
 //! | [`blame`] | which function of a stack is to be named |
 //! | `wrappers` | allocation wrappers, told by their names |
 //! | [`naming`] | how a person wants call sites to be named |
+//! | [`heaps`] | the tree of the program's heaps |
 //! | [`human`] | statistics as a person reads them |
 //! | [`saved`] | a snapshot in one file |
 //! | [`control`] | the words that a command writes: interval, mark, refresh |
@@ -57,6 +58,7 @@ mod counted;
 mod debuginfod;
 pub mod error;
 mod functions;
+pub mod heaps;
 pub mod human;
 mod integrity;
 pub mod kept;
@@ -84,7 +86,8 @@ pub use before::Clearing;
 pub use bytes::Bytes;
 pub use control::{Control, ControlError};
 pub use counted::Missing;
-pub use error::{ReadError, SavedError};
+pub use error::{HeapsError, ReadError, SavedError};
+pub use heaps::Heaps;
 pub use naming::{Naming, Skipped};
 pub use process::ProcessFacts;
 pub use profile::Profile;
