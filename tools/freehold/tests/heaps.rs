@@ -270,3 +270,66 @@ fn without_heaps_and_without_a_program_it_is_said() {
     let said = complaint(&["explain", "--heaps", "no-such-program"], 2);
     assert!(said.contains("none has left a profile file"), "{said}");
 }
+
+/// Live bytes that a profile shows.
+fn live(pid: &str, heap: Option<&str>) -> f64 {
+    let mut arguments = vec!["profile", "--json", pid];
+    arguments.extend(heap.map(|_| "--heap"));
+    arguments.extend(heap);
+    json(&arguments)["totals"]["live"]["bytes"]
+        .as_f64()
+        .unwrap()
+}
+
+#[test]
+fn samples_know_their_heap() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut run = start(directory.path(), &["--sample=1"]);
+    run.say("known\n");
+    let asked: Vec<f64> = (0..4).map(|_| run.line().parse().unwrap()).collect();
+    let pid = run.pid().to_string();
+    assert_eq!(live(&pid, Some("tenant")), asked[0] + asked[1]);
+    assert_eq!(live(&pid, Some("tenant/query")), asked[1]);
+    assert_eq!(live(&pid, Some("query")), asked[1] + asked[2]);
+    let text = answer(&["profile", "--heap", "query", &pid]);
+    assert!(
+        text.contains("of_heap") && text.contains("of_library"),
+        "{text}"
+    );
+    let by_heap = json(&["profile", "--by", "heap", "--json", &pid]);
+    for (path, bytes) in [
+        ("tenant", asked[0]),
+        ("tenant/query", asked[1]),
+        ("query", asked[2]),
+    ] {
+        let groups = by_heap["groups"].as_array().unwrap();
+        let group = groups.iter().find(|group| group["heap"] == path).unwrap();
+        assert_eq!(group["live"]["bytes"].as_f64().unwrap(), bytes, "{group}");
+    }
+    let text = answer(&["profile", "--by", "heap", &pid]);
+    assert!(text.contains("(in no heap)"), "{text}");
+    let all = live(&pid, None);
+    // A thread that has left a scope is sampled as before.
+    assert!(all >= asked.iter().sum::<f64>(), "{all} of {asked:?}");
+    let leaks = json(&[
+        "leaks", "--heap", "query", "--all", "--json", "--for", "0s", &pid,
+    ]);
+    let sites = leaks["sites"].as_array().unwrap();
+    let sum: f64 = sites
+        .iter()
+        .map(|site| site["live_bytes"].as_f64().unwrap())
+        .sum();
+    assert_eq!(sum, asked[1] + asked[2]);
+    let said = complaint(&["profile", "--heap", "quary", &pid], 2);
+    assert!(
+        said.contains("no block of a heap called \"quary\" was sampled; there are: query, tenant, tenant/query"),
+        "{said}"
+    );
+    // What ends with its heap is freed, and nothing else is.
+    run.say("reset\n");
+    assert_eq!(run.line(), "done");
+    assert_eq!(live(&pid, Some("query")), asked[1]);
+    assert_eq!(live(&pid, Some("tenant")), asked[1]);
+    assert_eq!(live(&pid, None), all - asked[0] - asked[2]);
+    run.end();
+}

@@ -61,6 +61,8 @@ pub struct Heap {
     pub hard_limit: u64,
     /// Times that its hard limit was in the way.
     pub refusals: u64,
+    /// What its samples name it by; 0: none was taken.
+    pub number: u32,
 }
 
 /// All heaps of a program: each stands behind its parent, and the largest comes first.

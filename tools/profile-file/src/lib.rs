@@ -38,6 +38,7 @@
 //! | `debuginfod` | fetches debug information, if one asks for it |
 //! | [`blame`] | which function of a stack is to be named |
 //! | `wrappers` | allocation wrappers, told by their names |
+//! | `named` | which samples are of which heaps |
 //! | [`naming`] | how a person wants call sites to be named |
 //! | [`heaps`] | the tree of the program's heaps |
 //! | [`human`] | statistics as a person reads them |
@@ -64,6 +65,7 @@ mod integrity;
 pub mod kept;
 pub mod layout;
 mod live;
+mod named;
 pub mod names;
 pub mod naming;
 pub mod output_file;
@@ -88,6 +90,7 @@ pub use control::{Control, ControlError};
 pub use counted::Missing;
 pub use error::{HeapsError, ReadError, SavedError};
 pub use heaps::Heaps;
+pub use named::UnknownHeap;
 pub use naming::{Naming, Skipped};
 pub use process::ProcessFacts;
 pub use profile::Profile;

@@ -36,6 +36,51 @@ static void say(void) {
     fflush(stdout);
 }
 
+/* ── Known sums: what was asked for, by heap ─────────────────────────────────────────────────────────────────────── */
+
+#define KEPT 500
+static size_t asked[4]; /* of live blocks: tenant, its query, the other query, plain ones */
+static void *kept[4][KEPT];
+static fh_heap *owner[3];
+
+__attribute__((noinline)) static void *of_heap(fh_heap *h, size_t n) {
+    return fh_heap_malloc(h, n);
+}
+
+/* As a library that knows no heaps. */
+__attribute__((noinline)) static void *of_library(size_t n) {
+    return malloc(n);
+}
+
+static void take_known(void) {
+    owner[0] = fh_heap_new(&(fh_heap_options){.name = "tenant"});
+    owner[1] = fh_heap_new(&(fh_heap_options){.name = "query", .parent = owner[0]});
+    owner[2] = fh_heap_new(&(fh_heap_options){.name = "query"});
+    for (int i = 0; i < KEPT; i++) {
+        for (int k = 0; k < 4; k++) {
+            size_t n = (size_t)(1 + i * (k + 1) * 7 % 3000 + (i % 100 == 0) * 100000);
+            if (k == 3) {
+                kept[k][i] = of_library(n);
+            } else if (i % 2) {
+                kept[k][i] = of_heap(owner[k], n);
+            } else {
+                if (fh_heap_enter(owner[k])) abort();
+                kept[k][i] = of_library(n);
+                if (fh_heap_leave()) abort();
+            }
+            if (i % 3 == 0) {
+                fh_free(kept[k][i]);
+                kept[k][i] = NULL;
+            } else if (i % 7 == 0) {
+                kept[k][i] = fh_realloc(kept[k][i], n += 5);
+            }
+            asked[k] += i % 3 ? n : 0;
+        }
+    }
+    for (int k = 0; k < 4; k++) printf("%zu\n", asked[k]);
+    fflush(stdout);
+}
+
 static atomic_int over;
 
 static void *come_and_go(void *arg) {
@@ -81,6 +126,12 @@ int main(void) {
             over = 1;
             for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
             say();
+        } else if (!strcmp(line, "known\n")) {
+            take_known();
+        } else if (!strcmp(line, "reset\n")) {
+            if (fh_heap_reset(owner[0]) || fh_heap_destroy(owner[2])) abort();
+            puts("done");
+            fflush(stdout);
         } else if (!strcmp(line, "many\n")) {
             for (int i = 0; i < 300; i++) fh_heap_malloc(fh_heap_new(&(fh_heap_options){.name = "one of many"}), 100);
             say();

@@ -37,12 +37,13 @@ const PEAK: usize = 9;
 const SOFT: usize = 10;
 const HARD: usize = 11;
 const REFUSALS: usize = 14;
-const GIVEN: usize = 22;
-const GIVEN_BYTES: usize = 23;
-const NAME: usize = 24;
+const NUMBER: usize = 19;
+const GIVEN: usize = 24;
+const GIVEN_BYTES: usize = 25;
+const NAME: usize = 26;
 const NAME_WORDS: usize = 6;
-const FIRST: usize = 94;
-const LAST: usize = 158;
+const FIRST: usize = 96;
+const LAST: usize = 160;
 const UNIT_WORDS: usize = 64;
 const UNIT: u64 = 16;
 /// More words of bits than given memory can have.
@@ -215,6 +216,7 @@ impl Walk<'_> {
                 soft_limit: words[SOFT],
                 hard_limit: words[HARD],
                 refusals: words[REFUSALS],
+                number: words[NUMBER] as u32,
                 ..Heap::default()
             });
         }
