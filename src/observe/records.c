@@ -39,9 +39,10 @@ _Static_assert(offsetof(fh_heap, parent) == 4 * 8 && offsetof(fh_heap, flags) ==
                    offsetof(fh_heap, charged) == 8 * 8 && offsetof(fh_heap, peak) == 9 * 8 &&
                    offsetof(fh_heap, soft) == 10 * 8 && offsetof(fh_heap, hard) == 11 * 8 &&
                    offsetof(fh_heap, refusals) == 14 * 8 && offsetof(fh_heap, number) == 19 * 8 &&
-                   offsetof(fh_heap, given) == 24 * 8 && offsetof(fh_heap, memory_size) == 25 * 8 &&
-                   offsetof(fh_heap, name) == 26 * 8 && FH_HEAP_NAME == 48 && offsetof(fh_heap, free) == 32 * 8 &&
-                   offsetof(fh_heap, first) == 96 * 8 && offsetof(fh_heap, last) == 160 * 8 && FH_UNIT_WORDS == 64,
+                   offsetof(fh_heap, segment) == 22 * 8 && offsetof(fh_heap, given) == 24 * 8 &&
+                   offsetof(fh_heap, memory_size) == 25 * 8 && offsetof(fh_heap, name) == 26 * 8 &&
+                   FH_HEAP_NAME == 48 && offsetof(fh_heap, free) == 32 * 8 && offsetof(fh_heap, first) == 96 * 8 &&
+                   offsetof(fh_heap, last) == 160 * 8 && FH_UNIT_WORDS == 64,
                "a heap");
 _Static_assert(offsetof(fh_extent, c) == 3 * 8 && offsetof(fh_extent, words) == 4 * 8 + 4 &&
                    offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, free) == 8 * 8,

@@ -187,6 +187,14 @@ fn every_figure_is_that_of_the_program() {
     assert_eq!(value("heap_limit_hard_bytes", "tenant"), 64 << 20);
     assert_eq!(value("heap_limit_hard_bytes", "frames"), 0);
 
+    // Frames are not sampled, so what was asked for is not known there.
+    let frames = explained["heaps"].as_array().unwrap().iter();
+    let frames = frames
+        .into_iter()
+        .find(|heap| heap["name"] == "frames")
+        .unwrap();
+    assert_eq!(frames["requested_bytes"], Value::Null);
+
     let text = answer(&["explain", "--heaps", &pid]);
     assert!(text.contains(": 6 heaps: "), "{text}");
     assert!(
@@ -308,6 +316,21 @@ fn samples_know_their_heap() {
     }
     let text = answer(&["profile", "--by", "heap", &pid]);
     assert!(text.contains("(in no heap)"), "{text}");
+    let heaps = json(&["explain", "--heaps", "--json", &pid]);
+    let metrics = answer(&["metrics", &pid]);
+    for (path, bytes) in [
+        ("tenant", asked[0]),
+        ("tenant/query", asked[1]),
+        ("query", asked[2]),
+    ] {
+        let list = heaps["heaps"].as_array().unwrap();
+        let heap = list.iter().find(|heap| heap["path"] == path).unwrap();
+        assert_eq!(heap["requested_bytes"], bytes, "{heap}");
+        assert_eq!(heap["requested_error_bytes"], 0.0, "{heap}");
+        assert!(heap["live_bytes"].as_f64().unwrap() >= bytes, "{heap}");
+        let line = format!("freehold_heap_requested_bytes{{heap=\"{path}\"}} {bytes}\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
     let all = live(&pid, None);
     // A thread that has left a scope is sampled as before.
     assert!(all >= asked.iter().sum::<f64>(), "{all} of {asked:?}");

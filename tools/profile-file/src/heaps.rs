@@ -5,6 +5,9 @@ use std::ops::{Add, AddAssign};
 
 use serde::Serialize;
 
+use crate::amount::Amount;
+use crate::snapshot::Snapshot;
+
 /// What is there once in each heap, and can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
@@ -37,7 +40,7 @@ impl AddAssign for Figures {
 }
 
 /// A heap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heap {
     /// Where it is: what the program has as `fh_heap *`.
     pub address: u64,
@@ -63,10 +66,14 @@ pub struct Heap {
     pub refusals: u64,
     /// What its samples name it by; 0: none was taken.
     pub number: u32,
+    /// It has blocks that are not sampled.
+    pub has_frames: bool,
+    /// What the program asked for, of this heap's live blocks, by their samples. None: the samples cannot tell.
+    pub requested: Option<Amount>,
 }
 
 /// All heaps of a program: each stands behind its parent, and the largest comes first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heaps {
     pub list: Vec<Heap>,
     /// Heaps that there was no room for.
@@ -133,6 +140,24 @@ impl Heaps {
             todo.extend(children.map(|&child| (child, Some(here), depth + 1)));
         }
         Heaps { list, left_out }
+    }
+
+    /// What was asked for, by samples. Not known of a heap without a sample, unless each block is sampled; nor where blocks are
+    /// missing among the samples: frames, those of before a fork, and those that there was no room for.
+    pub fn estimate_requests(&mut self, snapshot: &Snapshot) {
+        let profile = &snapshot.profile;
+        if profile.header.inherited != 0 || profile.control.lost_samples != 0 {
+            return;
+        }
+        let mut sums: HashMap<u32, Amount> = HashMap::new();
+        for sample in snapshot.samples.iter().filter(|sample| sample.heap != 0) {
+            *sums.entry(sample.heap).or_default() += sample.weight;
+        }
+        let every = snapshot.interval() == 1;
+        for heap in self.list.iter_mut().filter(|heap| !heap.has_frames) {
+            let sum = sums.get(&heap.number).copied();
+            heap.requested = sum.or_else(|| every.then(Amount::default));
+        }
     }
 
     /// The names from the outermost heap to this one.
@@ -207,6 +232,29 @@ mod tests {
         let whole: Vec<u64> = heaps.list.iter().map(|heap| heap.whole.resident).collect();
         assert_eq!(whole, [65, 30, 25, 5, 15]);
         assert_eq!(heaps.total().blocks, 5);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_known_where_samples_can_tell() {
+        let mut profile = crate::testing::ProfileBuilder::new(1);
+        let site = profile.site(&[0x100]);
+        profile.allocate(site, 70, 0);
+        profile.allocate(site, 1000, 0);
+        profile.change(|profile| profile.samples[0].heap = 3);
+        let known = |snapshot: &Snapshot| {
+            let mut found = vec![heap(1, 0, 10), heap(2, 0, 9), heap(3, 0, 8)];
+            found[0].number = 3;
+            found[2].has_frames = true;
+            let mut heaps = Heaps::of(found, 0);
+            heaps.estimate_requests(snapshot);
+            let bytes = |heap: &Heap| heap.requested.map(|amount| amount.bytes);
+            heaps.list.iter().map(bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(known(&profile.snapshot()), [Some(70.0), Some(0.0), None]);
+        profile.change(|profile| profile.control.interval = 4096);
+        assert_eq!(known(&profile.snapshot()), [Some(70.0), None, None]);
+        profile.change(|profile| profile.header.inherited = 1);
+        assert_eq!(known(&profile.snapshot()), [None; 3]);
     }
 
     #[test]

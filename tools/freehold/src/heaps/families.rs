@@ -16,6 +16,8 @@ const OTHERS: &str = "(others)";
 struct Series {
     heaps: u64,
     own: Figures,
+    /// None: it is not known of one of them.
+    requested: Option<f64>,
     taken: u64,
     peak: u64,
     soft_limit: u64,
@@ -39,6 +41,14 @@ fn series(heaps: &Heaps) -> BTreeMap<String, Series> {
             path = OTHERS.to_owned();
         }
         let it = found.entry(path).or_default();
+        let sum = if it.heaps == 0 {
+            Some(0.0)
+        } else {
+            it.requested
+        };
+        it.requested = sum
+            .zip(heap.requested)
+            .map(|(sum, amount)| sum + amount.bytes);
         it.heaps += 1;
         it.own += heap.own;
         it.taken = it.taken.saturating_add(heap.taken);
@@ -54,14 +64,14 @@ struct Family {
     name: &'static str,
     unit: Option<&'static str>,
     help: &'static str,
-    value: fn(&Series) -> u64,
+    value: fn(&Series) -> Option<u64>,
 }
 
 const fn gauge(
     name: &'static str,
     unit: Option<&'static str>,
     help: &'static str,
-    value: fn(&Series) -> u64,
+    value: fn(&Series) -> Option<u64>,
 ) -> Family {
     Family {
         name,
@@ -73,57 +83,63 @@ const fn gauge(
 
 const BYTES: Option<&str> = Some("bytes");
 
-const FAMILIES: [Family; 9] = [
+const FAMILIES: [Family; 10] = [
     gauge(
         "heaps",
         None,
         "Heaps of the program of that path of names.",
-        |s| s.heaps,
+        |s| Some(s.heaps),
     ),
     gauge(
         "heap_resident_bytes",
         BYTES,
         "Memory behind these heaps, without those below them.",
-        |s| s.own.resident,
+        |s| Some(s.own.resident),
     ),
     gauge(
         "heap_live_bytes",
         BYTES,
         "Live blocks of these heaps, without those below them.",
-        |s| s.own.live,
+        |s| Some(s.own.live),
     ),
     gauge("heap_blocks", None, "The number of these blocks.", |s| {
-        s.own.blocks
+        Some(s.own.blocks)
     }),
+    gauge(
+        "heap_requested_bytes",
+        BYTES,
+        "What the program asked for, of these live blocks, by their samples; missing where they cannot tell.",
+        |s| s.requested.map(|bytes| bytes.round() as u64),
+    ),
     gauge(
         "heap_taken_bytes",
         BYTES,
         "What counts for the limits of these heaps, with those below them.",
-        |s| s.taken,
+        |s| Some(s.taken),
     ),
     gauge(
         "heap_peak_bytes",
         BYTES,
         "The most that one of these heaps has ever taken.",
-        |s| s.peak,
+        |s| Some(s.peak),
     ),
     gauge(
         "heap_limit_soft_bytes",
         BYTES,
         "The least soft limit of these heaps; 0 is none.",
-        |s| s.soft_limit,
+        |s| Some(s.soft_limit),
     ),
     gauge(
         "heap_limit_hard_bytes",
         BYTES,
         "The least hard limit of these heaps; 0 is none.",
-        |s| s.hard_limit,
+        |s| Some(s.hard_limit),
     ),
     gauge(
         "heap_refusals",
         None,
         "Times that a hard limit of these heaps, as long as they live, was in the way.",
-        |s| s.refusals,
+        |s| Some(s.refusals),
     ),
 ];
 
@@ -143,13 +159,11 @@ pub fn write(out: &mut String, heaps: &Heaps, escape: fn(&str) -> String) {
             let _ = writeln!(out, "# UNIT freehold_{} {unit}", family.name);
         }
         for (path, it) in &series {
-            let _ = writeln!(
-                out,
-                "freehold_{}{{heap=\"{}\"}} {}",
-                family.name,
-                escape(path),
-                (family.value)(it)
-            );
+            let Some(value) = (family.value)(it) else {
+                continue;
+            };
+            let path = escape(path);
+            let _ = writeln!(out, "freehold_{}{{heap=\"{path}\"}} {value}", family.name);
         }
     }
     if heaps.left_out != 0 {

@@ -24,6 +24,9 @@ pub struct HeapData<'a> {
     depth: usize,
     #[serde(flatten)]
     own: Figures,
+    /// What the program asked for, by samples; none: they cannot tell.
+    requested_bytes: Option<f64>,
+    requested_error_bytes: Option<f64>,
     with_below: Figures,
     taken_bytes: u64,
     peak_bytes: u64,
@@ -47,6 +50,8 @@ pub fn data(heaps: &Heaps) -> Vec<HeapData<'_>> {
             parent: heap.parent.map(|parent| address(&heaps.list[parent])),
             depth: heap.depth,
             own: heap.own,
+            requested_bytes: heap.requested.map(|amount| amount.bytes),
+            requested_error_bytes: heap.requested.map(|amount| amount.error()),
             with_below: heap.whole,
             taken_bytes: heap.taken,
             peak_bytes: heap.peak,
@@ -75,20 +80,28 @@ pub fn summary(heaps: &Heaps) -> String {
 }
 
 /// What the columns mean.
-pub const LEGEND: &str = "RESIDENT, LIVE and BLOCKS are of a heap alone. TAKEN is what counts for limits, and PEAK the most that was: \
-     with all heaps below it.";
+pub const LEGEND: &str = "RESIDENT, LIVE and BLOCKS are of a heap alone, and so is REQUESTED: what the program asked for, by samples (~: \
+     an estimate, ?: they cannot tell).\nTAKEN is what counts for limits, and PEAK the most that was: with all heaps below it.";
 
 /// The headings of [`lines`].
 pub fn headings(width: usize) -> String {
-    let taken = if width >= WIDE {
-        format!("{:>11}", "TAKEN")
+    let more = if width >= WIDE {
+        format!("{:>12}{:>11}", "REQUESTED", "TAKEN")
     } else {
         String::new()
     };
     format!(
-        "{:>10}{:>11}{taken}{:>11}{:>11}{:>11}{:>8}  HEAP",
+        "{:>10}{:>11}{more}{:>11}{:>11}{:>11}{:>8}  HEAP",
         "RESIDENT", "LIVE", "PEAK", "SOFT", "HARD", "BLOCKS"
     )
+}
+
+fn requested(heap: &Heap) -> String {
+    match heap.requested {
+        None => "?".to_owned(),
+        Some(amount) if amount.error() > 0.0 => format!("~{}", bytes(amount.bytes)),
+        Some(amount) => bytes(amount.bytes),
+    }
 }
 
 fn line(heap: &Heap, width: usize) -> String {
@@ -100,13 +113,13 @@ fn line(heap: &Heap, width: usize) -> String {
             amount(value)
         }
     };
-    let taken = if width >= WIDE {
-        format!("{:>11}", amount(heap.taken))
+    let more = if width >= WIDE {
+        format!("{:>12}{:>11}", requested(heap), amount(heap.taken))
     } else {
         String::new()
     };
     let start = format!(
-        "{:>10}{:>11}{taken}{:>11}{:>11}{:>11}{:>8}  {}",
+        "{:>10}{:>11}{more}{:>11}{:>11}{:>11}{:>8}  {}",
         amount(heap.own.resident),
         amount(heap.own.live),
         amount(heap.peak),
@@ -154,6 +167,7 @@ pub fn lines(heaps: &Heaps, width: usize, most: usize) -> Vec<String> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use profile_file::Amount;
 
     /// A tenant with two queries, and a heap without a name.
     pub fn tree() -> Heaps {
@@ -198,9 +212,24 @@ pub mod tests {
     fn what_there_is_no_room_for_is_summed_up() {
         let shown = lines(&tree(), 110, 2);
         insta::assert_snapshot!(shown.join("\n"), @r"
-         1.0 MiB 1020.0 KiB    1.1 MiB    1.1 MiB   48.0 MiB   64.0 MiB   2,048  tenant
+         1.0 MiB 1020.0 KiB           ?    1.1 MiB    1.1 MiB   48.0 MiB   64.0 MiB   2,048  tenant
         84.0 KiB   72.0 KiB  in 3 heaps more, with 168 blocks
         ");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_an_estimate_exact_or_unknown() {
+        let mut heap = tree().list[0].clone();
+        assert_eq!(requested(&heap), "?");
+        let mut amount = Amount {
+            bytes: 2048.0,
+            ..Amount::default()
+        };
+        heap.requested = Some(amount);
+        assert_eq!(requested(&heap), "2,048 B");
+        amount.variance = 100.0;
+        heap.requested = Some(amount);
+        assert_eq!(requested(&heap), "~2,048 B");
     }
 
     #[test]
@@ -221,6 +250,7 @@ pub mod tests {
             text[0]["with_below"]["resident_bytes"],
             (1 << 20) + (72 << 10)
         );
+        assert_eq!(text[0]["requested_bytes"], serde_json::Value::Null);
         assert_eq!(text[3]["name"], "");
         assert_eq!(text[3]["live_bytes"], 8 << 10);
     }

@@ -38,6 +38,7 @@ const SOFT: usize = 10;
 const HARD: usize = 11;
 const REFUSALS: usize = 14;
 const NUMBER: usize = 19;
+const SEGMENT: usize = 22;
 const GIVEN: usize = 24;
 const GIVEN_BYTES: usize = 25;
 const NAME: usize = 26;
@@ -90,7 +91,9 @@ pub fn read(snapshot: &Snapshot, file: &File) -> Result<Heaps, HeapsError> {
     for number in 0..records.chunks {
         walk.chunk(number).ok_or(HeapsError::Moving)?;
     }
-    Ok(walk.finish())
+    let mut heaps = walk.finish();
+    heaps.estimate_requests(snapshot);
+    Ok(heaps)
 }
 
 struct Walk<'a> {
@@ -217,6 +220,7 @@ impl Walk<'_> {
                 hard_limit: words[HARD],
                 refusals: words[REFUSALS],
                 number: words[NUMBER] as u32,
+                has_frames: words[SEGMENT] != 0,
                 ..Heap::default()
             });
         }
