@@ -148,11 +148,14 @@ static size_t release_grown(fh_heap *h) {
     return bytes;
 }
 
-/* The samples of blocks that go with the heap. */
-static void tell_observer(fh_heap *h) {
-    if (FH_LIKELY(!fh_load(&h->sampled))) return;
+static void end_samples(fh_heap *h) {
     fh_hook_heap_cleared((uint32_t)fh_load(&h->number));
     fh_store(&h->sampled, 0);
+}
+
+/* The samples of blocks that go with the heap. */
+static void tell_observer(fh_heap *h) {
+    if (FH_UNLIKELY(fh_load(&h->sampled))) end_samples(h);
 }
 
 bool fh_heap_clear(fh_heap *h) {
