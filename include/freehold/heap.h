@@ -16,8 +16,8 @@
  *                its parent were using. What such a thread was just taking may count as taken until the heap ends.
  *   Freeing      fh_free, and in the drop-in library free and operator delete, find the heap by themselves. So do realloc
  *                and malloc_usable_size.
- *   Cost         a block takes some ten to thirty nanoseconds. Blocks of heaps are not cached by threads, and are not sampled
- *                by the profiler.
+ *   Cost         a block takes some ten to thirty nanoseconds. Blocks of heaps are not cached by threads. The profiler samples
+ *                them with the heap's name, except frames and the cells of pools.
  *   Misuse       a heap that does not exist (any more), freeing what is free already, or a pointer into a block: one line on
  *                stderr, and the process ends (option on_error). A block that is freed after its heap was destroyed is found
  *                unless its memory is in use again. Builds with FREEHOLD_CHECKED also find a private heap that another

@@ -48,6 +48,7 @@ fh_heap *fh_heap_new(const fh_heap_options *options) {
 /* Every call finds a heap that is gone in a checked build, and a mistake costs nothing else. */
 static void *take(const char *call, fh_heap *h, size_t align, size_t n, bool *clean) {
     if (FH_CHECKED && !may_use(call, h)) return NULL;
+    if (FH_UNLIKELY(fh_is_observing())) return fh_hook_heap_alloc(h, align, n, clean);
     return fh_heap_take(h, align, n, clean);
 }
 

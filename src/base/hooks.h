@@ -93,6 +93,9 @@ void fh_hook_observe(struct fh_thread *t);
 /* The block at p, special to free, is about to be freed; it may be sampled (`surely`: it is or was). */
 void fh_hook_freed(const void *p, bool surely);
 
+/* The blocks of the heap with that number (fh_heap.number) are about to end with it, or in a reset. */
+void fh_hook_heap_cleared(uint32_t number);
+
 /* realloc has changed the block at p, sampled or not, to n bytes where it is. */
 void fh_hook_resized(const void *p, size_t n);
 
@@ -116,6 +119,10 @@ void *fh_hook_alloc(size_t n, unsigned c);
 /* Allocates n bytes at a multiple of align in an observed program, and counts them. *clean: the block reads as zero. said: the
  * family of the call (FH_SAYS_…), for a checked program. */
 void *fh_hook_alloc_aligned(size_t align, size_t n, bool *clean, unsigned said);
+
+/* A block of a heap (heap/take.h) in an observed program: it may be sampled. */
+struct fh_heap;
+void *fh_hook_heap_alloc(struct fh_heap *heap, size_t align, size_t n, bool *clean);
 
 /* The block at p has become the one at q, of n bytes, without a copy: freed and allocated again as far as samples go. */
 void fh_hook_moved(const void *p, void *q, size_t n);

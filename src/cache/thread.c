@@ -204,6 +204,7 @@ bool fh_thread_check_all(void) {
 
 void fh_thread_scope(fh_thread *t) {
     if (t->scope) fh_or_relaxed(&fh_observing, FH_MODE_SCOPE);
+    t->interval = 0; /* not known any more: once out of scopes, the next slow path draws again */
     fh_thread_observe(t, false);
 }
 

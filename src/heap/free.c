@@ -118,6 +118,8 @@ void fh_heap_give(const char *call, const fh_owned *o, void *p) {
         fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, call, p, (size_t)begin, size);
         return;
     }
+    /* Before it is free: then its address may be another sample's. */
+    if (FH_UNLIKELY(fh_load(&o->heap->sampled) & fh_sampled_bit(p)) && !node) fh_hook_freed(p, false);
     if (fh_heap_is_told(o->heap) && !node) fh_told_freed(p, size);
     bool freed = o->kind == FH_OWNED_UNITS    ? free_units(o->heap, p, size)
                  : o->kind == FH_OWNED_EXTENT ? free_in_extent((fh_extent *)(uintptr_t)o, p)

@@ -20,6 +20,8 @@ struct fh_given {
 };
 
 _Static_assert(FH_UNITS_MOST == WORD_BYTES, "a block of units is within one word");
+_Static_assert(offsetof(fh_given, words) == 24 && offsetof(fh_given, first) == 40 && offsetof(fh_given, last) == 48,
+               "the command reads it, see observe/records.c");
 
 /* ── Life ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 

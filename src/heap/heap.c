@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/classes.h"
+#include "base/hooks.h"
 #include "cache/alloc.h"
 #include "cache/observed.h"
 #include "heap/endings.h"
@@ -92,6 +93,8 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_store(&h->thread, fh_heap_this_thread());
     fh_store(&h->scopes, 0);
     fh_store(&h->endings, 0);
+    fh_store(&h->number, 0);
+    fh_store(&h->sampled, 0);
     fh_frame_forget(h);
     set_name(h, plan->name);
     free_all_units(h);
@@ -154,9 +157,20 @@ static void tell_freed(void *block, size_t size, void *unused) {
     fh_told_freed(block, size);
 }
 
+static void end_samples(fh_heap *h) {
+    fh_hook_heap_cleared((uint32_t)fh_load(&h->number));
+    fh_store(&h->sampled, 0);
+}
+
+/* The samples of blocks that go with the heap. */
+static void tell_observer(fh_heap *h) {
+    if (FH_UNLIKELY(fh_load(&h->sampled))) end_samples(h);
+}
+
 bool fh_heap_clear(fh_heap *h) {
     if (fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
     fh_frame_forget(h);
     size_t bytes = release_grown(h);
@@ -171,6 +185,7 @@ bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
     if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
     fh_endings_run(h);
+    tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
     if (h->given) fh_given_end(h->given);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;

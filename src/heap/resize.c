@@ -1,5 +1,6 @@
 /* realloc of a block of a heap: in place where it stays as good as it was, else by a copy within the heap. */
 #include "base/hooks.h"
+#include "cache/observed.h"
 #include "heap/free.h"
 #include "heap/take.h"
 #include "heap/told.h"
@@ -25,8 +26,12 @@ void *fh_hook_heap_resize(void *p, size_t n) {
         errno = EINVAL;
         return NULL;
     }
-    if (n <= old && (n > old / 2 || old <= 64)) return in_place(o->heap, p, n);
-    void *q = fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
+    if (n <= old && (n > old / 2 || old <= 64)) {
+        if (FH_UNLIKELY(fh_load(&o->heap->sampled) & fh_sampled_bit(p))) fh_hook_resized(p, n);
+        return in_place(o->heap, p, n);
+    }
+    void *q = fh_is_observing() ? fh_hook_heap_alloc(o->heap, FH_MIN_ALIGN, n, &clean)
+                                : fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
     if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;
     memcpy(q, p, n < old ? n : old);
     fh_heap_give("realloc", o, p);

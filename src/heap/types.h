@@ -91,6 +91,8 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word from;                /* hint: the word of units to begin with */
     fh_word grown;               /* hint: 1 = units were looked for in vain, and none was freed since */
     fh_word scopes;              /* threads in a scope of this heap, with their generation (scope.h) */
+    fh_word number;              /* of all heaps of the process, once a block was sampled; 0: none was */
+    fh_word sampled;             /* bits of the addresses of which blocks were sampled (fh_sampled_bit) */
     fh_word endings;             /* callbacks for its end, the newest first (endings.h) */
     fh_segment *segment, *spare; /* private: the newest one of its frames, and one that is kept (frames.h) */
     fh_given *given;             /* the memory that the program gave for its blocks (given.h); NULL: the store has it */
@@ -103,6 +105,11 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     _Alignas(4096) fh_word list[FH_HEAP_LISTS]; /* fh_extent*, the newest first */
     fh_word at[FH_HEAP_LISTS];                  /* fh_extent* in which a block was found or freed last */
 };
+
+/* The bit of a block's address in the word `sampled`: where it is 0, free has nothing to tell the observer. */
+static inline uint64_t fh_sampled_bit(const void *p) {
+    return UINT64_C(1) << (((uintptr_t)p >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 58);
+}
 
 static inline bool fh_heap_is_private(const fh_heap *h) {
     return h->flags & FH_HEAP_IS_PRIVATE;

@@ -70,10 +70,18 @@ __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, boo
     return p;
 }
 
+/* Heaps have no bins, and a thread in a scope has none either. So no bytes are counted down: each block is drawn by itself. Out of
+ * line for its frame. */
+__attribute__((noinline)) void *fh_hook_heap_alloc(fh_heap *heap, size_t align, size_t n, bool *clean) {
+    void *p = fh_heap_take(heap, align, n, clean);
+    if (p && fh_is_observing()) fh_observe_heap_block(heap, p, n, __builtin_frame_address(0));
+    return p;
+}
+
 static void *alloc(size_t n, unsigned c) {
     bool clean;
     fh_heap *scope = fh_scope_heap();
-    if (FH_UNLIKELY(scope != NULL)) return fh_heap_take(scope, FH_MIN_ALIGN, n, &clean);
+    if (FH_UNLIKELY(scope != NULL)) return fh_hook_heap_alloc(scope, FH_MIN_ALIGN, n, &clean);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
     if (FH_UNLIKELY(fh_is_hardened())) return fh_alloc_in(FH_PARTITION_HARDENED, FH_MIN_ALIGN, n, &clean);
     /* The caller has counted already, with what only an observed thread has. */
@@ -89,7 +97,7 @@ void *fh_hook_alloc(size_t n, unsigned c) {
 
 /* To a tool that watches memory, a page that was purged is not a page of zeros. */
 static void *alloc_in_scope(fh_heap *scope, size_t align, size_t n, bool *clean, unsigned said) {
-    void *p = fh_heap_take(scope, align, n, clean);
+    void *p = fh_hook_heap_alloc(scope, align, n, clean);
     if (p && fh_heap_is_told(scope) && (said & FH_SAYS_ZEROED)) {
         memset(p, 0, n);
         *clean = true;

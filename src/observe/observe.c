@@ -2,7 +2,9 @@
 
 #include "base/hooks.h"
 #include "base/settings.h"
+#include "cache/alloc.h"
 #include "cache/observed.h"
+#include "observe/heaps.h"
 #include "observe/modules.h"
 #include "observe/nodes.h"
 #include "observe/profile_file.h"
@@ -16,6 +18,7 @@
 #include "system/inspect.h"
 #include "system/system.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -37,6 +40,7 @@ static fh_profile_header *own_profile(void) {
     if (FH_LIKELY(profile) || !fh_profile_is_parents() || !fh_profile_leave()) return profile;
     fh_nodes_clear();
     fh_sites_clear();
+    fh_heap_names_clear();
     fh_modules_clear();
     fh_refresh_clear();
     fh_profile_left();
@@ -186,8 +190,8 @@ void fh_observe_lost(void) {
     count(&fh_profile_controls(profile)->lost_samples);
 }
 
-/* The site of the stack that begins at the frame; 0: no room. */
-static uint32_t site_of(fh_profile_header *profile, const void *frame) {
+/* The site of the stack that begins at the frame, in heaps of that name; 0: no room. */
+static uint32_t site_of(fh_profile_header *profile, const void *frame, uint32_t heap) {
     fh_profile_control *control = fh_profile_controls(profile);
     uintptr_t stack[MOST_FRAMES];
     bool whole = false, lost;
@@ -196,14 +200,15 @@ static uint32_t site_of(fh_profile_header *profile, const void *frame) {
     uint32_t node = fh_nodes_of(stack, depth, whole, &lost);
     if (!whole) count(&control->short_stacks);
     if (lost) count(&control->lost_stacks);
-    return fh_site_of(node);
+    return fh_site_of(node, heap);
 }
 
-void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *frame) {
+/* The sample of a block that is in the heap, or in none (NULL). */
+static void enter(fh_heap *heap, const void *p, size_t n, uint64_t interval, const void *frame) {
     fh_profile_header *profile = begin_profile();
     if (!profile) return;
     fh_profile_control *control = fh_profile_controls(profile);
-    uint32_t site = site_of(profile, frame);
+    uint32_t site = site_of(profile, frame, heap ? fh_heap_name_of(heap) : 0);
     fh_profile_sample sample = {
         .address = (uintptr_t)p,
         .size = n,
@@ -212,7 +217,8 @@ void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *
         .born_ns = fh_system_nanoseconds(),
         .site = site,
         .thread = fh_own()->system_number,
-        .mark = fh_load(fh_profile_word(&control->mark)),
+        .mark = (uint32_t)fh_load(fh_profile_word(&control->mark)),
+        .heap = heap ? fh_heap_number(heap) : 0,
     };
     count(&control->taken);
     if (!site || !fh_samples_enter(&sample)) {
@@ -221,6 +227,31 @@ void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *
     }
     fh_weight w = fh_sampling_weight(n, n, interval);
     fh_site_allocated(control, site, &w, sample.born_ns);
+    /* relaxed: who frees the block has got it from this thread, and so the bit as well. */
+    if (heap) fh_or_relaxed(&heap->sampled, fh_sampled_bit(p));
+}
+
+void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *frame) {
+    enter(NULL, p, n, interval, frame);
+}
+
+void fh_observe_heap_block(fh_heap *heap, const void *p, size_t n, const void *frame) {
+    int error = errno;
+    fh_thread *t = fh_thread_enter();
+    fh_thread_leave(t);
+    fh_profile_header *profile = own_profile();
+    uint64_t interval = t ? wanted_interval(profile ? fh_profile_controls(profile) : NULL) : 0;
+    if (interval && fh_sampling_draws(&t->random, n, interval)) enter(heap, p, n, interval, frame);
+    errno = error;
+}
+
+static void drop(uint64_t address, void *arg) {
+    (void)arg;
+    fh_hook_freed((const void *)(uintptr_t)address, false);
+}
+
+void fh_hook_heap_cleared(uint32_t number) {
+    if (own_profile()) fh_samples_each_of(number, drop, NULL);
 }
 
 static fh_weight weight_of(const fh_profile_sample *s) {

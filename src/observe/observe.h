@@ -30,6 +30,10 @@ void fh_observe_sampled(const void *p, size_t n, uint64_t interval, const void *
  * checked program and in a scope of a heap it is one like all others. *clean, said: as for fh_hook_alloc_aligned. */
 void *fh_alloc_pointers(size_t align, size_t n, bool *clean, unsigned said);
 
+/* The block at p, of n bytes, is one of the heap now: it is drawn with the probability of its size, and then entered. */
+struct fh_heap;
+void fh_observe_heap_block(struct fh_heap *heap, const void *p, size_t n, const void *frame);
+
 /* A sample was due, and there was no memory for it. */
 void fh_observe_lost(void);
 

@@ -2,9 +2,9 @@
  * `freehold` (tools/profile-file) reads it, and writes the control words only.
  *
  *     ┌────────┬─────────┬─────────┬──────────┬─────────┬───────── … ─┬──────── … ─┬──────── … ─┬────── … ─┐
- *     │ header │ control │  stats  │ timeline │ modules │ nodes       │ sites      │ samples    │ (unused) │
+ *     │ header │ control │  stats  │ timeline │ modules │ nodes       │ sites      │ samples    │ heaps    │
  *     └────────┴─────────┴─────────┴──────────┴─────────┴───────── … ─┴──────── … ─┴──────── … ─┴────── … ─┘
- *      4 KiB    4 KiB     fh_profile_section[] of the header says where each begins; the last three grow by extents
+ *      4 KiB    4 KiB     fh_profile_section[] of the header says where each begins; the last four grow by extents
  *
  * Where: FREEHOLD=observe=1 makes /dev/shm/freehold-PID (0600; the directory by FREEHOLD=page=DIR), a memfd of the name
  * "freehold-profile" if there is no such directory or no room in it. It is removed when the program ends by itself, unless
@@ -48,6 +48,7 @@ typedef enum {
     FH_PROFILE_NODES,      /* fh_profile_node; entry 0 is the root of all stacks */
     FH_PROFILE_SITES,      /* fh_profile_site; entry 0 is not used */
     FH_PROFILE_SAMPLES,    /* fh_profile_sample; a slot may be empty */
+    FH_PROFILE_HEAPS,      /* fh_profile_heap; entry 0 is not used. Files of before have no such section */
     FH_PROFILE_SECTIONS
 } fh_profile_section_kind;
 
@@ -120,6 +121,7 @@ typedef struct {
  * and counts by itself. Addresses are the program's; offsets are bytes within the structures of src/base/types.h. */
 #define FH_PROFILE_RECORDS_OFFSET (FH_PROFILE_CONTROL_OFFSET + 512)
 #define FH_PROFILE_RECORDS_VERSION UINT64_C(1) /* changes with any structure or number that is counted by */
+#define FH_PROFILE_HEAPS_VERSION UINT64_C(1)   /* the same for the structures of heaps (src/heap/types.h) */
 
 typedef struct {
     uint64_t version;         /* (atomic) FH_PROFILE_RECORDS_VERSION, written last; 0: not known yet */
@@ -132,8 +134,10 @@ typedef struct {
     uint64_t pieces_slab;
     uint64_t depot_bytes, depot_slot;
     uint64_t thread_bytes, thread_bin, thread_rack, thread_state, rack_bytes;
-    uint64_t hints_bytes; /* sizeof(fh_chunk_hints) */
-    uint64_t reserved[3];
+    uint64_t hints_bytes;   /* sizeof(fh_chunk_hints) */
+    uint64_t heaps_version; /* FH_PROFILE_HEAPS_VERSION; 0: a library that does not say where heaps are */
+    uint64_t heaps;         /* address of the number of heaps that the program has (freehold/heap.h) */
+    uint64_t reserved[1];
 } fh_profile_records;
 
 /* ── Reachability: which blocks can the program still find? ──────────────────────────────────────────────────────── */
@@ -319,7 +323,20 @@ typedef struct {
     uint32_t flags;   /* FH_PROFILE_NODE_CUT, and the check */
 } fh_profile_node;
 
-/* A call site: a node that allocated. All sums are weighted: a sample of s bytes stands for s/P bytes and 1/P blocks,
+/* The name of heaps (freehold/heap.h) of which blocks were sampled. Heaps with one name, below parents of one name, share an
+ * entry: a program may make and destroy them without end. */
+#define FH_PROFILE_HEAP_NAME 48u
+#define FH_PROFILE_HEAPS_MOST 4096u
+#define FH_PROFILE_HEAP_NO_ROOM 0xFFFFFFFFu
+
+typedef struct {
+    uint32_t parent; /* entry of the parent's name, smaller than its own; 0: it has none */
+    uint32_t reserved;
+    char name[FH_PROFILE_HEAP_NAME]; /* zero-terminated */
+    uint64_t check;                  /* of all before it; written last */
+} fh_profile_heap;
+
+/* A call site: a node that allocated, in heaps of one name or in none. All sums are weighted: a sample of s bytes stands for s/P bytes and 1/P blocks,
  * P = 1 − exp(−s/T), and 1 if T is 1. Bytes are whole, blocks in 1/256, variances (Σ s²(1−P)/P², the error bar) in units of 2^16 bytes².
  *     equation: live = allocated − freed */
 #define FH_PROFILE_BLOCK_UNIT 256u
@@ -328,7 +345,7 @@ typedef struct {
 
 typedef struct {
     uint32_t node;
-    uint32_t flags;
+    uint32_t heap; /* entry of the heaps' names, or FH_PROFILE_HEAP_NO_ROOM; 0: plain blocks */
     uint64_t allocated_samples, allocated_bytes, allocated_blocks,
         allocated_variance;                                            /* (atomic) since the beginning */
     uint64_t freed_samples, freed_bytes, freed_blocks, freed_variance; /* (atomic) */
@@ -355,7 +372,8 @@ typedef struct {
     uint64_t born_ns;
     uint32_t site;
     uint32_t thread; /* the kernel's number of the thread */
-    uint64_t mark;   /* control.mark when it was born */
+    uint32_t mark;   /* control.mark when it was born */
+    uint32_t heap;   /* number of the heap that the block is of, which no other heap of the process has; 0: none */
     /* The size with which it was drawn: P = 1 − exp(−drawn/interval), and it stands for size/P bytes and 1/P blocks. It
      * differs from `size` when realloc changed a small block where it is. 0: as `size` */
     uint64_t drawn;
@@ -383,5 +401,6 @@ _Static_assert(sizeof(fh_profile_module) == 1024, "layout");
 _Static_assert(sizeof(fh_profile_node) == 16, "layout");
 _Static_assert(sizeof(fh_profile_site) == 256 + 32, "layout");
 _Static_assert(sizeof(fh_profile_sample) == 64, "layout");
+_Static_assert(sizeof(fh_profile_heap) == 64, "layout");
 
 #endif

@@ -20,6 +20,7 @@ static const struct {
 } shape[FH_PROFILE_SECTIONS] = {
     [FH_PROFILE_STATISTICS] = {1, false}, [FH_PROFILE_TIMELINE] = {1024, false}, [FH_PROFILE_MODULES] = {32, true},
     [FH_PROFILE_NODES] = {1024, true},    [FH_PROFILE_SITES] = {128, true},      [FH_PROFILE_SAMPLES] = {256, true},
+    [FH_PROFILE_HEAPS] = {16, true},
 };
 
 static const uint32_t entry_bytes[FH_PROFILE_SECTIONS] = {
@@ -196,8 +197,9 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
         s->extent[0] = offset_of[kind];
         fh_store(&extents[kind][0], (uintptr_t)profile + offset_of[kind]);
     }
-    /* Entry 0 of both is not a stack or a site; the root is all zero, which is what it should be. */
+    /* Entry 0 is not a stack, a site or a heap; the root is all zero, which is what it should be. */
     profile->section[FH_PROFILE_NODES].used = profile->section[FH_PROFILE_SITES].used = 1;
+    profile->section[FH_PROFILE_HEAPS].used = 1;
     fh_profile_controls(profile)->wanted_interval = FH_PROFILE_INTERVAL_AS_STARTED;
     profile->magic = FH_PROFILE_MAGIC;
 }

@@ -2,7 +2,7 @@
  * table: what the entries mean is in profile.h, and who writes them are the tables above this module (nodes.c, sites.c,
  * samples.c, modules.c) and refresh.c.
  *
- *     one mapping:   header │ control │ figures │ timeline │ extent 0 of modules, nodes, sites, samples
+ *     one mapping:   header │ control │ figures │ timeline │ extent 0 of modules, nodes, sites, samples, heaps
  *     and one for each further extent, twice as long as the one before, at the file's end
  *
  * The life of the file, a word that only this module changes:

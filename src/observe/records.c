@@ -1,8 +1,10 @@
 #include "observe/records.h"
 
 #include "base/classes.h"
+#include "heap/types.h"
 #include "observe/profile_words.h"
 #include "store/depot.h"
+#include "store/thp.h"
 #include "store/window.h"
 
 /* What the reader (tools/profile-file/src/recount) takes for granted. Whatever changes here changes
@@ -28,6 +30,26 @@ _Static_assert(FH_SMALL_LAST == 112 && FH_RUN_FIRST == 113 && FH_BINS == 177 && 
                "the numbers of classes and kinds");
 _Static_assert(FH_STATE_BUMP_SHIFT == 16 && FH_STATE_KIND_SHIFT == 32 && FH_STATE_OWNER_SHIFT == 48, "a state");
 
+/* And of heaps (tools/profile-file/src/recount/heaps.rs); the memory that is given to one: heap/given.c. Whatever changes here
+ * changes FH_PROFILE_HEAPS_VERSION. */
+_Static_assert(offsetof(fh_slab, heap) == 67 * 8, "the word of a slot that leads to a heap");
+_Static_assert(sizeof(fh_owned) == 16 && FH_OWNED_UNITS == 1 && FH_OWNED_EXTENT == 2 && FH_OWNED_LARGE == 3,
+               "what the word leads to");
+_Static_assert(offsetof(fh_heap, parent) == 4 * 8 && offsetof(fh_heap, flags) == 5 * 8 &&
+                   offsetof(fh_heap, charged) == 8 * 8 && offsetof(fh_heap, peak) == 9 * 8 &&
+                   offsetof(fh_heap, soft) == 10 * 8 && offsetof(fh_heap, hard) == 11 * 8 &&
+                   offsetof(fh_heap, refusals) == 14 * 8 && offsetof(fh_heap, number) == 19 * 8 &&
+                   offsetof(fh_heap, segment) == 22 * 8 && offsetof(fh_heap, given) == 24 * 8 &&
+                   offsetof(fh_heap, memory_size) == 25 * 8 && offsetof(fh_heap, name) == 26 * 8 &&
+                   FH_HEAP_NAME == 48 && offsetof(fh_heap, free) == 32 * 8 && offsetof(fh_heap, first) == 96 * 8 &&
+                   offsetof(fh_heap, last) == 160 * 8 && FH_UNIT_WORDS == 64,
+               "a heap");
+_Static_assert(offsetof(fh_extent, c) == 3 * 8 && offsetof(fh_extent, words) == 4 * 8 + 4 &&
+                   offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, free) == 8 * 8,
+               "an extent");
+_Static_assert(offsetof(fh_node, block) == 2 * 8 && offsetof(fh_node, size) == 3 * 8 && sizeof(fh_node) == 32,
+               "a large block's node");
+
 static uint64_t address(const void *p) {
     return (uintptr_t)p;
 }
@@ -52,6 +74,8 @@ void fh_records_show(fh_profile_header *profile) {
     r->thread_state = offsetof(fh_thread, state);
     r->rack_bytes = sizeof(fh_rack);
     r->hints_bytes = sizeof(fh_chunk_hints);
+    r->heaps_version = FH_PROFILE_HEAPS_VERSION;
+    r->heaps = address(fh_thp_heaps());
     const size_t begin = offsetof(fh_profile_records, chunks);
     r->check = fh_profile_checked(fh_profile_check(0, (const char *)r + begin, sizeof *r - begin));
     fh_store_release(fh_profile_word(&r->version), FH_PROFILE_RECORDS_VERSION); /* release: what was written before */

@@ -1,5 +1,6 @@
 #include "observe/refresh.h"
 
+#include "observe/heaps.h"
 #include "observe/modules.h"
 #include "observe/nodes.h"
 #include "observe/profile_file.h"
@@ -94,7 +95,7 @@ static void refresh_modules(fh_profile_header *profile, bool all, uint64_t now) 
 
 /* Bytes of private memory that the observer has taken. The file is counted in its own header. */
 static uint64_t observer_bytes(void) {
-    return fh_nodes_bytes() + fh_sites_bytes() + fh_stack_memory();
+    return fh_nodes_bytes() + fh_sites_bytes() + fh_heap_names_bytes() + fh_stack_memory();
 }
 
 static uint64_t check_of(const fh_profile_statistics *f) {

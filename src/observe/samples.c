@@ -5,6 +5,15 @@
 
 #define PLACES 32u
 
+_Static_assert(offsetof(fh_profile_sample, heap) == offsetof(fh_profile_sample, mark) + 4 &&
+                   offsetof(fh_profile_sample, mark) % 8 == 0,
+               "both are one word");
+
+/* The mark, and above it the heap. */
+static fh_word *belongs_word(fh_profile_sample *slot) {
+    return (fh_word *)(void *)&slot->mark;
+}
+
 static uint64_t hash(uint64_t address) {
     uint64_t h = (address >> 4) * UINT64_C(0x9E3779B97F4A7C15);
     return h ^ h >> 32;
@@ -27,7 +36,8 @@ static bool enter_in(fh_profile_sample *extent, uint64_t entries, const fh_profi
         slot->born_ns = sample->born_ns;
         slot->site = sample->site;
         slot->thread = sample->thread;
-        slot->mark = sample->mark;
+        /* One word: who looks for the samples of a heap reads it while another thread writes. */
+        fh_store(belongs_word(slot), sample->mark | (uint64_t)sample->heap << 32);
         slot->drawn = sample->drawn;
         fh_store(fh_profile_word(&slot->reached), 0);
         fh_store_release(address, sample->address);
@@ -83,7 +93,8 @@ bool fh_samples_remove(uint64_t address, uint64_t now, fh_profile_sample *sample
         .born_ns = slot->born_ns,
         .site = slot->site,
         .thread = slot->thread,
-        .mark = slot->mark,
+        .mark = (uint32_t)fh_load(belongs_word(slot)),
+        .heap = fh_load(belongs_word(slot)) >> 32,
         .drawn = slot->drawn,
     };
     /* What stays behind is the trace of a block that was freed: see fh_profile_sample.reached. */
@@ -97,4 +108,18 @@ void fh_samples_rename(uint64_t from, uint64_t to) {
     fh_profile_sample *slot = fh_samples_find(from);
     /* acquire and release: the slot's fields are as they were for a thread that finds it under its new address. */
     if (slot) fh_cas_acq_rel(fh_profile_word(&slot->address), &from, to);
+}
+
+void fh_samples_each_of(uint32_t heap, void (*see)(uint64_t address, void *arg), void *arg) {
+    fh_profile_sample *extent[FH_PROFILE_EXTENTS];
+    uint64_t slots[FH_PROFILE_EXTENTS];
+    unsigned extents = fh_samples_extents(extent, slots);
+    for (unsigned k = 0; k < extents; k++) {
+        for (uint64_t i = 0; i < slots[k]; i++) {
+            /* acquire: whose it is, of the sample that has this address. */
+            uint64_t address = fh_load_acquire(fh_profile_word(&extent[k][i].address));
+            if (address <= FH_PROFILE_SAMPLE_WRITING || fh_load(belongs_word(&extent[k][i])) >> 32 != heap) continue;
+            see(address, arg);
+        }
+    }
 }

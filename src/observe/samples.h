@@ -32,4 +32,7 @@ fh_profile_sample *fh_samples_find(uint64_t address);
 /* The table as it is mapped, for a scan: the number of its extents, and of each its address and how many slots it has. */
 unsigned fh_samples_extents(fh_profile_sample *extent[FH_PROFILE_EXTENTS], uint64_t slots[FH_PROFILE_EXTENTS]);
 
+/* Calls see for each sample of the heap with that number, of which no other thread allocates or frees meanwhile. */
+void fh_samples_each_of(uint32_t heap, void (*see)(uint64_t address, void *arg), void *arg);
+
 #endif

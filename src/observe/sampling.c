@@ -74,6 +74,13 @@ uint64_t fh_sampling_distance(uint64_t *state, uint64_t interval) {
     return whole((double)interval * fh_minus_log(u));
 }
 
+/* P is below s/T: for small blocks that is the whole answer nearly always. */
+bool fh_sampling_draws(uint64_t *state, uint64_t size, uint64_t interval) {
+    if (interval <= 1) return size > 0;
+    double u = (double)(fh_random(state) >> 11) * 0x1p-53, x = (double)size / (double)interval;
+    return u < x && u < fh_one_minus_exp(x);
+}
+
 fh_weight fh_sampling_weight(uint64_t size, uint64_t drawn, uint64_t interval) {
     double p = interval <= 1 ? 1 : fh_one_minus_exp((double)drawn / (double)interval), bytes = (double)size / p;
     return (fh_weight){

@@ -9,6 +9,7 @@
 #ifndef FH_OBSERVE_SAMPLING_H
 #define FH_OBSERVE_SAMPLING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* −ln(u) for 0 < u ≤ 1, and 1 − exp(−x) for x ≥ 0: both to within 4 units of the last place. */
@@ -22,6 +23,9 @@ uint64_t fh_random(uint64_t *state);
  * is below s. A whole number is exact: ⌊E⌋ < s and E < s are the same for a whole s. An interval of 1 asks for every block:
  * the answer is 0 and P is 1, where chance would pass over a block of 2 bytes in seven. */
 uint64_t fh_sampling_distance(uint64_t *state, uint64_t interval);
+
+/* True with the probability P(size), by a draw of its own: where no bytes are counted down. */
+bool fh_sampling_draws(uint64_t *state, uint64_t size, uint64_t interval);
 
 typedef struct {
     uint64_t bytes;    /* s/P */

@@ -6,22 +6,29 @@
 
 static fh_index known;
 
+typedef struct {
+    uint32_t node, heap;
+} place;
+
 static bool same(uint32_t number, const void *key) {
+    const place *wanted = key;
     const fh_profile_site *entry = fh_profile_entry(FH_PROFILE_SITES, number);
-    return entry && entry->node == *(const uint32_t *)key;
+    return entry && entry->node == wanted->node && entry->heap == wanted->heap;
 }
 
 static uint32_t make(const void *key) {
     uint64_t number = fh_profile_add(FH_PROFILE_SITES);
     fh_profile_site *entry = number < UINT32_MAX ? fh_profile_entry(FH_PROFILE_SITES, number) : NULL;
     if (!entry) return 0;
-    entry->node = *(const uint32_t *)key;
+    entry->node = ((const place *)key)->node;
+    entry->heap = ((const place *)key)->heap;
     return (uint32_t)number;
 }
 
-uint32_t fh_site_of(uint32_t node) {
-    uint64_t h = (node + UINT64_C(1)) * UINT64_C(0x9E3779B97F4A7C15);
-    fh_index_search search = {.hash = h ^ h >> 29, .same = same, .make = make, .key = &node};
+uint32_t fh_site_of(uint32_t node, uint32_t heap) {
+    place key = {node, heap};
+    uint64_t h = (node + UINT64_C(1) + ((uint64_t)heap << 32)) * UINT64_C(0x9E3779B97F4A7C15);
+    fh_index_search search = {.hash = h ^ h >> 29, .same = same, .make = make, .key = &key};
     return fh_index_get(&known, &search);
 }
 

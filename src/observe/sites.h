@@ -9,8 +9,8 @@
 #include "observe/profile_file.h"
 #include "observe/sampling.h"
 
-/* The number of the site of that node; 0: no room. */
-uint32_t fh_site_of(uint32_t node);
+/* The number of the site of that node, in heaps of that name (heaps.h) or in none; 0: no room. */
+uint32_t fh_site_of(uint32_t node, uint32_t heap);
 
 void fh_site_allocated(fh_profile_control *control, uint32_t site, const fh_weight *w, uint64_t now);
 void fh_site_freed(fh_profile_control *control, uint32_t site, const fh_weight *w, uint64_t now, uint64_t born);

@@ -115,6 +115,10 @@ void fh_thp_count_heap(int change) {
     fh_add_relaxed(&heaps, (uint64_t)(int64_t)change);
 }
 
+const fh_word *fh_thp_heaps(void) {
+    return &heaps;
+}
+
 static bool is_old_enough(size_t chunk) {
     size_t first = (size_t)fh_load(&fh_order.thp_first_chunk);
     unsigned partition = fh_partition_of_slot(chunk * FH_CHUNK_SLOTS);

@@ -52,6 +52,9 @@ void fh_thp_again(size_t chunk);
  * what is in use, chunks begin on small pages. */
 void fh_thp_count_heap(int change);
 
+/* Their number, for who looks from outside. */
+const fh_word *fh_thp_heaps(void);
+
 /* True if the heap has nearly filled its young chunks. The next one would cost 2 MiB with its first block, so slabs that are
  * kept apart for speed alone are better shared. */
 bool fh_thp_is_near(void);

@@ -217,7 +217,7 @@ static void others(void) {
     end(own);
 }
 
-/* A scope in a program that is observed all the way: its own blocks are sampled before and after, and none of the heap's is. */
+/* A scope in a program that is observed all the way: its own blocks are sampled before and after, and the heap's within. */
 static void observed(void) {
     fh_heap *h = heap("scope", NULL, 0, 0);
     for (unsigned i = 0; i < 1000; i++) FREE(MALLOC(i));

@@ -63,6 +63,21 @@ static void distances(void) {
     for (int i = 0; i < 1000; i++) CHECK(fh_sampling_distance(&state, 1) == 0, "T = 1 passes over nothing");
 }
 
+/* A block that is drawn by itself has the probability of one that is counted down, to within 5 sigma. */
+static void draws(void) {
+    const uint64_t sizes[] = {1, 16, 1000, 4096, 100000};
+    const int n = 1000000;
+    uint64_t state = 7;
+    for (int k = 0; k < 5; k++) {
+        double p = -expm1(-(double)sizes[k] / 4096);
+        int drawn = 0;
+        for (int i = 0; i < n; i++) drawn += fh_sampling_draws(&state, sizes[k], 4096);
+        CHECK(fabs(drawn - n * p) <= 5 * sqrt(n * p * (1 - p)) + 1, "%d of %g expected", drawn, n * p);
+    }
+    CHECK(fh_sampling_draws(&state, 1, 1) && !fh_sampling_draws(&state, 0, 1), "T = 1: every block that has a byte");
+    CHECK(!fh_sampling_draws(&state, 0, 4096) && !fh_sampling_draws(&state, 1, UINT64_MAX), "nearly never");
+}
+
 /* Two threads' generators, seeded one apart, have nothing in common. */
 static void generators(void) {
     uint64_t one = 5, two = 6;
@@ -96,6 +111,7 @@ int main(void) {
     logarithm();
     exponential();
     distances();
+    draws();
     generators();
     weights();
     return 0;

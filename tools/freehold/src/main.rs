@@ -12,6 +12,7 @@ mod doctor;
 mod explain;
 mod fail;
 mod families;
+mod heaps;
 mod leaks;
 mod library;
 mod manual;

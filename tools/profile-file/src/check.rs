@@ -48,6 +48,38 @@ pub fn mend_sites(profile: &mut Profile, warnings: &mut Vec<Warning>) {
     }
 }
 
+/// Every site's heap has a name afterwards, and every parent of a name is before it.
+pub fn mend_heap_names(profile: &mut Profile, warnings: &mut Vec<Warning>) {
+    let mut lost = 0u64;
+    for (number, heap) in profile.heap_names.iter_mut().enumerate() {
+        if heap.parent as usize >= number.max(1) {
+            heap.parent = 0;
+            lost += 1;
+        }
+    }
+    for site in profile.sites.iter_mut().skip(1) {
+        let known = site.heap == 0
+            || site.heap == layout::HEAP_NO_ROOM
+            || (site.heap as usize) < profile.heap_names.len();
+        if !known {
+            site.heap = layout::HEAP_NO_ROOM;
+            lost += 1;
+        }
+    }
+    if lost != 0 {
+        warnings.push(Warning::damaged(format!(
+            "{lost} names of heaps are not in the profile file: their blocks count as those of heaps without a name"
+        )));
+    }
+    let dropped = profile.header.section[layout::SectionKind::Heaps as usize].dropped;
+    if dropped != 0 {
+        warnings.push(Warning::incomplete(format!(
+            "{dropped} samples are of heaps for whose names there was no room: the profile file keeps {} names",
+            layout::HEAPS_MOST
+        )));
+    }
+}
+
 /// Every live sample names a site that is there afterwards; others go.
 pub fn mend_samples(profile: &mut Profile, warnings: &mut Vec<Warning>) {
     let sites = profile.sites.len();

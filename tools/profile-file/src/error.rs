@@ -56,3 +56,25 @@ pub enum SavedError {
     #[error("{path}: {reason}")]
     Profile { path: PathBuf, reason: ReadError },
 }
+
+/// The heaps of a program cannot be told.
+#[derive(Debug, Error)]
+pub enum HeapsError {
+    #[error(
+        "the program does not run any more: its heaps are read in its memory, and are not in what it left"
+    )]
+    Gone,
+    #[error("the program has not counted its memory yet: try again in a moment")]
+    NotYet,
+    #[error(
+        "the library in the program has its heaps in another way than this command knows: they are of different versions"
+    )]
+    OtherLibrary,
+    #[error(
+        "the heaps of process {pid} are in its memory, which may not be read: {reason}. That takes the right of a debugger: \
+         be root, or set kernel.yama.ptrace_scope=0"
+    )]
+    Forbidden { pid: u64, reason: io::Error },
+    #[error("the program ended, or changed too much, while its heaps were read: try again")]
+    Moving,
+}

@@ -38,7 +38,9 @@
 //! | `debuginfod` | fetches debug information, if one asks for it |
 //! | [`blame`] | which function of a stack is to be named |
 //! | `wrappers` | allocation wrappers, told by their names |
+//! | `named` | which samples are of which heaps |
 //! | [`naming`] | how a person wants call sites to be named |
+//! | [`heaps`] | the tree of the program's heaps |
 //! | [`human`] | statistics as a person reads them |
 //! | [`saved`] | a snapshot in one file |
 //! | [`control`] | the words that a command writes: interval, mark, refresh |
@@ -57,11 +59,13 @@ mod counted;
 mod debuginfod;
 pub mod error;
 mod functions;
+pub mod heaps;
 pub mod human;
 mod integrity;
 pub mod kept;
 pub mod layout;
 mod live;
+mod named;
 pub mod names;
 pub mod naming;
 pub mod output_file;
@@ -84,7 +88,9 @@ pub use before::Clearing;
 pub use bytes::Bytes;
 pub use control::{Control, ControlError};
 pub use counted::Missing;
-pub use error::{ReadError, SavedError};
+pub use error::{HeapsError, ReadError, SavedError};
+pub use heaps::Heaps;
+pub use named::UnknownHeap;
 pub use naming::{Naming, Skipped};
 pub use process::ProcessFacts;
 pub use profile::Profile;

@@ -34,6 +34,8 @@ pub struct Profile {
     pub modules: Vec<layout::Module>,
     pub nodes: Vec<layout::Node>,
     pub sites: Vec<layout::Site>,
+    /// Names of heaps of which blocks were sampled.
+    pub heap_names: Vec<layout::Heap>,
     /// Only slots with a sample.
     pub samples: Vec<layout::Sample>,
     /// What is left of samples in slots whose blocks were freed: `reached` says when.
@@ -76,6 +78,8 @@ impl Profile {
         reader.refresh()?;
         let sites = reader.handed_out(SectionKind::Sites, warnings);
         reader.refresh()?;
+        let heap_names = reader.handed_out(SectionKind::Heaps, warnings);
+        reader.refresh()?;
         let nodes = reader.handed_out(SectionKind::Nodes, warnings);
         reader.refresh()?;
         let modules = reader.handed_out(SectionKind::Modules, warnings);
@@ -89,6 +93,7 @@ impl Profile {
             modules,
             nodes,
             sites,
+            heap_names,
             samples,
             traces,
         })
@@ -118,6 +123,11 @@ impl Profile {
             &[&self.samples[..], &self.traces[..]].concat(),
             dropped(SectionKind::Samples),
         );
+        writer.section(
+            SectionKind::Heaps,
+            &self.heap_names,
+            dropped(SectionKind::Heaps),
+        );
         writer.finish()
     }
 }
@@ -130,7 +140,7 @@ pub fn read_header(
     if length < layout::SCAN_OFFSET + size_of::<layout::Scan>() as u64 {
         return Err(ReadError::TooShort(length));
     }
-    let header: layout::Header = read_one(bytes, 0)?;
+    let mut header: layout::Header = read_one(bytes, 0)?;
     if header.magic != layout::MAGIC {
         // The library writes the magic last, so zeros are a profile file that is being made.
         let unfinished = header.magic == 0 && header.state == layout::STATE_BEGUN;
@@ -143,7 +153,13 @@ pub fn read_header(
     if header.layout != layout::LAYOUT {
         return Err(ReadError::OtherLayout(header.layout));
     }
-    if header.header_bytes as usize != size_of::<layout::Header>() {
+    let whole = size_of::<layout::Header>();
+    if header.header_bytes as usize == whole - size_of::<layout::Section>() {
+        // Of before heaps had names: that section is all zero, as the rest of the header's page is.
+        header.header_bytes = whole as u32;
+        header.section[SectionKind::Heaps as usize] = layout::Section::zeroed();
+    }
+    if header.header_bytes as usize != whole {
         return Err(ReadError::OtherHeader(header.header_bytes));
     }
     if header.state == layout::STATE_BEGUN {

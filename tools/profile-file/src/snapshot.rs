@@ -77,6 +77,8 @@ pub struct Site {
     /// Its number in the profile file; what [`layout::Sample::site`] names.
     pub number: u32,
     pub node: u32,
+    /// The entry of its heaps' name in the profile file; 0: plain blocks.
+    pub heap: u32,
     pub live: Amount,
     pub allocated: Amount,
     pub freed: Amount,
@@ -113,6 +115,8 @@ pub struct LiveSample {
     pub site: u32,
     pub thread: u32,
     pub mark: u64,
+    /// The number of the heap that the block is of; 0: none.
+    pub heap: u32,
     /// The last scan's verdict; none: it said nothing about this block.
     pub reachable: Option<bool>,
     /// What it stands for.
@@ -160,6 +164,7 @@ impl Snapshot {
         integrity::check(&profile, reading.alive, &mut warnings);
         check::mend_nodes(&mut profile, &mut warnings);
         check::mend_sites(&mut profile, &mut warnings);
+        check::mend_heap_names(&mut profile, &mut warnings);
         check::mend_samples(&mut profile, &mut warnings);
         let modules = check::modules(&profile, &mut warnings);
         let mut snapshot = Snapshot {
@@ -403,7 +408,8 @@ pub(crate) fn live_sample(sample: &layout::Sample, now: u64, scan: &layout::Scan
         age_ns: now.saturating_sub(sample.born_ns),
         site: sample.site,
         thread: sample.thread,
-        mark: sample.mark,
+        mark: u64::from(sample.mark),
+        heap: sample.heap,
         reachable: judged.then_some(sample.reached & 1 == 1),
         weight: Amount::of_resized_sample(sample.size, drawn, sample.interval),
     }
@@ -443,6 +449,7 @@ fn understand(number: u32, site: &layout::Site, control: &layout::Control) -> Si
     Site {
         number,
         node: site.node,
+        heap: site.heap,
         live,
         allocated,
         freed,

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::bytes::read_one;
-use crate::error::{ReadError, SavedError};
+use crate::error::{HeapsError, ReadError, SavedError};
+use crate::heaps::Heaps;
 use crate::kept::kept_directories;
 use crate::layout::{self, DIRECTORY, Header, PREFIX};
 use crate::live::{asked_for, live_page};
@@ -371,6 +372,12 @@ impl Held {
             snapshot.reading.alive = false;
         }
         Ok(snapshot)
+    }
+
+    /// The heaps of the program that a snapshot is of, as they are now.
+    pub fn heaps(&self, snapshot: &Snapshot) -> Result<Heaps, HeapsError> {
+        let file = self.file.as_ref().ok_or(HeapsError::Gone)?;
+        recount::heaps::read(snapshot, file)
     }
 }
 

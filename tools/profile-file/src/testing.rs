@@ -92,6 +92,7 @@ impl ProfileBuilder {
             modules: Vec::new(),
             nodes: vec![layout::Node::zeroed()],
             sites: vec![layout::Site::zeroed()],
+            heap_names: vec![layout::Heap::zeroed()],
             samples: Vec::new(),
             traces: Vec::new(),
         };
@@ -147,6 +148,27 @@ impl ProfileBuilder {
         self.profile.sites.len() as u32 - 1
     }
 
+    /// The name of a heap, below that of another (0: none). Gives its entry.
+    pub fn heap_name(&mut self, name: &str, parent: u32) -> u32 {
+        let mut heap = layout::Heap::zeroed();
+        put(&mut heap.name, name);
+        heap.parent = parent;
+        self.profile.heap_names.push(heap);
+        self.profile.heap_names.len() as u32 - 1
+    }
+
+    /// The number of a site with this stack, in heaps of that name.
+    pub fn site_in(&mut self, stack: &[u64], heap: u32) -> u32 {
+        let plain = self.site(stack);
+        let node = self.profile.sites[plain as usize].node;
+        self.profile.sites.push(layout::Site {
+            node,
+            heap,
+            ..Zeroable::zeroed()
+        });
+        self.profile.sites.len() as u32 - 1
+    }
+
     /// A sampled block of `size` bytes, born so many nanoseconds after the program. Gives its address.
     pub fn allocate(&mut self, site: u32, size: u64, born_ns: u64) -> u64 {
         let weight = Fixed::of(size, self.interval);
@@ -173,7 +195,7 @@ impl ProfileBuilder {
             control.peak_number += 1;
             control.peak_ns = born_ns;
         }
-        let mark = control.mark;
+        let mark = control.mark as u32;
         self.profile.samples.push(layout::Sample {
             address,
             size,
@@ -182,6 +204,7 @@ impl ProfileBuilder {
             site,
             thread: 1,
             mark,
+            heap: 0,
             drawn: size,
             reached: 0,
         });

@@ -264,9 +264,9 @@ fn what_is_not_understood_is_an_error_with_its_line() {
         (
             PROFILE,
             "    FH_PROFILE_SECTIONS\n",
-            "    FH_PROFILE_HEAPS,\n    FH_PROFILE_SECTIONS\n",
-            "6 rows for the 7 values",
-            "SECTION(FH_PROFILE_SAMPLES",
+            "    FH_PROFILE_MORE,\n    FH_PROFILE_SECTIONS\n",
+            "7 rows for the 8 values",
+            "SECTION(FH_PROFILE_HEAPS",
         ),
     ] {
         let (error, at) = Copy::new().change(file, from, to).error();

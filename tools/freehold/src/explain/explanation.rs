@@ -267,6 +267,10 @@ impl<'a> Work<'a> {
     fn sort_samples(&mut self, snapshot: &'a Snapshot) -> Vec<&'a LiveSample> {
         let mut huge = Vec::new();
         for sample in &snapshot.samples {
+            // To the allocator a heap has large blocks, whatever the program has in them.
+            if sample.heap != 0 {
+                continue;
+            }
             if sample.size > u64::from(layout::HUGE) {
                 huge.push(sample);
                 continue;

@@ -11,11 +11,13 @@
 //! | `split` | splits it into what it is good for |
 //! | `counts` | what the library has counted, as the split wants it |
 //! | `verdict` | one sentence, and what would change it |
+//! | `heaps` | `--heaps`: the heaps that the program has made |
 //! | `sources`, `explanation`, `screen` | fetch, put together, show |
 
 mod counts;
 mod explanation;
 mod heap;
+mod heaps;
 mod kinds;
 mod mappings;
 mod screen;
@@ -37,7 +39,8 @@ use crate::output::print;
     freehold explain 4711            a process, whether it runs under Freehold or not\n  \
     freehold explain redis-server    the one process of that name\n  \
     freehold explain saved.freehold  what was saved, or left behind by a program that is gone\n  \
-    freehold explain --json 4711     for programs\n\n\
+    freehold explain --json 4711     for programs\n  \
+    freehold explain --heaps 4711    the tree of heaps that the program has made (fh_heap_new)\n\n\
     The parts add up to what is resident. Without a name: the one observed program.")]
 pub struct Args {
     /// A process, a program's or a run's name, a profile file or a saved snapshot.
@@ -48,12 +51,19 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Show the program's heaps (`fh_heap_new`) instead: what each has, and its limits.
+    #[arg(long)]
+    heaps: bool,
+
     #[command(flatten)]
     naming: NamingArgs,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let word = args.subject.as_deref();
+    if args.heaps {
+        return heaps::run(word, args.json);
+    }
     let mut sources =
         sources::fetch(word).map_err(|error| sources::explain_failure(error, word))?;
     if let Some(snapshot) = &mut sources.snapshot {

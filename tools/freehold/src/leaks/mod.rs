@@ -78,6 +78,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
 
+    /// Only blocks of heaps (`fh_heap_new`) with this name, or path of names, and of those below them.
+    #[arg(long, value_name = "NAME")]
+    heap: Option<String>,
+
     /// Show all sites, also those without a suspicion.
     #[arg(long)]
     all: bool,
@@ -176,6 +180,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut cleared = None;
     if !args.exit {
         (snapshot, cleared) = judged(snapshot);
+    }
+    if let Some(heap) = &args.heap {
+        snapshot.keep_heaps(heap)?;
     }
     let mut answer = answer(args, &target, &snapshot, watch.as_ref(), &suppressions);
     answer.cleared = cleared;

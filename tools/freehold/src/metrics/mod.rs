@@ -2,7 +2,7 @@
 //!
 //! Names and help texts are those that the library itself writes with `FREEHOLD=metrics=FILE`: both come from
 //! `src/observe/contract.def`. So a board made for one shows the other. The samples, which only the profile file has,
-//! are added.
+//! are added, and so are the heaps that the program has made, which are read in its memory.
 
 mod samples;
 
@@ -18,8 +18,10 @@ use profile_file::statistics::{
     CLASS_STATISTICS, FAMILY_BUILD, FAMILY_OCCUPANCY, OCCUPANCY_SHARES, PURGE_MODES, STATISTICS,
     Statistic, THP_MODES, name_of,
 };
-use profile_file::{Concern, Control, Snapshot, Target, output_file};
+use profile_file::{Concern, Control, Heaps, HeapsError, Snapshot, Target, output_file};
 use samples::SAMPLES;
+
+use crate::heaps::families;
 
 /// Prints the statistics of an observed program as OpenMetrics text.
 #[derive(clap::Args)]
@@ -53,14 +55,24 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             control.refresh(PATIENCE);
         }
     }
-    let snapshot = target.read()?;
+    let held = target.hold()?;
+    let snapshot = held.read()?;
     // A collector has no place for them; and that a living program went on meanwhile is what it always does.
     for warning in &snapshot.warnings {
         if warning.concern != Concern::Moving {
             eprintln!("freehold: note: {warning}");
         }
     }
-    let mut text = render(&snapshot)?;
+    let heaps = match held.heaps(&snapshot) {
+        Ok(heaps) => heaps,
+        // Of a program that is gone there are none.
+        Err(HeapsError::Gone) => Heaps::default(),
+        Err(error) => {
+            eprintln!("freehold: note: {error}");
+            Heaps::default()
+        }
+    };
+    let mut text = render(&snapshot, &heaps)?;
     if args.json {
         text = serde_json::to_string_pretty(&crate::families::to_json(&text))? + "\n";
     }
@@ -72,7 +84,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn render(snapshot: &Snapshot) -> Result<String> {
+fn render(snapshot: &Snapshot, heaps: &Heaps) -> Result<String> {
     let Some(statistics) = &snapshot.profile.statistics else {
         bail!(
             "the program has not counted its memory yet: there are no statistics in its profile file"
@@ -100,6 +112,7 @@ fn render(snapshot: &Snapshot) -> Result<String> {
         }
     }
     occupancy(&mut out, snapshot);
+    families::write(&mut out, heaps, escape);
     out.push_str("# EOF\n");
     Ok(out)
 }
@@ -194,7 +207,7 @@ mod tests {
             (f.row[4].size, f.row[4].slabs, f.row[4].class_use) = (64, 1, ClassUse::Samples as u64);
             (f.row[2].size, f.row[2].slabs, f.row[2].class_use) = (256, 9, ClassUse::Own as u64);
         });
-        render(&profile.snapshot()).unwrap()
+        render(&profile.snapshot(), &crate::heaps::tests::tree()).unwrap()
     }
 
     /// What OpenMetrics asks of a text, checked strictly: families in one piece, each with its type, names and units
@@ -276,6 +289,11 @@ mod tests {
             1
         );
         assert_eq!(samples["freehold_samples_total"], 1);
+        assert_eq!(samples["freehold_heaps{heap=\"tenant/query\"}"], 2);
+        assert_eq!(
+            samples["freehold_heap_limit_hard_bytes{heap=\"tenant\"}"],
+            64 << 20
+        );
         assert!(
             !samples.keys().any(|name| name.contains("256")),
             "the allocator's own classes are not shown"
@@ -294,7 +312,7 @@ mod tests {
             ..profile.snapshot()
         };
         assert!(
-            render(&snapshot)
+            render(&snapshot, &Heaps::default())
                 .unwrap_err()
                 .to_string()
                 .contains("not counted")

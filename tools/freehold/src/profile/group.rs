@@ -22,6 +22,8 @@ pub enum By {
     File,
     /// The program or library that it is in.
     Module,
+    /// The heap (`fh_heap_new`) that the blocks are of.
+    Heap,
 }
 
 /// What a group is called. Groups of two profiles are the same if these are.
@@ -35,6 +37,9 @@ pub struct Key {
     pub line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
+    /// The names from the outermost heap to the one that has the blocks; only of groups by heap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap: Option<String>,
     /// The callers, the innermost first; only of groups by stack.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
@@ -42,9 +47,17 @@ pub struct Key {
 
 /// What call sites without a stack are called.
 const NO_STACK: &str = "(no stack)";
+/// And plain blocks, by heap.
+const NO_HEAP: &str = "(in no heap)";
 
 impl Key {
     fn of(by: By, stacks: &Stacks, entry: &Entry) -> Key {
+        if by == By::Heap {
+            return Key {
+                heap: Some(entry.heap.clone().unwrap_or_else(|| NO_HEAP.to_owned())),
+                ..Key::default()
+            };
+        }
         let Some(frame) = stacks.culprit(entry) else {
             return Key {
                 function: Some(NO_STACK.to_owned()),
@@ -73,7 +86,7 @@ impl Key {
                     ..Key::default()
                 },
             },
-            By::Module => Key {
+            By::Module | By::Heap => Key {
                 module,
                 ..Key::default()
             },
@@ -101,6 +114,7 @@ impl Key {
         });
         let mut words: Vec<String> = self.function.iter().cloned().collect();
         words.extend(place.or(module));
+        words.extend(self.heap.clone());
         if words.is_empty() {
             words.push("(outside of all modules)".to_owned());
         }
@@ -123,6 +137,7 @@ fn site(frame: &Frame) -> Key {
         file: frame.file.clone(),
         line: frame.line,
         module: (!frame.module.is_empty()).then(|| frame.module.clone()),
+        heap: None,
         callers: Vec::new(),
     }
 }

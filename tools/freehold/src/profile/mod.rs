@@ -27,6 +27,8 @@ use stacks::Stacks;
 #[command(after_help = "Example:\n  \
     freehold profile my-server                      what lives now, by line\n  \
     freehold profile 4242 --allocated --by module   all since the beginning, by library\n  \
+    freehold profile 4242 --heap tenant             what heaps of that name hold, and those below them\n  \
+    freehold profile 4242 --by heap                 what each heap holds, by its samples\n  \
     freehold profile 4242 --html flame.html         a flame graph with all views, in one file")]
 pub struct Args {
     /// A PID, a program's or a run's name, a profile file, or a saved snapshot; without it the one observed program
@@ -37,6 +39,9 @@ pub struct Args {
     by: By,
     #[command(flatten)]
     view: ViewArgs,
+    /// Only blocks of heaps (`fh_heap_new`) with this name, or path of names, and of those below them
+    #[arg(long, value_name = "NAME", conflicts_with = "save")]
+    heap: Option<String>,
     /// Show so many
     #[arg(short = 'n', long = "most", default_value_t = 20, value_name = "N")]
     most: usize,
@@ -102,6 +107,9 @@ impl ViewArgs {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = Target::find_or_only(args.target.as_deref())?;
     let mut snapshot = args.naming.of(target.read()?);
+    if let Some(heap) = &args.heap {
+        snapshot.keep_heaps(heap)?;
+    }
     if let Some(path) = &args.save {
         snapshot.save(path)?;
     }

@@ -10,6 +10,8 @@ pub struct Entry {
     pub frames: Vec<usize>,
     /// The place in `frames` of the one to be named.
     pub culprit: Option<usize>,
+    /// The heap that the blocks are of: a path of names.
+    pub heap: Option<String>,
     /// Outer callers are missing.
     pub cut: bool,
     amounts: [Amount; View::ALL.len()],
@@ -72,6 +74,7 @@ impl Stacks {
             entries.push(Entry {
                 frames: places,
                 culprit,
+                heap: snapshot.heap_path(site.heap),
                 cut: stack.cut,
                 amounts: View::ALL.map(|view| site.amount(view)),
             });

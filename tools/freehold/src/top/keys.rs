@@ -15,7 +15,7 @@ pub enum Wish {
 }
 
 /// Lines of the help.
-pub const HELP: [(&str, &str); 13] = [
+pub const HELP: [(&str, &str); 14] = [
     (
         "↑ ↓ k j",
         "select a site; PgUp and PgDn by ten, Home to the first",
@@ -30,6 +30,7 @@ pub const HELP: [(&str, &str); 13] = [
         "show only sites with this text in their stack; Esc clears",
     ),
     ("c", "size classes: how full they are"),
+    ("t", "the tree of heaps that the program has made"),
     ("m", "set a mark in the program, and count changes from now"),
     (
         "d",
@@ -69,6 +70,7 @@ pub fn press(model: &mut Model, key: KeyEvent) -> Wish {
         KeyCode::End => model.select(isize::MAX / 2),
         KeyCode::Enter => toggle(model, Pane::Details),
         KeyCode::Char('c') => toggle(model, Pane::Classes),
+        KeyCode::Char('t') => toggle(model, Pane::Heaps),
         KeyCode::Char('?' | 'h') => toggle(model, Pane::Help),
         KeyCode::Char('s') => {
             model.sort = model.sort.next();

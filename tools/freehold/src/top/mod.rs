@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use profile_file::{Control, Held, Snapshot, Target, process};
+use profile_file::{Control, Heaps, HeapsError, Held, Snapshot, Target, process};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -111,6 +111,14 @@ fn with_resident_now(mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
+/// The heaps that the program has made. Of one that has ended none are left, and the last that were read stay.
+fn heaps_of(profile: &Held, snapshot: &Snapshot) -> Result<Heaps, String> {
+    match profile.heaps(snapshot) {
+        Err(HeapsError::Gone) => Ok(Heaps::default()),
+        heaps => heaps.map_err(|reason| reason.to_string()),
+    }
+}
+
 impl Feed {
     fn open(target: Target, every: Duration, naming: &NamingArgs) -> Result<Feed> {
         // Without the right to write one can look, but not ask for fresh statistics.
@@ -125,6 +133,7 @@ impl Feed {
         let mut model = Model::new(with_resident_now(snapshot), target.word());
         model.gone = !model.snapshot.is_alive();
         model.cleared = cleared;
+        model.heaps = heaps_of(&profile, &model.snapshot);
         Ok(Feed {
             control,
             every,
@@ -145,6 +154,9 @@ impl Feed {
                 let (snapshot, cleared) = judged(snapshot);
                 self.model.gone = !snapshot.is_alive();
                 self.model.cleared = cleared;
+                if snapshot.is_alive() {
+                    self.model.heaps = heaps_of(&self.profile, &snapshot);
+                }
                 self.model.take(with_resident_now(snapshot));
             }
             Err(_) => self.model.gone = true,

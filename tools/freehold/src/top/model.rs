@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
-use profile_file::{Amount, Clearing, LiveSample, Snapshot, Symbols, layout};
+use profile_file::{Amount, Clearing, Heaps, LiveSample, Snapshot, Symbols, layout};
 
 use crate::call_site::CallSite;
 use crate::leaks::finding::history;
@@ -47,6 +47,7 @@ pub enum Pane {
     Sites,
     Details,
     Classes,
+    Heaps,
     Help,
 }
 
@@ -99,6 +100,8 @@ pub struct Model {
     pub paused: bool,
     /// The program cannot be read any more.
     pub gone: bool,
+    /// The heaps that the program has made, or why they are not known.
+    pub heaps: Result<Heaps, String>,
     /// What it freed at its end; what is shown is the moment before.
     pub cleared: Option<Clearing>,
     pub message: Option<String>,
@@ -124,6 +127,7 @@ impl Model {
             pane: Pane::Sites,
             paused: false,
             gone: false,
+            heaps: Ok(Heaps::default()),
             cleared: None,
             message: None,
             word,

@@ -1,14 +1,15 @@
-//! The panes beside the list: details of one site, and the size classes.
+//! The panes beside the list: details of one site, the size classes, and the heaps.
 
 use profile_file::layout::SLOT_BYTES;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Paragraph};
+use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
 use super::model::{Model, Row};
 use super::screen::{Theme, shorten};
+use crate::heaps as heap_table;
 use crate::leaks::verdict::{Doubt, Judgement, Verdict};
 use crate::wording::{self, bytes, count, duration, estimate, short_duration};
 
@@ -173,6 +174,37 @@ fn lifetimes(row: &Row, area: Rect, theme: Theme) -> Vec<Line<'static>> {
         ]));
     }
     lines
+}
+
+/// The tree of heaps.
+pub fn heaps(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
+    let title = match &model.heaps {
+        Ok(heaps) => format!(" {} ", heap_table::summary(heaps)),
+        Err(_) => " heaps ".to_owned(),
+    };
+    let block = Block::new()
+        .borders(Borders::TOP)
+        .border_style(theme.soft())
+        .title(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let width = usize::from(inner.width);
+    let lines = match &model.heaps {
+        Err(reason) => vec![Line::from(reason.clone())],
+        Ok(heaps) if heaps.list.is_empty() => {
+            vec![Line::from("the program has no heaps (fh_heap_new)")]
+        }
+        Ok(heaps) => {
+            let room = usize::from(inner.height.saturating_sub(1)).max(1);
+            let rows = heap_table::lines(heaps, width, room);
+            let head = Line::styled(heap_table::headings(width), theme.strong());
+            std::iter::once(head)
+                .chain(rows.iter().map(|row| Line::from(shorten(row, width))))
+                .collect()
+        }
+    };
+    let text = Paragraph::new(lines).wrap(Wrap { trim: false });
+    frame.render_widget(text, inner);
 }
 
 /// Size classes by live bytes, with how full their slabs are.

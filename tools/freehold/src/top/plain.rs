@@ -12,6 +12,7 @@ use super::model::{Model, Row};
 use super::screen::{Theme, draw};
 use super::{Args, Feed};
 use crate::call_site::FrameData;
+use crate::heaps::{self, HeapData};
 use crate::leaks::verdict::Judgement;
 use crate::output;
 
@@ -48,6 +49,15 @@ pub fn text(model: &Model, width: u16, sites: usize) -> Result<String> {
     let mut lines = lines(terminal.backend().buffer());
     lines.pop();
     let mut text = lines.join("\n").trim_end().to_owned() + "\n";
+    match &model.heaps {
+        Ok(heaps) if !heaps.list.is_empty() => {
+            let table = heaps::lines(heaps, usize::from(width), sites.max(1)).join("\n");
+            let head = heaps::headings(usize::from(width));
+            text += &format!("{}\n{head}\n{table}\n", heaps::summary(heaps));
+        }
+        Ok(_) => {}
+        Err(reason) => text += &format!("note: {reason}\n"),
+    }
     for missing in model.symbols.warnings() {
         text += &format!("note: {missing}\n");
     }
@@ -85,6 +95,9 @@ struct Data<'a> {
     allocated_per_second: Option<f64>,
     freed_per_second: Option<f64>,
     sites: Vec<SiteData<'a>>,
+    /// None: they are not known, and a note says why.
+    heaps: Option<Vec<HeapData<'a>>>,
+    heaps_left_out: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -106,6 +119,9 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
     let snapshot = &model.snapshot;
     let statistics = snapshot.profile.statistics.as_deref();
     let rates = model.rates();
+    let heaps = model.heaps.as_ref().ok();
+    let mut notes = model.notes();
+    notes.extend(model.heaps.as_ref().err().cloned());
     Data {
         pid: snapshot.pid(),
         program: snapshot.program(),
@@ -114,7 +130,7 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
         interval: snapshot.interval(),
         marks: snapshot.profile.control.mark,
         samples: snapshot.samples.len(),
-        notes: model.notes(),
+        notes,
         resident_bytes: statistics.map(|f| f.resident_bytes),
         live_bytes: statistics.map(|f| f.live_bytes + f.huge_bytes),
         cached_bytes: statistics.map(|f| f.cached_bytes),
@@ -124,6 +140,8 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
         allocated_per_second: rates.map(|rates| rates.0),
         freed_per_second: rates.map(|rates| rates.1),
         sites: model.shown().take(sites).map(site_data).collect(),
+        heaps: heaps.map(heaps::data),
+        heaps_left_out: heaps.map(|heaps| heaps.left_out),
     }
 }
 

@@ -79,6 +79,7 @@ pub fn draw(frame: &mut Frame, model: &Model, theme: Theme) {
     match model.pane {
         Pane::Sites => list(frame, body, model, theme),
         Pane::Classes => panes::classes(frame, body, model, theme),
+        Pane::Heaps => panes::heaps(frame, body, model, theme),
         Pane::Help => help(frame, body, theme),
         Pane::Details if body.height >= 24 => {
             let [above, below] =
@@ -454,6 +455,7 @@ fn footer(model: &Model, width: u16, theme: Theme) -> Line<'static> {
         ("m", "mark"),
         ("d", "diff"),
         ("w", "write"),
+        ("t", "heaps"),
         ("p", "pause"),
     ];
     let mut left = usize::from(width);

@@ -136,6 +136,28 @@ fn details_classes_and_help() {
 }
 
 #[test]
+fn heaps_are_a_page_of_their_own() {
+    let mut model = model();
+    model.heaps = Ok(crate::heaps::tests::tree());
+    key(&mut model, 't');
+    insta::assert_snapshot!("heaps", screen(&model, 80, 24));
+    let plain = plain::text(&model, 110, 20).unwrap();
+    assert!(
+        plain.contains("\n4 heaps: ") && plain.contains("    query\n"),
+        "{plain}"
+    );
+    model.heaps = Err("it may not be read".to_owned());
+    assert!(screen(&model, 80, 24).contains("it may not be read"));
+    assert!(
+        plain::text(&model, 110, 20)
+            .unwrap()
+            .contains("\nnote: it may not be read\n")
+    );
+    key(&mut model, 't');
+    assert_eq!(model.pane, Pane::Sites);
+}
+
+#[test]
 fn changes_are_counted_from_a_baseline() {
     let mut model = model();
     key(&mut model, 'd');
@@ -204,7 +226,13 @@ fn sorting_and_filtering_keep_the_selection_sensible() {
 #[test]
 fn every_size_of_terminal_can_be_drawn() {
     let mut model = model();
-    for pane in [Pane::Sites, Pane::Details, Pane::Classes, Pane::Help] {
+    for pane in [
+        Pane::Sites,
+        Pane::Details,
+        Pane::Classes,
+        Pane::Heaps,
+        Pane::Help,
+    ] {
         model.pane = pane;
         for width in [1, 5, 20, 79, 300] {
             for height in [1, 2, 4, 8, 25, 100] {

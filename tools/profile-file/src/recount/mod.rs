@@ -5,6 +5,7 @@
 //! does (`src/observe/statistics.c`, `residency.c`). That takes the right of a debugger; without it the old count stays.
 
 mod count;
+pub mod heaps;
 mod memory;
 mod records;
 
