@@ -4,6 +4,7 @@
 #include "system/inspect.h"
 #include "system/report.h"
 #include "system/system.h"
+#include "system/tools.h"
 
 const fh_model_hooks *fh_model;
 
@@ -127,6 +128,9 @@ void fh_hook_participant_ends(void) {
 }
 void fh_hook_participants_forked(void) {
 }
+
+/* No tool watches, and nothing is sampled. */
+fh_tool_kind fh_tool_told = FH_TOOL_NONE;
 
 /* Gaps are looked at by nobody, and have no memory. */
 bool fh_system_guard_close(void *p, size_t size, bool marks) {
