@@ -397,7 +397,7 @@ typedef struct fh_thread {
     int64_t weight_left;             /* until the next sample or guard then */
     struct participant *participant; /* in deferred frees (heap/defer.c); NULL: in none */
     fh_deferring deferring;
-    uint64_t guard_left;             /* allocations of its round after the one that was drawn for a guard */
+    uint64_t guard_left; /* allocations of its round after the one that was drawn for a guard */
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
     fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */

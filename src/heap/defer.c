@@ -41,7 +41,7 @@ typedef struct participant {
     struct participant *next;
     batch *open;
     fh_deferring *hit; /* of the thread that has it: where the open batch's next block goes. NULL: of none */
-    batch *kept; /* batches of others that it could not put back, because all slots were taken */
+    batch *kept;       /* batches of others that it could not put back, because all slots were taken */
     size_t cursor;
     uint64_t stays; /* `seen` while it is offline does not say whether it is a reader: 1 if so */
     fh_word name[NAME / sizeof(uint64_t)];
@@ -251,10 +251,9 @@ static bool hand_in(participant *r) {
     b->stamp = fh_add_acq_rel(&epoch, 1) + 1;
     fh_fence_after_rmw();
     fh_add_relaxed(&backlog, b->bytes);
-    if (put(b, r->cursor + SEARCHED)) {
-        set_open(r, NULL);
-        return true;
-    }
+    set_open(r, NULL); /* first: in the child of a fork the batch is not both in a slot and open */
+    if (put(b, r->cursor + SEARCHED)) return true;
+    set_open(r, b);
     fh_sub_release(&backlog, b->bytes);
     return false;
 }
@@ -383,13 +382,20 @@ void fh_hook_participant_ends(void) {
     fh_store_release(&r->taken, 0); /* release: for the next thread that takes it */
 }
 
+/* Its thread is not there, and may have been anywhere: where it was about to change batches there is nothing to count. */
+static void count_hits_of_gone(participant *r) {
+    if (!r->open || !r->hit) return;
+    uintptr_t at = (uintptr_t)r->hit->top - (uintptr_t)r->open->block;
+    if (at <= sizeof r->open->block) count_hits(r);
+}
+
 /* The other threads are not there: none of them reads. Their open batches wait in their records for another thread. One that had
  * just taken a batch out of its slot has it for good: its blocks are lost, which is a leak of one batch. */
 void fh_hook_participants_forked(void) {
     fh_scope_forked();
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
         if (r == own()) continue;
-        count_hits(r);
+        count_hits_of_gone(r);
         r->hit = NULL;
         r->stays = 0;
         fh_store(&r->seen, 0);

@@ -32,7 +32,7 @@
 bool fh_defer(void *p, size_t bytes);
 
 /* The same if the calling thread's batch has a place and room for it; else false, and nothing has happened. 0 bytes: false. No
- * atomic instruction, and no division of work with other threads: the batch is the caller's until it is handed in. */
+ * atomic read-modify-write: the batch is the thread's own until it is handed in. */
 static inline bool fh_defer_hit(fh_deferring *d, void *p, size_t bytes) {
     if (FH_UNLIKELY(bytes - 1 >= d->room)) return false;
     void **top = d->top;
