@@ -25,7 +25,7 @@ extern "C" {
 /* ── For writers ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Frees the block at p when all readers have passed. 1: it is no longer the caller's. NULL: 1, and nothing happens. 0 with errno
- * EAGAIN or ENOMEM: it still is the caller's, who may try again, keep it, or let its readers pass. Cost: some 25 instructions;
+ * EAGAIN or ENOMEM: it still is the caller's, who may try again, keep it, or let its readers pass. Cost: 25 instructions;
  * each 508th call stamps the batch, and frees what is ripe. */
 FH_API int fh_defer_free(void *p);
 

@@ -4,15 +4,20 @@
 #include "api/calls.h"
 #include "heap/defer.h"
 
-/* Large blocks, and those that are in no slab of their class. 0 bytes: it is no block, and that was reported. */
-__attribute__((noinline)) static int defer_special(void *p) {
-    size_t bytes = p ? fh_call_usable_size(p) : 0;
+/* No hit: also large blocks, and those that are in no slab of their class. 0 bytes: it is no block, and that was reported. */
+__attribute__((noinline)) static int defer_slowly(void *p) {
+    unsigned c = fh_class_at(p);
+    size_t bytes = c != FH_CLASS_SPECIAL ? fh_class_size(c) : p ? fh_call_usable_size(p) : 0;
     return !bytes || fh_defer(p, bytes);
 }
 
+/* The special class has size 0, which is no hit. The slot is compared here, so that the class needs no widening: one instruction. */
 int fh_defer_free(void *p) {
-    unsigned c = fh_class_at(p);
-    return FH_UNLIKELY(c == FH_CLASS_SPECIAL) ? defer_special(p) : fh_defer(p, fh_class_size(c));
+    fh_deferring *d = &fh_own()->deferring;
+    uintptr_t base = fh_window_base(), slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
+    if (FH_UNLIKELY(slot >= d->slots)) return defer_slowly(p);
+    size_t bytes = fh_class_size(fh_class_of_slot(base, slot, d->slots));
+    return FH_LIKELY(fh_defer_hit(d, p, bytes)) ? 1 : defer_slowly(p);
 }
 
 void *fh_defer_realloc(void *p, size_t size) {

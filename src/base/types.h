@@ -361,6 +361,14 @@ typedef struct {
 #define FH_PLACE_BITS 12u
 #define FH_PLACES (1u << FH_PLACE_BITS)
 
+/* Where the thread's next deferred frees go (heap/defer.h). All zero: the next one is to look. */
+typedef struct {
+    uint64_t slots; /* slots with a class byte, as the thread knows: plain, so that the hit compares with it at once */
+    void **top, **end;
+    size_t room;  /* bytes that may be deferred before the bound is looked at again */
+    size_t given; /* what `room` was when the batch's bytes were counted last */
+} fh_deferring;
+
 typedef struct fh_scope fh_scope;
 
 typedef struct fh_thread {
@@ -388,7 +396,8 @@ typedef struct fh_thread {
     uint64_t block_weight;           /* with option guard: what each allocation counts for beside its bytes */
     int64_t weight_left;             /* until the next sample or guard then */
     struct participant *participant; /* in deferred frees (heap/defer.c); NULL: in none */
-    uint64_t guard_left;             /* allocations of its round after the one that was drawn for a guard */
+    fh_deferring deferring;
+    uint64_t guard_left; /* allocations of its round after the one that was drawn for a guard */
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
     fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */

@@ -175,6 +175,7 @@ static fh_thread *make(void) {
     t->ticks = t->next_idle = 0;
     t->interval = t->block_weight = t->polls = 0;
     t->participant = NULL;
+    t->deferring = (fh_deferring){0};
     t->scope = NULL;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_thread_observe(t, false);

@@ -40,8 +40,8 @@ typedef struct participant {
     fh_word reported; /* the `seen` that a message named it with: once each */
     struct participant *next;
     batch *open;
-    size_t room; /* bytes that the open batch may grow by before the bound is looked at again */
-    batch *kept; /* batches of others that it could not put back, because all slots were taken */
+    fh_deferring *hit; /* of the thread that has it: where the open batch's next block goes. NULL: of none */
+    batch *kept;       /* batches of others that it could not put back, because all slots were taken */
     size_t cursor;
     uint64_t stays; /* `seen` while it is offline does not say whether it is a reader: 1 if so */
     fh_word name[NAME / sizeof(uint64_t)];
@@ -92,6 +92,30 @@ static bool make_queue(void) {
     return fh_load(&slots) != 0;
 }
 
+/* Counts what the hits have put into the open batch. */
+static void count_hits(participant *r) {
+    fh_deferring *d = r->hit;
+    if (!d) return;
+    if (r->open) {
+        r->open->count = (uint64_t)(d->top - r->open->block);
+        r->open->bytes += d->given - d->room;
+    }
+    d->given = d->room;
+}
+
+/* Hits go into b from now on, but none before the bound was looked at. NULL: none. */
+static void set_open(participant *r, batch *b) {
+    fh_deferring *d = r->hit;
+    r->open = b;
+    d->top = b ? b->block + b->count : NULL;
+    d->end = b ? b->block + BATCH_BLOCKS : NULL;
+}
+
+static void set_room(participant *r, size_t room) {
+    r->hit->room = r->hit->given = room;
+    r->hit->slots = fh_load(&fh_class_slots);
+}
+
 static participant *join(void) {
     participant *r = own();
     if (FH_LIKELY(r != NULL)) return r;
@@ -100,7 +124,11 @@ static participant *join(void) {
     fh_thread *t = fh_thread_enter();
     fh_thread_leave(t);
     if (!t) return NULL;
-    return t->participant = take_record();
+    r = take_record();
+    if (!r) return NULL;
+    r->hit = &t->deferring;
+    set_open(r, r->open); /* its last thread's, in the child of a fork */
+    return t->participant = r;
 }
 
 /* The epoch as a reader notes it: never 0. */
@@ -216,16 +244,16 @@ static void free_ripe(participant *r, size_t n) {
 
 /* Stamps the open batch and puts it into the queue. False: there is no slot. */
 static bool hand_in(participant *r) {
+    count_hits(r);
     batch *b = r->open;
     if (!b || b->count == 0) return true;
     /* acq_rel and the fence: the blocks were unlinked before, and readers are looked for after. */
     b->stamp = fh_add_acq_rel(&epoch, 1) + 1;
     fh_fence_after_rmw();
     fh_add_relaxed(&backlog, b->bytes);
-    if (put(b, r->cursor + SEARCHED)) {
-        r->open = NULL;
-        return true;
-    }
+    set_open(r, NULL); /* first: in the child of a fork the batch is not both in a slot and open */
+    if (put(b, r->cursor + SEARCHED)) return true;
+    set_open(r, b);
     fh_sub_release(&backlog, b->bytes);
     return false;
 }
@@ -263,7 +291,7 @@ static bool make_room(participant *r, size_t bytes) {
         free_ripe(r, SLOTS);
     }
     size_t left = room_left(r);
-    r->room = left < ROOM_ONCE || bytes > ROOM_ONCE ? left : ROOM_ONCE;
+    set_room(r, left < ROOM_ONCE || bytes > ROOM_ONCE ? left : ROOM_ONCE);
     if (bytes <= left) return true;
     report_stalled();
     errno = EAGAIN;
@@ -286,35 +314,18 @@ static bool make_open(participant *r) {
     batch *b = fh_alloc(sizeof *b);
     if (!b) return false;
     b->bytes = b->count = 0;
-    r->open = b;
+    set_open(r, b);
     return true;
 }
 
-static inline void add(participant *r, batch *b, void *p, size_t bytes) {
-    b->block[b->count] = p;
-    b->bytes += bytes;
-    b->count++;
-    r->room -= bytes;
-}
-
-/* No open batch, or a full one, or the bound is to be looked at. */
-__attribute__((noinline)) static bool defer_slowly(void *p, size_t bytes) {
+bool fh_defer(void *p, size_t bytes) {
     participant *r = join();
     if (!r) {
         errno = ENOMEM;
         return false;
     }
-    if (!make_room(r, bytes) || !make_open(r)) return false;
-    add(r, r->open, p, bytes);
-    return true;
-}
-
-bool fh_defer(void *p, size_t bytes) {
-    participant *r = own();
-    batch *b = r ? r->open : NULL;
-    if (FH_UNLIKELY(!b || b->count == BATCH_BLOCKS || bytes > r->room)) return defer_slowly(p, bytes);
-    add(r, b, p, bytes);
-    return true;
+    count_hits(r);
+    return make_room(r, bytes) && make_open(r) && fh_defer_hit(r->hit, p, bytes);
 }
 
 void *fh_defer_resize(void *p, size_t old, size_t n) {
@@ -329,7 +340,8 @@ void *fh_defer_resize(void *p, size_t old, size_t n) {
 }
 
 size_t fh_deferred_bytes(void) {
-    const participant *r = own();
+    participant *r = own();
+    if (r) count_hits(r);
     return (size_t)fh_load(&backlog) + (r && r->open ? (size_t)r->open->bytes : 0);
 }
 
@@ -365,7 +377,16 @@ void fh_hook_participant_ends(void) {
     (void)hand_in(r);
     free_ripe(r, SEARCHED);
     fh_own()->participant = NULL;
+    *r->hit = (fh_deferring){0};
+    r->hit = NULL;
     fh_store_release(&r->taken, 0); /* release: for the next thread that takes it */
+}
+
+/* Its thread is not there, and may have been anywhere: where it was about to change batches there is nothing to count. */
+static void count_hits_of_gone(participant *r) {
+    if (!r->open || !r->hit) return;
+    uintptr_t at = (uintptr_t)r->hit->top - (uintptr_t)r->open->block;
+    if (at <= sizeof r->open->block) count_hits(r);
 }
 
 /* The other threads are not there: none of them reads. Their open batches wait in their records for another thread. One that had
@@ -374,6 +395,8 @@ void fh_hook_participants_forked(void) {
     fh_scope_forked();
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
         if (r == own()) continue;
+        count_hits_of_gone(r);
+        r->hit = NULL;
         r->stays = 0;
         fh_store(&r->seen, 0);
         fh_store(&r->taken, 0);

@@ -22,12 +22,26 @@
 #ifndef FH_HEAP_DEFER_H
 #define FH_HEAP_DEFER_H
 
+#include "cache/observed.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
 /* Frees p, a block of so many bytes, when all readers have passed. False with errno EAGAIN: the backlog is at its bound; or ENOMEM. p is still the
  * caller's. */
 bool fh_defer(void *p, size_t bytes);
+
+/* The same if the calling thread's batch has a place and room for it; else false, and nothing has happened. 0 bytes: false. No
+ * atomic read-modify-write: the batch is the thread's own until it is handed in. */
+static inline bool fh_defer_hit(fh_deferring *d, void *p, size_t bytes) {
+    if (FH_UNLIKELY(bytes - 1 >= d->room)) return false;
+    void **top = d->top;
+    if (FH_UNLIKELY(top == d->end)) return false;
+    *top = p;
+    d->top = top + 1;
+    d->room -= bytes;
+    return true;
+}
 
 /* A copy of n bytes of the block at p, which has `old` and is deferred. NULL with errno: p is as it was. */
 void *fh_defer_resize(void *p, size_t old, size_t n);

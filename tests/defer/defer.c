@@ -173,6 +173,43 @@ static void bound(void) {
     CHECK(said != NULL && !strstr(said + 1, "wait for reader"), "the reader should be named once: %s", text);
 }
 
+static void *defers_three(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 3; i++) defer(block());
+    atomic_store(&step, 10);
+    wait_for(11);
+    return NULL;
+}
+
+/* In a child: what the parent's thread had not handed in is the new thread's. */
+static void *takes_over(void *unused) {
+    (void)unused;
+    defer(block());
+    CHECK(fh_defer_backlog() == (size_t)4 * SIZE, "%zu bytes wait, not four blocks", fh_defer_backlog());
+    expect_left(0, "the child has no reader");
+    return NULL;
+}
+
+static void with_open_batch(void *unused) {
+    (void)unused;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, takes_over, NULL) == 0, "no thread");
+    pthread_join(thread, NULL);
+    CHECK(fh_verify() == 0, "the child's heap is damaged");
+}
+
+static void forked_with_open_batch(void) {
+    pthread_t thread;
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&thread, NULL, defers_three, NULL) == 0, "no thread");
+    wait_for(10);
+    int status = run_in_child(with_open_batch, NULL);
+    CHECK(status == 0, "the child ended with %#x", (unsigned)status);
+    atomic_store(&step, 11);
+    pthread_join(thread, NULL);
+    expect_left(0, "its thread has ended");
+}
+
 /* The parent's reader is not there in a child, and what waited for it can be freed. */
 static void in_child(void *unused) {
     (void)unused;
@@ -212,6 +249,7 @@ int main(void) {
 #ifndef T_SANITIZED
     bound();
     forked();
+    forked_with_open_batch();
 #else
     skip_part("the bound and fork: the sanitizer does not survive a fork from a program with threads");
 #endif

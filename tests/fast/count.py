@@ -14,8 +14,9 @@ import skips  # noqa: E402
 
 FEW, MANY = 20000, 60000
 # Of each form what a pair may take; of a batch, a block.
-MOST = {"call": 41, "defer": 76, "plain": 29, "sized": 19, "exact": 13, "batch": 27}
+MOST = {"call": 41, "defer": 60, "plain": 29, "sized": 19, "exact": 13, "batch": 27}
 MOST_WITHOUT_LOOK = {"plain": 23, "sized": 19, "exact": 13}
+DEFERRED = 1.5  # what malloc and a deferred free may cost in plain pairs
 LEAST = 8  # less than that would be no pair
 
 
@@ -39,11 +40,16 @@ def main():
     good = True
     for program, bounds, name in [(with_look, MOST, "FH_FAST_LOOK=1"), (without, MOST_WITHOUT_LOOK, "FH_FAST_LOOK=0")]:
         empty = each(program, "empty", folder)
+        pairs = {}
         for form, most in bounds.items():
             pair = each(program, form, folder) - (0 if form == "batch" else empty)
             fits = LEAST <= pair <= most + 0.5
             good = good and fits
+            pairs[form] = pair
             print(f"{'ok' if fits else 'FAILED':7} {name} {form:6} {pair:5.1f} instructions a pair (at most {most})")
+        if "defer" in pairs and pairs["defer"] > DEFERRED * pairs["call"]:
+            good = False
+            print(f"FAILED  a deferred free costs more than {DEFERRED} plain pairs")
     sys.exit(0 if good else 1)
 
 
