@@ -396,15 +396,15 @@ typedef struct fh_thread {
     uint64_t block_weight;           /* with option guard: what each allocation counts for beside its bytes */
     int64_t weight_left;             /* until the next sample or guard then */
     struct participant *participant; /* in deferred frees (heap/defer.c); NULL: in none */
-    fh_deferring deferring;
-    uint64_t guard_left; /* allocations of its round after the one that was drawn for a guard */
+    uint64_t guard_left;             /* allocations of its round after the one that was drawn for a guard */
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
     fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */
     uint32_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
     uint32_t handed_over;  /* magazines handed to the depot: some of them are looked through first (cache/twice.h) */
     uint16_t last_place[FH_PLACES];
-    fh_scope *scope; /* the innermost heap scope (heap/scope.h); NULL: in none */
+    fh_scope *scope;        /* the innermost heap scope (heap/scope.h); NULL: in none */
+    fh_deferring deferring; /* behind the table: fast.h knows how far that is from the bins */
 } fh_thread;
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.
