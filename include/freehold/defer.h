@@ -11,7 +11,7 @@
  *              thread that ends is no reader any more. In the child of a fork only the thread that forked may be one.
  *              Not async-signal-safe.
  *   Bound      the backlog has at most as many bytes as the option `defer` says (64m), each thread looks at
- *              it every 256 KiB. At the bound one line on stderr names the reader that is furthest behind.
+ *              it every 256 KiB. At the bound one line on stderr names the reader that is furthest behind, and its thread.
  *   Blocks     of fh_malloc and its family, and of malloc in the drop-in. */
 #ifndef FREEHOLD_DEFER_H
 #define FREEHOLD_DEFER_H

@@ -8,6 +8,7 @@
 #include "cache/observed.h"
 #include "cache/thread.h"
 #include "heap/scope.h"
+#include "system/inspect.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -45,6 +46,7 @@ typedef struct participant {
     size_t cursor;
     uint64_t stays; /* `seen` while it is offline does not say whether it is a reader: 1 if so */
     fh_word name[NAME / sizeof(uint64_t)];
+    fh_word thread; /* the OS's number of a reader's thread */
 } participant;
 
 static fh_word participants; /* participant*, the newest; grows only */
@@ -151,6 +153,7 @@ bool fh_reader_begin(const char *name) {
     uint64_t words[NAME / sizeof(uint64_t)] = {0};
     for (size_t i = 0; name && i < NAME - 1 && name[i]; i++) ((char *)words)[i] = name[i];
     for (size_t i = 0; i < NAME / sizeof(uint64_t); i++) fh_store(&r->name[i], words[i]);
+    fh_store(&r->thread, fh_system_thread_number());
     r->stays = 1;
     online(r);
     return true;
@@ -272,7 +275,9 @@ static void report_stalled(void) {
     fh_text_size(&t, fh_load(&backlog));
     fh_text_string(&t, " wait for reader \"");
     fh_text_string(&t, (const char *)name);
-    fh_text_string(&t, "\", which last passed ");
+    fh_text_string(&t, "\" of thread ");
+    fh_text_number(&t, fh_load(&r->thread));
+    fh_text_string(&t, ", which last passed ");
     fh_text_number(&t, now() - seen);
     fh_text_string(&t, " epochs ago; nothing is freed early\n");
     fh_system_write(2, buffer, fh_text_length(&t));
@@ -343,6 +348,10 @@ size_t fh_deferred_bytes(void) {
     participant *r = own();
     if (r) count_hits(r);
     return (size_t)fh_load(&backlog) + (r && r->open ? (size_t)r->open->bytes : 0);
+}
+
+size_t fh_defer_waiting(void) {
+    return (size_t)fh_load(&backlog);
 }
 
 size_t fh_defer_flush(void) {

@@ -65,4 +65,7 @@ size_t fh_defer_flush(void);
 /* Bytes that wait, but for open batches of other threads. */
 size_t fh_deferred_bytes(void);
 
+/* The same without the calling thread's: what was handed in. One load, for any thread at any time. */
+size_t fh_defer_waiting(void);
+
 #endif

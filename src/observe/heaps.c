@@ -65,14 +65,11 @@ static uint32_t entry_of(const char *name, uint32_t parent) {
 uint32_t fh_heap_name_of(const fh_heap *heap) {
     const fh_heap *path[DEPTH_MOST];
     unsigned depth = 0;
-    for (; heap; heap = heap->parent) {
-        /* The innermost ones give way. */
-        if (depth == DEPTH_MOST) memmove(path, path + 1, --depth * sizeof path[0]);
-        path[depth++] = heap;
-    }
+    /* Too many: the innermost ones give way. */
+    for (; heap; heap = heap->parent) path[depth++ % DEPTH_MOST] = heap;
     uint32_t entry = 0;
-    while (depth > 0) {
-        entry = entry_of(path[--depth]->name, entry);
+    for (unsigned n = depth < DEPTH_MOST ? depth : DEPTH_MOST; n > 0; n--) {
+        entry = entry_of(path[--depth % DEPTH_MOST]->name, entry);
         if (!entry) return FH_PROFILE_HEAP_NO_ROOM;
     }
     return entry;

@@ -287,7 +287,9 @@ typedef struct {
     /* Blocks that the program holds between guards (option guard), in none of the sums above: their number, their bytes as they
      * were asked for, and the pages that they have to themselves. */
     uint64_t guarded_blocks, guarded_bytes, guarded_page_bytes;
-    uint64_t reserved[7];
+    /* Bytes of blocks that wait for their deferred free, which are live until then, and the most that may wait. */
+    uint64_t deferred_bytes, deferred_most;
+    uint64_t reserved[5];
     fh_profile_row row[FH_PROFILE_CLASSES];
 } fh_profile_statistics;
 

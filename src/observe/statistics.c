@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "base/tuning.h"
 #include "cache/thread.h"
+#include "heap/defer.h"
 #include "reclaim/limits.h"
 #include "store/depot.h"
 #include "store/edge.h"
@@ -272,6 +273,8 @@ void fh_statistics_collect(fh_profile_statistics *f) {
     f->guarded_blocks = fh_load(&fh_guarded.blocks);
     f->guarded_bytes = fh_load(&fh_guarded.block_bytes);
     f->guarded_page_bytes = fh_load(&fh_guarded.page_bytes);
+    f->deferred_bytes = fh_defer_waiting();
+    f->deferred_most = FH_SETTING(defer);
     add_counts_of_the_gone(f);
     add_system(f);
     f->cost_ns = fh_system_nanoseconds() - f->taken_ns;

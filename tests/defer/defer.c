@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { SIZE = 64 };
@@ -50,6 +51,19 @@ static void *reader(void *unused) {
     return NULL; /* registered */
 }
 
+/* What the statistics say of blocks that wait is what was deferred: JSON and metrics, and the bound. */
+static void expect_said(size_t bytes) {
+    static char text[1 << 16];
+    char wanted[100];
+    CHECK(fh_stats_json(text, sizeof text) < sizeof text, "no room");
+    snprintf(wanted, sizeof wanted, "\"deferred_bytes\":%zu,", bytes);
+    CHECK(strstr(text, wanted), "no %s in %s", wanted, text);
+    CHECK(strstr(text, "\"deferred_most\":67108864"), "no bound in %s", text);
+    CHECK(fh_stats_metrics(text, sizeof text) < sizeof text, "no room");
+    snprintf(wanted, sizeof wanted, "\nfreehold_deferred_bytes %zu\n", bytes);
+    CHECK(strstr(text, wanted), "no %s in the metrics", wanted);
+}
+
 static void with_a_reader(void) {
     pthread_t thread;
     atomic_store(&step, 0);
@@ -58,6 +72,7 @@ static void with_a_reader(void) {
     defer(block());
     CHECK(fh_defer_backlog() == SIZE, "%zu bytes wait", fh_defer_backlog());
     expect_left(SIZE, "the reader has not passed");
+    expect_said(SIZE);
     expect_left(SIZE, "nor now");
     atomic_store(&step, 2);
     wait_for(3);
@@ -144,6 +159,7 @@ static void fill(void *unused) {
     (void)unused;
     CHECK(fh_option_set("defer", "1m") == 0, "no such option");
     CHECK(fh_reader_register("sleeper") == 1, "not registered");
+    dprintf(2, "thread %ld\n", syscall(SYS_gettid));
     size_t n = 0;
     void *p;
     while (fh_defer_free(p = block()) == 1) {
@@ -169,7 +185,10 @@ static void bound(void) {
     ssize_t n = read(out[0], text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
     CHECK(status == 0, "the child ended with %#x: %s", (unsigned)status, text);
-    char *said = strstr(text, "wait for reader \"sleeper\"");
+    char wanted[100];
+    snprintf(wanted, sizeof wanted, "wait for reader \"sleeper\" of thread %ld,",
+             strtol(text + strlen("thread "), NULL, 10));
+    char *said = strstr(text, wanted);
     CHECK(said != NULL && !strstr(said + 1, "wait for reader"), "the reader should be named once: %s", text);
 }
 

@@ -151,6 +151,9 @@ fn memory(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     } else if f.limit_hard != 0 {
         parts.insert(1, ("of", f.limit_hard));
     }
+    if f.deferred_bytes != 0 {
+        parts.push(("deferred", f.deferred_bytes));
+    }
     pairs(
         parts
             .iter()
