@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -63,17 +63,27 @@ pub fn start(
     command: &[OsString],
     how: &Observation,
 ) -> Result<std::result::Result<Child, NotStarted>> {
-    let name = &command[0];
     let environment = environment(
         how,
         std::env::var_os("LD_PRELOAD").as_deref(),
         std::env::var_os("FREEHOLD").as_deref(),
     )?;
+    start_in(command, environment, Stdio::inherit())
+}
+
+/// The same with these variables, and with this as its standard error.
+pub fn start_in(
+    command: &[OsString],
+    environment: [(&'static str, OsString); 2],
+    errors: Stdio,
+) -> Result<std::result::Result<Child, NotStarted>> {
+    let name = &command[0];
     // From now on a signal that comes before the program runs is kept, and passed to it as soon as it does.
     let signals = SignalsInfo::<WithOrigin>::new(PASSED_ON)?;
     let child = match Command::new(name)
         .args(&command[1..])
         .envs(environment)
+        .stderr(errors)
         .spawn()
     {
         Ok(child) => child,
@@ -120,7 +130,23 @@ fn environment(
             how.directory.display()
         );
     }
-    let mut libraries = how.library.as_os_str().to_owned();
+    let mut more = OsString::from("observe=1,page=");
+    more.push(directory);
+    more.push(format!(",sample={}", how.interval));
+    if let Some(one_in) = how.guard {
+        more.push(format!(",guard={one_in}"));
+    }
+    Ok(added_to(preload, options, how.library, &more))
+}
+
+/// The variables as they are, with our library and our options.
+pub fn added_to(
+    preload: Option<&OsStr>,
+    options: Option<&OsStr>,
+    library: &Path,
+    more: &OsStr,
+) -> [(&'static str, OsString); 2] {
+    let mut libraries = library.as_os_str().to_owned();
     if let Some(before) = preload.filter(|text| !text.is_empty()) {
         libraries.push(":");
         libraries.push(before);
@@ -129,13 +155,8 @@ fn environment(
     if !list.is_empty() {
         list.push(",");
     }
-    list.push("observe=1,page=");
-    list.push(directory);
-    list.push(format!(",sample={}", how.interval));
-    if let Some(one_in) = how.guard {
-        list.push(format!(",guard={one_in}"));
-    }
-    Ok([("LD_PRELOAD", libraries), ("FREEHOLD", list)])
+    list.push(more);
+    [("LD_PRELOAD", libraries), ("FREEHOLD", list)]
 }
 
 /// What the terminal sends reaches the whole foreground group, and so the program, without our help; a second copy

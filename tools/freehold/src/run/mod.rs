@@ -9,6 +9,7 @@
 //! | `offered` | profile files in memory, where no directory has room |
 //! | `summary` | three lines at the end, and one more of a fault |
 
+mod checked;
 mod child;
 mod ending;
 pub use ending::signal_name;
@@ -47,6 +48,7 @@ use summary::{Run, Summary};
     freehold run --sample 64k -- python3 app.py  more samples: sees smaller things, costs more\n  \
     freehold run --save build.freehold make      one file to take along, for every other command\n  \
     freehold run --guard=100 ./server            finds overruns and uses after free, by chance\n  \
+    freehold run --check ./server                finds misuse at the call, and names functions and lines\n  \
     freehold run --list                          what is kept of earlier runs;  --clean removes it\n\n\
     Exit code: that of the command; 128 and the signal if a signal ended it; 126 or 127 if it did not start.")]
 pub struct Args {
@@ -61,6 +63,10 @@ pub struct Args {
     /// One allocation in so many has guards around it: an access beyond it, or after its free, is explained.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     guard: Option<u32>,
+
+    /// Find misuse of memory at the call, and name the functions in its reports. 2: verify the heap too. The program is not observed.
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["guard", "keep", "save", "json", "list", "clean"])]
+    check: Option<u8>,
 
     /// Keep the profile files in this directory instead of the user's own.
     #[arg(long, value_name = "DIR")]
@@ -97,6 +103,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     if let Some(wanted) = &args.clean {
         return clean(&bases, wanted);
+    }
+    if let Some(level) = args.check {
+        return checked::run(args, level);
     }
     observe(args)
 }
