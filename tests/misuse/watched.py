@@ -14,6 +14,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import skips  # noqa: E402
+
 # case → what memcheck says, the function, how the address is described; what AddressSanitizer says (None: nothing), the function
 READ, WRITE, CHOICE = "Invalid read of size 1", "Invalid write of size 1", "Conditional jump or move depends on uninit"
 POISON, NOTHING = "AddressSanitizer: use-after-poison", None
@@ -60,25 +63,17 @@ def fail(text):
     print("FAILED", text)
 
 
-def skip_part(text):
-    line = f"{os.environ.get('FREEHOLD_TEST_NAME', 'watched.py')} (in part): {text}"
-    print("SKIPPED:", line, file=sys.stderr)
-    if os.environ.get("FREEHOLD_SKIPS"):
-        with open(os.environ["FREEHOLD_SKIPS"], "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-
 def build(work, root, name, compiler, *arguments):
     """The program's path, or None if it cannot be built here."""
     path = os.path.join(work, name)
     command = [compiler, "-g", "-O1", "-fno-builtin", "-D_GNU_SOURCE", "-I" + os.path.join(root, "include"),
                os.path.join(root, "tests/misuse/watched.c"), "-o", path, *arguments, "-lpthread"]
     if not shutil.which(compiler):
-        skip_part(f"no {compiler}")
+        skips.skip_part(f"no {compiler}")
         return None
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        skip_part(f"{name} cannot be built: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+        skips.skip_part(f"{name} cannot be built: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
         return None
     return path
 
@@ -125,8 +120,7 @@ def memcheck_all(program, name, sources, *options):
 
 def check_memcheck(root, work, embed, embed_so, dropin):
     if not shutil.which("valgrind"):
-        print("SKIPPED: no valgrind", file=sys.stderr)
-        sys.exit(77)
+        skips.skip("no valgrind")
     sources = {"watched.c"} | {os.path.basename(path) for path in glob.glob(os.path.join(root, "src/**/*.[ch]"), recursive=True)}
     ways = [
         ("archive", ["-DT_EMBED", embed], []),
@@ -181,7 +175,7 @@ def check_sanitizer(root, work, embed, embed_so, _):
                 print(compiler, kind, "looked at")
                 tried += 1
     if not tried:
-        sys.exit(77)
+        skips.skip("no compiler with AddressSanitizer")
 
 
 def main():
