@@ -158,7 +158,7 @@ def check_metrics(figures, text):
     other_names = {"purged_bytes": "unbacked_bytes", "resident_bytes": "process_resident_bytes",
                    "limit_soft": "limit_soft_bytes", "limit_hard": "limit_hard_bytes",
                    "limit_in_use": "limit_in_use_bytes", "group_limit": "group_limit_bytes",
-                   "group_used": "group_used_bytes"}
+                   "group_used": "group_used_bytes", "deferred_most": "deferred_limit_bytes"}
     # What the act of taking figures changes: the system is asked, and looks at itself.
     moving = {"resident_bytes", "group_used"}
     for group in ("heap", "limits"):
