@@ -103,12 +103,27 @@ int main(int argc, char **argv) {
 struct Explained {
     json: Value,
     parts: BTreeMap<String, u64>,
+    /// What all parts come to, and what the kernel said.
+    sum: u64,
     resident: u64,
 }
 
 impl Explained {
-    /// The parts must add up to what the kernel says of a program that stands still, before and after.
+    /// The parts must add up to what the kernel says of a program that stands still.
     fn of(name: &str, pid: u32) -> Self {
+        let it = Self::read(name, pid);
+        assert!(
+            it.adds_up(),
+            "{name}: the parts add up to {}, resident are {}: {:#}",
+            it.sum,
+            it.resident,
+            it.json
+        );
+        it.hides_nothing(name);
+        it
+    }
+
+    fn read(name: &str, pid: u32) -> Self {
         settle(pid);
         let resident = resident(pid).unwrap();
         let json: Value =
@@ -127,18 +142,16 @@ impl Explained {
         let sums = sums.map(|sum| sum as u64);
         assert_eq!(json["freehold_bytes"], sums[0], "{name}: {json:#}");
         assert_eq!(json["other_bytes"], sums[1], "{name}: {json:#}");
-        let sum = sums[0] + sums[1];
-        assert!(
-            sum.abs_diff(resident) * 50 <= resident,
-            "{name}: the parts add up to {sum}, resident are {resident}: {json:#}"
-        );
-        let it = Self {
+        Self {
             json,
             parts,
+            sum: sums[0] + sums[1],
             resident,
-        };
-        it.hides_nothing(name);
-        it
+        }
+    }
+
+    fn adds_up(&self) -> bool {
+        self.sum.abs_diff(self.resident) * 50 <= self.resident
     }
 
     /// The same of a program that goes through the allocator's slow paths, so that its figures are not old: what was
@@ -146,12 +159,21 @@ impl Explained {
     /// of three has to be right; a wrong sum is wrong each time.
     fn counted_of(name: &str, pid: u32) -> Self {
         for _ in 0..3 {
-            let it = Self::of(name, pid);
-            if it.counted().abs_diff(it.resident) * 50 <= it.resident {
+            let it = Self::read(name, pid);
+            println!(
+                "{name}: parts {}, counted {}, resident {}",
+                it.sum,
+                it.counted(),
+                it.resident
+            );
+            if it.adds_up() && it.counted().abs_diff(it.resident) * 50 <= it.resident {
+                it.hides_nothing(name);
                 return it;
             }
         }
-        panic!("{name}: what was counted is not what is resident, in three readings");
+        panic!(
+            "{name}: the sum of the parts or what was counted is not what is resident, in three readings"
+        );
     }
 
     /// What was counted and is not resident, or the other way round, is told by its name.
