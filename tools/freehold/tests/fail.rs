@@ -126,6 +126,51 @@ fn each_outcome_is_told_from_the_others() {
     );
 }
 
+/// Operators new of a C++ program: what is caught, what nobody catches, and `nothrow` whose NULL is not looked at. A script starts
+/// it by `exec`, which keeps the process: sites before and after it fail in their turn.
+#[test]
+fn a_script_that_becomes_a_program_in_another_language() {
+    const PROGRAM: &str = r#"
+#include <new>
+#include <stdio.h>
+#define SITE __attribute__((noinline)) static
+static char *volatile kept;
+SITE void catches() {
+    try { kept = new char[1110]; delete[] kept; } catch (const std::bad_alloc &) { fputs("no memory\n", stderr); throw 3; }
+}
+SITE void lets_go() { kept = new char[2220]; delete[] kept; }
+SITE void does_not_look() { kept = new (std::nothrow) char[3330]; kept[0] = 1; delete[] kept; }
+int main() {
+    try { catches(); } catch (int code) { return code; }
+    lets_go();
+    does_not_look();
+    return 0;
+}
+"#;
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["-x", "c++", "-Wl,--no-as-needed", "-lstdc++"];
+    let program = compile(directory.path(), "throws", PROGRAM, &flags);
+    let script = directory.path().join("starts.sh");
+    let words = format!("#!/bin/sh\nexec {}\n", program.display());
+    std::fs::write(&script, words).unwrap();
+    for command in [
+        &[program.to_str().unwrap()][..],
+        &["sh", script.to_str().unwrap()],
+    ] {
+        let output = freehold(&[&["fail", "--json", "--"][..], command].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let of = outcomes(&answer);
+        for (bytes, outcome) in [(1110, "refused"), (2220, "aborted"), (3330, "crash")] {
+            assert_eq!(
+                of.get(&bytes).map(String::as_str),
+                Some(outcome),
+                "{answer:#}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_is_suppressed_is_not_found() {
     let planted = planted();
