@@ -50,6 +50,16 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "fh_word many;",
     ),
     (
+        "misuse/quarantine.c",
+        "bool fh_quarantine_start(void) {",
+        "fh_word *fh_model_quarantine_word(unsigned i) {\n    return (fh_word *[]){&ring, &head, &tail, &bytes}[i];\n}\nbool fh_quarantine_start(void) {",
+    ),
+    (
+        "misuse/quarantine.h",
+        "#define FH_QUARANTINE_SLOTS ((uint64_t)1 << 17)",
+        "#define FH_QUARANTINE_SLOTS ((uint64_t)2)",
+    ),
+    (
         "store/purge.c",
         "static fh_word moved_chunks;",
         "fh_word moved_chunks;",
@@ -103,6 +113,7 @@ fn real_files(source: &Path) -> Vec<String> {
         "heap/told.c",
         "heap/valid.c",
         "misuse/guard_slots.c",
+        "misuse/quarantine.c",
         "observe/index.c",
         "observe/samples.c",
     ]
@@ -133,6 +144,7 @@ const OWN: &[&str] = &[
     "guards.c",
     "hardened.c",
     "heaps.c",
+    "quarantine.c",
 ];
 
 fn main() {
@@ -179,7 +191,7 @@ fn build(
     edits: &'static [(&'static str, &'static str, &'static str)],
 ) {
     let (folder, real) = (out.join(name), out.join("real"));
-    for layer in ["base", "cache"] {
+    for layer in ["base", "cache", "misuse"] {
         fs::create_dir_all(folder.join(layer)).expect("a folder below OUT_DIR");
     }
     let (mut files, mut objects) = (vec![], vec![]);
@@ -194,6 +206,7 @@ fn build(
         "cache/cache.h",
         "cache/hardened.h",
         "cache/observed.h",
+        "misuse/quarantine.h",
     ] {
         let text = edited(source, header, "the model", ADAPTED.iter());
         fs::write(folder.join(header), text).expect("a file below OUT_DIR");

@@ -489,4 +489,36 @@ pub const MUTANTS: &[Mutant] = &[
             "fh_store(&slab->free[w], bits & ~one);\n            if",
         )],
     },
+    Mutant {
+        name: "quarantine_by_plain_store",
+        edits: &[(
+            "misuse/quarantine.c",
+            "return fh_swap_acq_rel(&slots[at % SLOTS], entry);",
+            "uint64_t was = fh_load(&slots[at % SLOTS]);\n    fh_store_release(&slots[at % SLOTS], entry);\n    return was;",
+        )],
+    },
+    Mutant {
+        name: "quarantine_place_passed",
+        edits: &[(
+            "misuse/quarantine.c",
+            "return FH_UNLIKELY(fh_load(&tail) > at) ? swap(at, 0) : 0;",
+            "(void)at;\n    return 0;",
+        )],
+    },
+    Mutant {
+        name: "quarantine_relaxed",
+        edits: &[(
+            "misuse/quarantine.c",
+            "return fh_swap_acq_rel(&slots[at % SLOTS], entry);",
+            "uint64_t was = fh_load(&slots[at % SLOTS]);\n    while (!fh_cas_relaxed(&slots[at % SLOTS], &was, entry));\n    return was;",
+        )],
+    },
+    Mutant {
+        name: "quarantine_puts_back_blindly",
+        edits: &[(
+            "misuse/quarantine.c",
+            "put_back(swap(at, entry));\n        put_back(stranded(at));",
+            "swap(at, entry);\n        put_back(stranded(at));",
+        )],
+    },
 ];

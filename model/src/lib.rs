@@ -21,5 +21,6 @@ mod kernel;
 mod large;
 mod memory;
 pub mod program;
+mod quarantine;
 mod runs;
 pub mod scenarios;

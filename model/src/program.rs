@@ -11,6 +11,7 @@ use crate::large::{Large, verify_large};
 use crate::memory::{
     Move, be_near, bound, bytes_are_shared, cpu_of_thread, finding, hold, let_go, refuse,
 };
+use crate::quarantine::verify_quarantine;
 
 const NONE: usize = usize::MAX;
 
@@ -118,6 +119,11 @@ pub enum Step {
     HardFree,
     HardShare(usize),
     HardFreeShared,
+    /// The quarantine: begins it, with a bound in bytes; puts a block, by its number; lets all leave; looks at all.
+    Quarantine(usize),
+    QuarantinePut(u32),
+    QuarantineDrain,
+    QuarantineEach,
     /// Gets a node of the negative control; push and pop of it.
     AbaNode(u64),
     AbaPush,
@@ -148,6 +154,7 @@ pub struct Hand {
     pub(crate) hardened: Vec<(u32, usize)>,
     pub(crate) shared_hardened: Option<usize>,
     pub(crate) hardened_freed: u32,
+    pub(crate) put_away: Vec<u32>,
     nodes: Vec<u64>,
 }
 
@@ -302,6 +309,10 @@ impl Hand {
                 Step::Tables | Step::Sample(..) | Step::Unsample(..) | Step::NumberOf(_) => {
                     self.observer_step(core, step)
                 }
+                Step::Quarantine(_)
+                | Step::QuarantinePut(_)
+                | Step::QuarantineDrain
+                | Step::QuarantineEach => self.quarantine_step(core, step),
                 Step::Guards
                 | Step::GuardTake(..)
                 | Step::GuardFree
@@ -527,6 +538,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         verify_guards(core, hands);
         verify_heaps(core, hands);
         verify_hardened(core, hands);
+        verify_quarantine(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");

@@ -9,6 +9,7 @@ use crate::heaps::heaps;
 use crate::holes::holes;
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
+use crate::quarantine::quarantine;
 use crate::runs::runs;
 
 const X: u32 = 112;
@@ -33,7 +34,7 @@ pub(crate) fn two(prologue: &[(usize, Step)], first: &[Step], second: &[Step]) -
     }
 }
 
-fn three(prologue: &[(usize, Step)], threads: [&[Step]; 3]) -> Scenario {
+pub(crate) fn three(prologue: &[(usize, Step)], threads: [&[Step]; 3]) -> Scenario {
     Scenario {
         prologue: prologue.to_vec(),
         threads: threads.map(<[Step]>::to_vec).to_vec(),
@@ -542,6 +543,7 @@ pub fn all() -> Vec<Entry> {
         .chain(guards())
         .chain(heaps())
         .chain(hardened())
+        .chain(quarantine())
         .chain(threesomes())
         .chain(first_uses())
         .chain(neighbours())

@@ -483,3 +483,39 @@ fn hardened_block_taken_twice() {
         "",
     );
 }
+
+#[test]
+fn quarantine_by_plain_store() {
+    must_find_in(
+        "quarantine_by_plain_store",
+        "quarantine: two put, and the oldest leave",
+        "",
+    );
+}
+
+#[test]
+fn quarantine_place_passed() {
+    must_find_in(
+        "quarantine_place_passed",
+        "quarantine: one puts while another lets all go",
+        "at a place that was passed",
+    );
+}
+
+#[test]
+fn quarantine_relaxed() {
+    must_find_in(
+        "quarantine_relaxed",
+        "quarantine: two put, and the oldest leave",
+        "Causality",
+    );
+}
+
+#[test]
+fn quarantine_puts_back_blindly() {
+    must_find_in(
+        "quarantine_puts_back_blindly",
+        "quarantine: all are looked at while others put and leave",
+        "are not those of the blocks that wait",
+    );
+}

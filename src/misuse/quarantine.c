@@ -3,7 +3,7 @@
 #include "base/settings.h"
 #include "system/system.h"
 
-#define SLOTS ((uint64_t)1 << 17)
+#define SLOTS FH_QUARANTINE_SLOTS
 
 static fh_word ring; /* fh_word[SLOTS]; 0: not there. Written once, release */
 static fh_word head, tail, bytes;

@@ -8,7 +8,7 @@
  *
  * Every exchange is acq_rel and gives the block to one thread, which sees all that was written to it before. So a block leaves
  * once, whatever order threads come in; a slot that is met twice is empty the second time. Progress: wait-free; a put lets at
- * most FH_QUARANTINE_LEAVE blocks go. */
+ * most FH_QUARANTINE_LEAVE blocks go. model/src/quarantine.rs explores it. */
 #ifndef FH_MISUSE_QUARANTINE_H
 #define FH_MISUSE_QUARANTINE_H
 
@@ -16,11 +16,11 @@
 
 #define FH_QUARANTINE_LEAVE 64u
 
+/* Places in the ring. */
+#define FH_QUARANTINE_SLOTS ((uint64_t)1 << 17)
+
 /* Maps the ring. False: no memory; then blocks leave at once. */
 bool fh_quarantine_start(void);
-
-/* Of a longer block the middle, which is not filled, returns to the OS while it waits: it needs address space and no memory. */
-#define FH_QUARANTINE_WHOLE ((size_t)256 * 1024)
 
 /* Of a longer block the middle, which is not filled, returns to the OS while it waits: it needs address space and no memory. */
 #define FH_QUARANTINE_WHOLE ((size_t)256 * 1024)

@@ -18,6 +18,11 @@ pub fn let_go(address: usize) {
     MEMORY.with_borrow_mut(|memory| memory.taken.insert(address, false));
 }
 
+/// After a run: somebody has it.
+pub fn is_held(address: usize) -> bool {
+    MEMORY.with_borrow(|memory| memory.taken.get(&address) == Some(&true))
+}
+
 fn touch(address: usize) {
     access(address, true);
 }
