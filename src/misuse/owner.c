@@ -63,6 +63,41 @@ static bool is_image(const char *path) {
     return found;
 }
 
+/* What the files of other allocators are called. */
+static const char *const allocators[] = {"jemalloc", "mimalloc", "tcmalloc", "tbbmalloc",
+                                         "snmalloc", "rpmalloc", "scudo",    "hoard"};
+
+static bool is_allocator(const char *path) {
+    const char *name = strrchr(path, '/');
+    for (size_t i = 0; name && i < sizeof allocators / sizeof *allocators; i++) {
+        if (strstr(name, allocators[i])) return true;
+    }
+    return false;
+}
+
+/* Of an anonymous mapping nothing says who made it. But an allocator that is loaded beside us is the likely one. */
+static bool find_allocator(char *path, size_t size) {
+    uint64_t buffer[FH_MAPPINGS_BYTES / sizeof(uint64_t)];
+    fh_mappings *list = fh_system_mappings_open(buffer, sizeof buffer);
+    fh_mapping m;
+    bool found = false;
+    while (list && !found && fh_system_mappings_next(list, &m)) {
+        found = m.executable && is_allocator(m.path);
+        if (found) copy(path, m.path, size);
+    }
+    if (list) (void)fh_system_mappings_close(list);
+    return found;
+}
+
+static void say_anonymous(fh_text *t) {
+    char path[LONGEST_PATH];
+    fh_text_string(t, " of no file, perhaps another allocator's");
+    if (!find_allocator(path, sizeof path)) return;
+    fh_text_string(t, ": ");
+    fh_text_string(t, path);
+    fh_text_string(t, " is loaded");
+}
+
 static void say_mapping(fh_text *t, const place *at, const void *frame) {
     uintptr_t here = (uintptr_t)frame;
     if ((here >= at->begin && here < at->end) || strncmp(at->path, "[stack]", sizeof "[stack]") == 0) {
@@ -83,7 +118,11 @@ static void say_mapping(fh_text *t, const place *at, const void *frame) {
     } else {
         fh_text_string(t, "it is in a mapping of ");
         fh_text_size(t, at->end - at->begin);
-        fh_text_string(t, at->path[0] ? ", " : " of no file, perhaps another allocator's");
+        if (!at->path[0]) {
+            say_anonymous(t);
+            return;
+        }
+        fh_text_string(t, ", ");
         fh_text_string(t, at->path);
     }
 }
