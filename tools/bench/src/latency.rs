@@ -186,6 +186,8 @@ fn cell(
 struct Verdict {
     rows: usize,
     lowest: usize,
+    /// Rows beyond what is aimed at.
+    beyond: usize,
     worst: f64,
     worst_where: String,
 }
@@ -200,6 +202,7 @@ fn judge(record: &Record, lines: &[Line]) -> Option<Verdict> {
     let mut verdict = Verdict {
         rows: 0,
         lowest: 0,
+        beyond: 0,
         worst: 0.0,
         worst_where: String::new(),
     };
@@ -216,6 +219,7 @@ fn judge(record: &Record, lines: &[Line]) -> Option<Verdict> {
         verdict.lowest += usize::from(own <= best);
         // A call below the clock's own noise has no ratio worth the name.
         let ratio = own.max(1.0) / best.max(1.0);
+        verdict.beyond += usize::from(ratio > AIM_WORST);
         if ratio > verdict.worst {
             verdict.worst = ratio;
             verdict.worst_where =
@@ -228,12 +232,13 @@ fn judge(record: &Record, lines: &[Line]) -> Option<Verdict> {
 fn verdict(record: &Record, lines: &[Line]) -> String {
     judge(record, lines).map_or_else(String::new, |v| {
         format!(
-            "{JUDGED}: Freehold is the lowest in {} of {} rows (aim {:.0} %), and takes at most {:.2} times what the best peer takes (aim {AIM_WORST:.2}): {}.\n",
+            "{JUDGED}: Freehold is the lowest in {} of {} rows (aim {:.0} %), and takes at most {:.2} times what the best peer takes (aim {AIM_WORST:.2}): {}. In {} rows it is beyond that aim.\n",
             v.lowest,
             v.rows,
             AIM_SHARE * 100.0,
             v.worst,
-            v.worst_where
+            v.worst_where,
+            v.beyond
         )
     })
 }
@@ -382,11 +387,11 @@ mod tests {
             judge(&record, &lines(&Figures::new(&record))).unwrap()
         };
         let behind = of(30.0);
-        assert_eq!((behind.rows, behind.lowest), (2, 0));
+        assert_eq!((behind.rows, behind.lowest, behind.beyond), (2, 0, 2));
         assert!((behind.worst - 2.5).abs() < 1e-9, "{}", behind.worst);
         assert_eq!(behind.worst_where, "malloc of w against GLIBC");
         let ahead = of(6.0);
-        assert_eq!((ahead.rows, ahead.lowest), (2, 2));
+        assert_eq!((ahead.rows, ahead.lowest, ahead.beyond), (2, 2, 0));
         let without = timed(&[("glibc", 12.0)]);
         assert!(judge(&without, &lines(&Figures::new(&without))).is_none());
     }
@@ -408,11 +413,17 @@ mod tests {
     #[test]
     fn the_build_makes_each_program() {
         let list = include_str!("../../../bench/CMakeLists.txt");
-        let timed = list.lines().find_map(|line| line.strip_prefix("set(timed "));
+        let timed = list
+            .lines()
+            .find_map(|line| line.strip_prefix("set(timed "));
         let timed: Vec<&str> = timed.unwrap().trim_end_matches(')').split(' ').collect();
         for (name, program, _, _) in WORKLOADS {
             assert!(timed.contains(&program), "{program}");
-            assert_eq!(WORKLOADS.iter().filter(|w| w.0 == name).count(), 1, "{name}");
+            assert_eq!(
+                WORKLOADS.iter().filter(|w| w.0 == name).count(),
+                1,
+                "{name}"
+            );
         }
     }
 
