@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,10 +168,10 @@ static unsigned long instruction_of(unsigned number) {
 static void *stop(void *argument) {
     const victim *v = argument;
     for (unsigned long wanted = instruction_of(v->number); wanted > 8; wanted -= wanted / 4) {
-        stop_at = v->number % 2 == 0 ? wanted : 0;
-        for (unsigned i = 0; i < v->count; i++) v->own[i] = step_take(take, v->size);
-        stop_at = v->number % 2 == 1 ? wanted : 0;
-        for (unsigned i = 0; i < v->count; i++) step_give(give, v->own[i]);
+        bool in_malloc = v->number % 2 == 0;
+        stop_at = wanted;
+        for (unsigned i = 0; i < v->count; i++) v->own[i] = in_malloc ? step_take(take, v->size) : take(v->size);
+        for (unsigned i = 0; i < v->count; i++) in_malloc ? give(v->own[i]) : step_give(give, v->own[i]);
     }
     _exit(4);
 }
