@@ -208,7 +208,7 @@ __attribute__((unused)) static uint64_t latency_total(const struct latency_histo
     return total;
 }
 
-// Writes lines "malloc_p99_ns 12.5". The length of a tick is known best at the end, from the time of the whole run.
+// Writes lines "malloc_p99_ns 12.5", and none for a call that was not made. The length of a tick is known best at the end, from the time of the whole run.
 __attribute__((unused)) static void latency_print(void (*print)(const char *format, ...)) {
     static const struct {
         const char *name;
@@ -225,6 +225,9 @@ __attribute__((unused)) static void latency_print(void (*print)(const char *form
     for (unsigned call = 0; call < LATENCY_CALLS; call++) {
         latency_sum((enum latency_call)call, &sums[call]);
         print("%s_calls %" PRIu64 "\n", names[call], latency_total(&sums[call]));
+        if (latency_total(&sums[call]) == 0) {
+            continue;
+        }
         for (unsigned i = 0; i < sizeof shown / sizeof *shown; i++) {
             uint64_t time = latency_percentile(&sums[call], shown[i].of_10000);
             print("%s_%s_ns %.2f\n", names[call], shown[i].name, (double)time * ns);
