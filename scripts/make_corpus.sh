@@ -9,7 +9,7 @@
 # Needs build/freehold (`make`) and the programs: sqlite3, git, python3, gcc, redis-server, node, rustc, postgres.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-freehold=${FREEHOLD_COMMAND:-$PWD/build/freehold}
+freehold=${CORPUS_COMMAND:-$PWD/build/freehold}
 corpus=$PWD/corpus HERE=$PWD
 export BENCH_REAL=$PWD/bench/real PHASES=$PWD/bench/real/phases
 work=$(mktemp -d "${TMPDIR:-/tmp}/freehold-corpus.XXXXXX")

@@ -63,7 +63,7 @@ def bounds(document):
 
 def main():
     program, library = sys.argv[1:3]
-    if subprocess.run([program], check=False).returncode == 77:
+    if subprocess.run([program], check=False).returncode == 3:
         skips.skip("no trap flag on this processor")
     allowed = bounds(sys.argv[3]) if len(sys.argv) > 3 else None
     good, seen = True, {}
