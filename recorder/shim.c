@@ -180,11 +180,15 @@ static void count_time(uint64_t began) {
     }
 }
 
-static inline void leave(uint64_t began) {
-    recorder_self.depth--;
+static inline void count_if_timed(uint64_t began) {
     if (__builtin_expect(began != 0, 0) && recorder_self.block != NULL) {
         count_time(began);
     }
+}
+
+static inline void leave(uint64_t began) {
+    recorder_self.depth--;
+    count_if_timed(began);
 }
 
 static inline unsigned log2_of(size_t alignment) {
@@ -358,12 +362,14 @@ static void *found(_Atomic(void *) *where, const char *name) {
         if (!recording()) {                                                                                            \
             return inner(__VA_ARGS__);                                                                                 \
         }                                                                                                              \
+        uint64_t began;                                                                                                \
         void *block;                                                                                                   \
         {                                                                                                              \
             __attribute__((cleanup(leave_level), unused)) uint32_t depth = recorder_self.depth;                        \
-            recorder_self.depth++;                                                                                     \
+            began = enter();                                                                                           \
             block = inner(__VA_ARGS__);                                                                                \
         }                                                                                                              \
+        count_if_timed(began);                                                                                         \
         put(op, block, size, log2_of(align), stamp_after());                                                           \
         return block;                                                                                                  \
     }
