@@ -100,6 +100,7 @@ impl Launcher {
             .current_dir(&self.scratch)
             .env("BENCH_REAL", self.real())
             .env("BENCH_PROGRAMS", self.scratch.join("../bench"))
+            .env("BENCH_COMMAND", std::env::current_exe()?)
             .output()?)
     }
 

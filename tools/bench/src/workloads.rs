@@ -171,6 +171,47 @@ impl Trace {
     }
 }
 
+/// From the replayer's one line of JSON to the lines that a workload prints. It measures itself: the kernel would count the file
+/// that it replays to what is resident.
+const ANSWER: &str = r#"s/^{"ns":\([0-9]*\),"cpu_ns":\([0-9]*\),"calls":\([0-9]*\),.*"failed":0,"wrong":0,.*"peak":\([0-9]*\),"before".*/wall_s \1e-9\ncpu_s \2e-9\npeak_rss \4\ncheck \3\nok/p"#;
+
+/// A trace of the corpus, with its threads, replayed by the command's own replayer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Corpus {
+    /// Its file, without the ending.
+    trace: String,
+    #[serde(default)]
+    quick: bool,
+}
+
+impl Corpus {
+    /// The process that is measured only replays: reading the trace and arranging its threads was done before.
+    fn workload(self, root: &Path) -> Workload {
+        let trace = &self.trace;
+        Workload {
+            name: format!("trace-{trace}"),
+            family: "trace".into(),
+            program: "sh".into(),
+            args: vec![
+                "-c".into(),
+                format!(
+                    "\"{}\" {trace}.prepared | sed -n '{ANSWER}'",
+                    root.join("build/freehold-replayer").display()
+                ),
+            ],
+            quick: self.quick,
+            real: false,
+            threads: None,
+            setup: Some(format!(
+                "\"$BENCH_COMMAND\" replay --prepare {trace}.prepared \"$BENCH_REAL/../../corpus/{trace}.trace\""
+            )),
+            verify: None,
+            places_library: false,
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RealFile {
@@ -178,6 +219,8 @@ struct RealFile {
     real: Vec<Real>,
     #[serde(default)]
     trace: Vec<Trace>,
+    #[serde(default)]
+    corpus: Vec<Corpus>,
 }
 
 fn real_programs(root: &Path, found: &mut Found) -> anyhow::Result<()> {
@@ -205,6 +248,8 @@ fn real_programs(root: &Path, found: &mut Found) -> anyhow::Result<()> {
             });
         }
     }
+    let corpus = file.corpus.into_iter().map(|one| one.workload(root));
+    found.workloads.extend(corpus);
     for real in file.real {
         if !found.can_run(&real.name, &real.needs) {
             continue;
@@ -262,5 +307,15 @@ mod tests {
         };
         real_programs(&root, &mut found).unwrap();
         assert!(found.workloads.len() + found.skipped.len() > 5);
+        let node = found.workloads.iter().find(|one| one.name == "trace-node");
+        assert_eq!(node.map(|one| one.family.as_str()), Some("trace"));
+        for one in found
+            .workloads
+            .iter()
+            .filter(|one| one.program == "sh" && one.family == "trace")
+        {
+            let file = format!("corpus/{}.trace", one.name.trim_start_matches("trace-"));
+            assert!(root.join(&file).is_file(), "there is no {file}");
+        }
     }
 }

@@ -5,7 +5,7 @@ mod observed;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use observed::{command, compile, text};
+use observed::{command, compile, library, text};
 use profile_file::testing::skip;
 use serde_json::Value;
 
@@ -135,6 +135,25 @@ fn every_order_does_every_operation() {
             }
         }
     }
+}
+
+/// For benchmarks of somebody else: the file is what the replayer takes, and it makes the trace's calls.
+#[test]
+fn a_prepared_file_is_replayed_by_the_replayer_alone() {
+    let Some(place) = Place::new("a_prepared_file_is_replayed_by_the_replayer_alone") else {
+        return;
+    };
+    let trace = place.recorded();
+    let file = place.path("prepared");
+    let output = replay(&trace, &["--prepare", file.to_str().unwrap()], "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    let replayer = library().with_file_name("freehold-replayer");
+    let alone = Command::new(replayer).arg(&file).output().unwrap();
+    let said: Value = serde_json::from_slice(&alone.stdout).unwrap();
+    let measured = answer(&replay(&trace, &["--on", "system"], ""));
+    assert_eq!(said["calls"], calls(&measured), "{said:#}");
+    assert_eq!((&said["failed"], &said["wrong"]), (&0.into(), &0.into()));
 }
 
 #[test]

@@ -70,6 +70,10 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Measure nothing: write what the program freehold-replayer wants, for benchmarks of your own.
+    #[arg(long, value_name = "FILE")]
+    prepare: Option<PathBuf>,
+
     /// The drop-in library, when it is not beside this command.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -87,6 +91,11 @@ struct Measured {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     check_seed(args.seed, args.order)?;
+    if let Some(file) = &args.prepare {
+        let trace = trace::open(&args.trace)?;
+        prepare::prepare(trace.ops(), args.order)?.write(file, how(args))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let freehold = args.library.as_deref();
     let replayer = Replayer::new(freehold, args.set.clone())?;
     let contenders: Vec<Contender> = args
@@ -123,6 +132,16 @@ pub fn check_seed(seed: Option<u64>, order: Order) -> Result<()> {
     Ok(())
 }
 
+fn how(args: &Args) -> How {
+    How {
+        order: args.order,
+        touch: args.touch,
+        verify: args.verify,
+        latency: false,
+        seed: args.seed.unwrap_or(0),
+    }
+}
+
 /// Interleaved: what the machine does meanwhile falls on all of them.
 fn measure(
     args: &Args,
@@ -133,13 +152,7 @@ fn measure(
     let directory = tempfile::tempdir()?;
     let plain = directory.path().join("plain");
     let timed = directory.path().join("timed");
-    let how = How {
-        order: args.order,
-        touch: args.touch,
-        verify: args.verify,
-        latency: false,
-        seed: args.seed.unwrap_or(0),
-    };
+    let how = how(args);
     prepared.write(&plain, how)?;
     let with_latency = !args.verify;
     if with_latency {
