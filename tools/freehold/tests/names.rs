@@ -34,11 +34,14 @@ struct Run {
     runner: Child,
     input: Option<ChildStdin>,
     name: String,
+    /// What it says at its end.
+    said: tempfile::NamedTempFile,
 }
 
 impl Run {
     /// `name` is the one that the run is expected to have in the list, without the number behind it.
     fn start(program: &[&str], name: &str) -> Run {
+        let said = tempfile::NamedTempFile::new().unwrap();
         let mut runner = Command::new(command())
             .args(["run", "--sample", "4k", "--"])
             .args(program)
@@ -46,7 +49,7 @@ impl Run {
             .env_remove("FREEHOLD")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(said.reopen().unwrap())
             .spawn()
             .unwrap();
         let name = format!("{name}.{}", runner.id());
@@ -54,6 +57,7 @@ impl Run {
             input: runner.stdin.take(),
             name,
             runner,
+            said,
         };
         wait_for("samples of the run", || {
             let found = observed::freehold(&["profile", "--json", &run.name]);
@@ -206,4 +210,35 @@ fn a_run_of_several_processes_is_the_largest() {
     let script = format!("env true; {}; env true", program.display());
     let run = Run::start(&["sh", "-c", &script], "sh");
     assert_eq!(program_of(&run.name), program.to_str().unwrap());
+}
+
+/// A program that was built again while it ran. While it runs its file is still there for those who ask the kernel, and has the
+/// names. At its end they are nowhere, and every command that names lines says so.
+#[test]
+fn that_a_program_was_built_again_is_said_at_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = unique("rebuilt");
+    let program = compile(directory.path(), &own, HOLDER, &["-Wl,--build-id"]);
+    let mut run = Run::start(&[program.to_str().unwrap()], &own);
+    std::fs::remove_file(&program).unwrap();
+    let other = HOLDER.replace("i < 64", "i < 63");
+    compile(directory.path(), &own, &other, &["-Wl,--build-id"]);
+    let wanted = format!(
+        "{} was changed since the program loaded it",
+        program.display()
+    );
+    let before = answer(&["profile", &own]);
+    assert!(before.contains(&format!("{own}.c:6")), "{before}");
+    run.end();
+    for arguments in [
+        &["profile", &own][..],
+        &["leaks", &own, "--for", "0"],
+        &["top", "--once", &own],
+    ] {
+        let output = observed::freehold(arguments);
+        let said = observed::text(&output.stdout) + &observed::text(&output.stderr);
+        assert!(said.contains(&wanted), "{arguments:?}: {said}");
+    }
+    let said = std::fs::read_to_string(run.said.path()).unwrap();
+    assert!(said.contains(&wanted), "run: {said}");
 }
