@@ -2,11 +2,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `advise` | what options would save or cost |
 //! | `prepare` | the trace as the replayer wants it |
 //! | `process` | one run of it |
 //!
 //! `recorder/replayer.c` does the calls, in a fresh process for each run.
 
+mod advise;
 pub mod prepare;
 pub mod process;
 
@@ -28,7 +30,8 @@ use process::{Contender, Ending, Replayer, Run};
 #[command(after_help = "Examples:\n  \
     freehold replay server.trace --on system,freehold\n  \
     freehold replay server.trace --on freehold --order total --verify\n  \
-    freehold replay server.trace --on freehold --set purge=eager\n\n\
+    freehold replay server.trace --on freehold --set purge=eager\n  \
+    freehold replay server.trace --on system,jemalloc --advise\n\n\
     Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
 pub struct Args {
     trace: PathBuf,
@@ -54,9 +57,13 @@ pub struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// Runs of each allocator; the median counts.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: u32,
+    /// Runs of each allocator; the median counts. 3 if not given, and 7 for --advise.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+
+    /// Try options of Freehold, and say what each saves or costs, and where another allocator wins.
+    #[arg(long, conflicts_with_all = ["verify", "prepare"])]
+    advise: bool,
 
     /// Options for Freehold, as in FREEHOLD.
     #[arg(long, value_name = "OPTIONS")]
@@ -97,15 +104,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let freehold = args.library.as_deref();
+    if args.advise {
+        let (sum, prepared) = read(args)?;
+        return advise::run(args, &sum, &prepared);
+    }
     let replayer = Replayer::new(freehold, args.set.clone())?;
     let contenders: Vec<Contender> = args
         .on
         .iter()
         .map(|name| Contender::new(name, freehold))
         .collect::<Result<_>>()?;
-    let trace = trace::open(&args.trace)?;
-    let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
-    let prepared = prepare::prepare(trace.ops(), args.order)?;
+    let (sum, prepared) = read(args)?;
     let measured = measure(args, &replayer, &contenders, &prepared)?;
     if args.json {
         let all = serde_json::json!({"trace": sum, "waits": prepared.waits, "pruned": prepared.pruned,
@@ -122,6 +131,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     } else {
         ExitCode::from(1)
     })
+}
+
+fn read(args: &Args) -> Result<(Tally, Prepared)> {
+    let trace = trace::open(&args.trace)?;
+    let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
+    Ok((sum, prepare::prepare(trace.ops(), args.order)?))
 }
 
 /// Threads that race for blocks get other addresses each time.
@@ -168,9 +183,10 @@ fn measure(
             died: None,
         })
         .collect();
-    for round in 0..=args.repeats {
+    let repeats = args.repeats.unwrap_or(3);
+    for round in 0..=repeats {
         for (one, said) in contenders.iter().zip(&mut all) {
-            let is_latency = round == args.repeats;
+            let is_latency = round == repeats;
             if said.died.is_some() || (is_latency && !with_latency) {
                 continue;
             }
