@@ -269,3 +269,96 @@ fn the_curve_of_resident_bytes_is_repeated_in_total_order() {
     assert!(by_time.windows(2).all(|pair| pair[0].0 <= pair[1].0));
     assert!(by_time.last().unwrap().0 <= run["ns"].as_u64().unwrap());
 }
+
+/// What is said of an option or another allocator.
+fn advised<'a>(said: &'a Value, list: &str, name: &str) -> &'a Value {
+    let all = said["advice"][list].as_array().unwrap();
+    let found = all.iter().find(|one| one["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}: {said}"))
+}
+
+fn effect<'a>(one: &'a Value, measure: &str) -> &'a Value {
+    let effects = one["effects"].as_array().unwrap();
+    let mut found = effects.iter().filter(|effect| effect["measure"] == measure);
+    found.next().unwrap()
+}
+
+/// After a second burst Freehold keeps what a third one would need again; an eager purge does not.
+#[test]
+fn an_option_that_helps_is_advised() {
+    let Some(place) = Place::new("an_option_that_helps_is_advised") else {
+        return;
+    };
+    let mut lines = String::new();
+    for burst in 0..3 {
+        let ids = burst * 640..(burst + 1) * 640;
+        lines.extend(ids.clone().map(|id| format!("a 100000 {id}\n")));
+        lines.extend(ids.map(|id| format!("r {id}\n")));
+    }
+    let trace = place.imported(&lines);
+    let output = replay(&trace, &["--advise", "--repeats", "5"], "");
+    let said = answer(&output);
+    assert!(output.status.success(), "{said}");
+    let eager = advised(&said, "options", "purge=eager");
+    let end = effect(eager, "end");
+    assert_eq!(end["stands_out"], true, "{eager:#}");
+    assert!(end["change"].as_f64().unwrap() < -40e6, "{end:#}");
+    let says = eager["says"].as_str().unwrap();
+    assert!(says.starts_with("purge=eager saves"), "{says}");
+    let verdict = said["advice"]["verdict"].to_string();
+    assert!(verdict.contains("purge=eager"), "{verdict}");
+    // glibc gives all back. That is said, and what is left of it with the option.
+    let system = advised(&said, "others", "system");
+    let says = system["says"].as_str().unwrap();
+    assert!(says.contains("system wins"), "{says}");
+    assert!(says.contains("with purge=eager it still wins"), "{says}");
+    for one in ["as_it_is", "again"] {
+        assert_eq!(said["advice"][one].as_array().unwrap().len(), 5);
+    }
+    // What is set already is the base, and its default is one of those that are tried.
+    let options = ["--advise", "--repeats", "5", "--set", "purge=eager"];
+    let said = answer(&replay(&trace, &options, ""));
+    let end = effect(advised(&said, "options", "purge=budget"), "end");
+    assert!(end["change"].as_f64().unwrap() > 40e6, "{end:#}");
+}
+
+#[test]
+fn where_no_option_helps_the_advice_says_so() {
+    let Some(place) = Place::new("where_no_option_helps_the_advice_says_so") else {
+        return;
+    };
+    let lines: String = (1..2000)
+        .map(|id| format!("a 100 {id}\nr {id}\n"))
+        .collect();
+    let trace = place.imported(&lines);
+    let output = Command::new(command())
+        .args(["replay", "--advise", "--on", "freehold"])
+        .arg(&trace)
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("\npurge=eager changes nothing that stands out"),
+        "{said}"
+    );
+    let verdict = "\nNo option saves anything here: leave Freehold as it is.\n";
+    assert!(said.contains(verdict), "{said}");
+    let output = replay(&trace, &["--advise", "--repeats", "4"], "");
+    assert!(text(&output.stderr).contains("--advise needs --repeats 5"));
+}
+
+#[test]
+fn another_allocator_that_fails_is_not_judged() {
+    let Some(place) = Place::new("another_allocator_that_fails_is_not_judged") else {
+        return;
+    };
+    let flags = ["-fPIC", "-shared", "-fno-builtin"];
+    let broken = compile(place.directory.path(), "broken.so", BROKEN, &flags);
+    let trace = place.imported("a 777 1\nr 1\n");
+    let on = broken.to_str().unwrap();
+    let output = replay(&trace, &["--advise", "--repeats", "5", "--on", on], "null");
+    assert_eq!(output.status.code(), Some(1));
+    let said = answer(&output);
+    let says = &advised(&said, "others", "broken.so")["says"];
+    assert_eq!(says, "broken.so: 5 calls failed, so it is not judged.");
+}

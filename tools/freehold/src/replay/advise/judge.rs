@@ -119,26 +119,30 @@ impl Effect {
     }
 }
 
-/// The runs of each are in the order of the rounds. `again` are more runs of `base`.
-pub fn compare(measure: Measure, base: &[Run], again: &[Run], other: &[Run]) -> Effect {
-    let differences = |two: &[Run]| -> Vec<f64> {
-        let pairs = base.iter().zip(two);
-        pairs
-            .map(|(one, two)| measure.of(two) - measure.of(one))
-            .collect()
-    };
-    let all = differences(other);
-    let (low, high) = all
+/// The differences of the two runs of each round.
+fn differences(measure: Measure, one: &[Run], two: &[Run]) -> Vec<f64> {
+    let pairs = one.iter().zip(two);
+    pairs
+        .map(|(one, two)| measure.of(two) - measure.of(one))
+        .collect()
+}
+
+/// The largest difference between two that are the same.
+pub fn chance(measure: Measure, base: &[Run], again: &[Run]) -> f64 {
+    differences(measure, base, again)
         .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| {
-            (low.min(*one), high.max(*one))
-        });
-    let chance = differences(again)
-        .iter()
-        .fold(0.0, |most: f64, one| most.max(one.abs()));
-    let change = median(all);
-    let from = measure.median(base);
-    let enough = chance.max(from * LEAST_PART).max(measure.least());
+        .fold(0.0, |most: f64, one| most.max(one.abs()))
+}
+
+/// The runs of each are in the order of the rounds.
+pub fn compare(measure: Measure, base: &[Run], chance: f64, other: &[Run]) -> Effect {
+    let all = differences(measure, base, other);
+    let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (from, change) = (measure.median(base), median(all));
+    let enough = change.abs() > chance
+        && change.abs() >= from * LEAST_PART
+        && change.abs() >= measure.least();
     Effect {
         measure,
         from,
@@ -147,13 +151,14 @@ pub fn compare(measure: Measure, base: &[Run], again: &[Run], other: &[Run]) -> 
         low,
         high,
         chance,
-        stands_out: low * high > 0.0 && change.abs() > enough,
+        stands_out: low * high > 0.0 && enough,
     }
 }
 
+/// `again` are more runs of `base`.
 pub fn compare_all(base: &[Run], again: &[Run], other: &[Run]) -> Vec<Effect> {
     MEASURES
-        .map(|measure| compare(measure, base, again, other))
+        .map(|measure| compare(measure, base, chance(measure, base, again), other))
         .to_vec()
 }
 
@@ -181,6 +186,10 @@ pub mod tests {
                 times: Vec::new(),
             })
             .collect()
+    }
+
+    fn compare(measure: Measure, base: &[Run], again: &[Run], other: &[Run]) -> Effect {
+        super::compare(measure, base, chance(measure, base, again), other)
     }
 
     #[test]
@@ -215,7 +224,12 @@ pub mod tests {
         let base = runs(&[100, 100, 100], 9);
         assert!(!compare(Measure::Cpu, &base, &base, &runs(&[99, 99, 99], 9)).stands_out);
         let base = runs(&[2, 2, 2], 9);
-        assert!(!compare(Measure::Wall, &base, &base, &runs(&[1, 1, 1], 9)).stands_out);
+        let mut faster = runs(&[1, 1, 1], 9);
+        assert!(compare(Measure::Wall, &base, &base, &faster).stands_out);
+        for run in &mut faster {
+            run.ns += 1;
+        }
+        assert!(!compare(Measure::Wall, &base, &base, &faster).stands_out);
     }
 
     #[test]

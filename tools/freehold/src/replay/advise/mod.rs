@@ -16,7 +16,7 @@ use super::prepare::Prepared;
 use super::process::{Contender, Replayer, Run};
 use super::{Args, how, once};
 use crate::output;
-use crate::wording::{bytes, plain_count};
+use crate::wording::{bytes, plain_count, plural};
 use judge::{Effect, MEASURES, Measure, compare_all};
 
 /// Options that can change time or memory, with their values. Those that buy safety are not here: whoever set them
@@ -204,17 +204,32 @@ impl Advice {
         }
     }
 
-    /// The options with which the other one no longer wins in this measure.
-    fn makes_up(&self, other: &Tried, measure: Measure) -> Vec<&str> {
-        let fine = self.options.iter().filter(|option| !option.failed());
-        let level = fine.filter(|option| {
-            !judge::compare(measure, &option.runs, &self.again, &other.runs).saves()
-                && option
-                    .effects
-                    .iter()
-                    .any(|one| one.measure == measure && one.saves())
-        });
-        level.map(|option| option.name.as_str()).collect()
+    /// What Freehold's options do about a win of another allocator: with which it is no longer one, or what remains.
+    fn answer(&self, other: &Tried, measure: Measure) -> String {
+        let chance = judge::chance(measure, &self.as_it_is, &self.again);
+        let saves = |one: &Effect| one.measure == measure && one.saves();
+        let helpful = self
+            .options
+            .iter()
+            .filter(|option| !option.failed() && option.effects.iter().any(saves));
+        let (mut level, mut nearest): (Vec<&str>, Option<(f64, &str)>) = (Vec::new(), None);
+        for option in helpful {
+            let left = judge::compare(measure, &option.runs, chance, &other.runs);
+            if !left.saves() {
+                level.push(&option.name);
+            } else if nearest.is_none_or(|(least, _)| -left.change < least) {
+                nearest = Some((-left.change, &option.name));
+            }
+        }
+        match nearest {
+            _ if !level.is_empty() => {
+                format!("with {} Freehold does not lose here", level.join(" or "))
+            }
+            Some((left, name)) => {
+                format!("with {name} it still wins, by {}", measure.written(left))
+            }
+            None => "no option of Freehold changes that".to_owned(),
+        }
     }
 
     fn other_sentence(&self, other: &Tried) -> String {
@@ -230,12 +245,7 @@ impl Advice {
         }
         let mut out = String::new();
         for one in &wins {
-            let with = self.makes_up(other, one.measure);
-            let answer = if with.is_empty() {
-                "no option of Freehold makes up for it".to_owned()
-            } else {
-                format!("with {} Freehold does not lose here", with.join(" or "))
-            };
+            let answer = self.answer(other, one.measure);
             let _ = write!(
                 out,
                 "{name} wins: it needs {} less; {answer}. ",
@@ -332,9 +342,9 @@ fn row(out: &mut String, name: &str, runs: &[Run], effects: &[Effect]) {
 
 fn text(advice: &Advice, sum: &Tally, rounds: u32) -> String {
     let mut out = format!(
-        "{} operations of {} threads; at the peak {} live; {rounds} rounds, each with all of these in turn\n\n",
+        "{} operations of {}; at the peak {} live; {rounds} rounds, each with all of these in turn\n\n",
         plain_count(sum.ops),
-        sum.threads,
+        plural(sum.threads as usize, "thread", "threads"),
         bytes(sum.peak_bytes as f64)
     );
     let _ = writeln!(
@@ -420,7 +430,14 @@ mod tests {
         let made = advice(&[("thp=never", runs(&[100, 101, 102], 20))], &[faster]);
         let says = &made.others[0].says;
         assert!(says.starts_with("swift wins: it needs 51.0 ms of wall time"));
-        assert!(says.contains("no option of Freehold makes up for it"));
+        assert!(says.contains("no option of Freehold changes that"));
+        let eager = ("purge=eager", runs(&[100, 101, 102], 10));
+        let made = advice(&[eager], &[("tiny", runs(&[100, 101, 102], 1))]);
+        let says = &made.others[0].says;
+        assert!(
+            says.contains("with purge=eager it still wins, by 9.0 MiB"),
+            "{says}"
+        );
         let smaller = ("small", runs(&[100, 101, 102], 5));
         let made = advice(
             &[("purge=eager", runs(&[100, 101, 102], 5))],
