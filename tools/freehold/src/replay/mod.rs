@@ -3,15 +3,18 @@
 //! | module | what it does |
 //! |---|---|
 //! | `advise` | what options would save or cost |
+//! | `page` | one page with the curves of each allocator |
 //! | `prepare` | the trace as the replayer wants it |
 //! | `process` | one run of it |
 //!
 //! `recorder/replayer.c` does the calls, in a fresh process for each run.
 
 mod advise;
+mod page;
 pub mod prepare;
 pub mod process;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +34,7 @@ use process::{Contender, Ending, Replayer, Run};
     freehold replay server.trace --on system,freehold\n  \
     freehold replay server.trace --on freehold --order total --verify\n  \
     freehold replay server.trace --on freehold --set purge=eager\n  \
+    freehold replay server.trace --on system,freehold --html replay.html\n  \
     freehold replay server.trace --on system,jemalloc --advise\n\n\
     Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
 pub struct Args {
@@ -77,6 +81,10 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Write a page with curves as well: latencies, resident memory, fragmentation.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "prepare", "advise"])]
+    html: Option<PathBuf>,
+
     /// Measure nothing: write what the program freehold-replayer wants, for benchmarks of your own.
     #[arg(long, value_name = "FILE")]
     prepare: Option<PathBuf>,
@@ -92,6 +100,9 @@ struct Measured {
     runs: Vec<Run>,
     /// A run in which each call was timed, which makes it slower.
     latency: Option<Run>,
+    /// For a page: a run in total order, whose points are operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ordered: Option<Run>,
     /// How a run ended that said nothing.
     died: Option<String>,
 }
@@ -115,13 +126,32 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map(|name| Contender::new(name, freehold))
         .collect::<Result<_>>()?;
     let (sum, prepared) = read(args)?;
-    let measured = measure(args, &replayer, &contenders, &prepared)?;
+    let mut measured = measure(args, &replayer, &contenders, &prepared)?;
+    let mut live = None;
+    if args.html.is_some() {
+        live = Some(order(args, &replayer, &contenders, &mut measured)?);
+    }
     if args.json {
-        let all = serde_json::json!({"trace": sum, "waits": prepared.waits, "pruned": prepared.pruned,
+        let all = serde_json::json!({"trace": sum, "live": live, "waits": prepared.waits, "pruned": prepared.pruned,
                                      "allocators": measured});
         output::print(&format!("{all}\n"))?;
     } else {
         output::print(&text(args, &sum, &prepared, &measured))?;
+    }
+    if let (Some(file), Some(live)) = (&args.html, &live) {
+        let name = args.trace.file_name().unwrap_or_default();
+        let by_operation = args.order == Order::Total;
+        let table = text(args, &sum, &prepared, &measured);
+        let peak = sum.peak_bytes;
+        let page = page::render(
+            &name.to_string_lossy(),
+            &table,
+            by_operation,
+            &measured,
+            live,
+            peak,
+        )?;
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let fine = measured
         .iter()
@@ -180,6 +210,7 @@ fn measure(
             name: one.name.clone(),
             runs: Vec::new(),
             latency: None,
+            ordered: None,
             died: None,
         })
         .collect();
@@ -199,6 +230,33 @@ fn measure(
         }
     }
     Ok(all)
+}
+
+/// One more run of each in total order, and the bytes that are live at its points.
+fn order(
+    args: &Args,
+    replayer: &Replayer,
+    contenders: &[Contender],
+    measured: &mut [Measured],
+) -> Result<BTreeMap<u64, u64>> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("ordered");
+    let trace = trace::open(&args.trace)?;
+    let order = Order::Total;
+    prepare::prepare(trace.ops(), order)?.write(&file, How { order, ..how(args) })?;
+    for (one, said) in contenders.iter().zip(measured.iter_mut()) {
+        if said.died.is_none() {
+            match once(replayer, one, &file) {
+                Ok(run) => said.ordered = Some(run),
+                Err(error) => said.died = Some(format!("{error:#}")),
+            }
+        }
+    }
+    let runs: Vec<&Run> = measured
+        .iter()
+        .filter_map(|one| one.ordered.as_ref())
+        .collect();
+    page::live_after(trace.ops(), &runs)
 }
 
 fn once(replayer: &Replayer, contender: &Contender, file: &Path) -> Result<Run> {
