@@ -88,4 +88,6 @@ chart("latency", "latency",
   {to: log, write: inTime, ticks: [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9]});
 const operations = {to: plain, from: 0, write: value => Math.round(value).toLocaleString("en")};
 chart("rss", "rss", data.by_operation ? operations : {to: plain, from: 0, write: inTime}, {to: plain, from: 0, write: inBytes});
-chart("fragmentation", "fragmentation", operations, {to: plain, from: 0, write: value => value.toFixed(2)});
+chart("fragmentation", "fragmentation", operations,
+  {to: value => Math.log10(Math.max(value, 0.1)), from: 1, write: value => value.toFixed(2),
+    ticks: [0.1, 0.2, 0.5, 1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100]});
