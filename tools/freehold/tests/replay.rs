@@ -269,3 +269,181 @@ fn the_curve_of_resident_bytes_is_repeated_in_total_order() {
     assert!(by_time.windows(2).all(|pair| pair[0].0 <= pair[1].0));
     assert!(by_time.last().unwrap().0 <= run["ns"].as_u64().unwrap());
 }
+
+/// What is said of an option or another allocator.
+fn advised<'a>(said: &'a Value, list: &str, name: &str) -> &'a Value {
+    let all = said["advice"][list].as_array().unwrap();
+    let found = all.iter().find(|one| one["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}: {said}"))
+}
+
+fn effect<'a>(one: &'a Value, measure: &str) -> &'a Value {
+    let effects = one["effects"].as_array().unwrap();
+    let mut found = effects.iter().filter(|effect| effect["measure"] == measure);
+    found.next().unwrap()
+}
+
+/// After a second burst Freehold keeps what a third one would need again; an eager purge does not.
+#[test]
+fn an_option_that_helps_is_advised() {
+    let Some(place) = Place::new("an_option_that_helps_is_advised") else {
+        return;
+    };
+    let mut lines = String::new();
+    for burst in 0..3 {
+        let ids = burst * 640..(burst + 1) * 640;
+        lines.extend(ids.clone().map(|id| format!("a 100000 {id}\n")));
+        lines.extend(ids.map(|id| format!("r {id}\n")));
+    }
+    let trace = place.imported(&lines);
+    let output = replay(&trace, &["--advise", "--repeats", "5"], "");
+    let said = answer(&output);
+    assert!(output.status.success(), "{said}");
+    let eager = advised(&said, "options", "purge=eager");
+    let end = effect(eager, "end");
+    assert_eq!(end["stands_out"], true, "{eager:#}");
+    assert!(end["change"].as_f64().unwrap() < -40e6, "{end:#}");
+    let says = eager["says"].as_str().unwrap();
+    assert!(says.starts_with("purge=eager saves"), "{says}");
+    let verdict = said["advice"]["verdict"].to_string();
+    assert!(verdict.contains("purge=eager"), "{verdict}");
+    // glibc gives all back. That is said, and what is left of it with the option.
+    let system = advised(&said, "others", "system");
+    let says = system["says"].as_str().unwrap();
+    assert!(says.contains("system wins"), "{says}");
+    assert!(says.contains("with purge=eager it still wins"), "{says}");
+    for one in ["as_it_is", "again"] {
+        assert_eq!(said["advice"][one].as_array().unwrap().len(), 5);
+    }
+    // What is set already is the base, and its default is one of those that are tried.
+    let options = ["--advise", "--repeats", "5", "--set", "purge=eager"];
+    let said = answer(&replay(&trace, &options, ""));
+    let end = effect(advised(&said, "options", "purge=budget"), "end");
+    assert!(end["change"].as_f64().unwrap() > 40e6, "{end:#}");
+}
+
+#[test]
+fn where_no_option_helps_the_advice_says_so() {
+    let Some(place) = Place::new("where_no_option_helps_the_advice_says_so") else {
+        return;
+    };
+    let lines: String = (1..2000)
+        .map(|id| format!("a 100 {id}\nr {id}\n"))
+        .collect();
+    let trace = place.imported(&lines);
+    let output = Command::new(command())
+        .args(["replay", "--advise", "--on", "freehold"])
+        .arg(&trace)
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("\npurge=eager changes nothing that stands out"),
+        "{said}"
+    );
+    let verdict = "\nNo option saves anything here: leave Freehold as it is.\n";
+    assert!(said.contains(verdict), "{said}");
+    let output = replay(&trace, &["--advise", "--repeats", "4"], "");
+    assert!(text(&output.stderr).contains("--advise needs --repeats 5"));
+}
+
+#[test]
+fn another_allocator_that_fails_is_not_judged() {
+    let Some(place) = Place::new("another_allocator_that_fails_is_not_judged") else {
+        return;
+    };
+    let flags = ["-fPIC", "-shared", "-fno-builtin"];
+    let broken = compile(place.directory.path(), "broken.so", BROKEN, &flags);
+    let trace = place.imported("a 777 1\nr 1\n");
+    let on = broken.to_str().unwrap();
+    let output = replay(&trace, &["--advise", "--repeats", "5", "--on", on], "null");
+    assert_eq!(output.status.code(), Some(1));
+    let said = answer(&output);
+    let says = &advised(&said, "others", "broken.so")["says"];
+    assert_eq!(says, "broken.so: 5 calls failed, so it is not judged.");
+}
+
+/// Its curves follow from what the JSON has.
+#[test]
+fn the_page_has_the_curves_of_each_allocator() {
+    let Some(place) = Place::new("the_page_has_the_curves_of_each_allocator") else {
+        return;
+    };
+    let mut lines = String::new();
+    for id in 1..=3000 {
+        lines += &format!("a {} {id}\n", 1000 + id % 700);
+        if id > 2000 {
+            lines += &format!("r {}\n", id - 2000);
+        }
+    }
+    let trace = place.imported(&lines);
+    let file = place.path("page.html");
+    let options = ["--html", file.to_str().unwrap(), "--repeats", "3"];
+    let output = replay(&trace, &options, "");
+    let said = answer(&output);
+    let page = std::fs::read_to_string(file).unwrap();
+    for outside in ["http://", "https://", "src=", "href=", "url("] {
+        let page = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let start = "<script type=\"application/json\" id=\"data\">";
+    let data = page.split(start).nth(1).unwrap();
+    let data: Value = serde_json::from_str(data.split("</script>").next().unwrap()).unwrap();
+    assert_eq!(data["by_operation"], false);
+    let curves = data["allocators"].as_array().unwrap();
+    assert_eq!(curves.len(), 2);
+    for (drawn, one) in curves.iter().zip(said["allocators"].as_array().unwrap()) {
+        assert_eq!(drawn["name"], one["name"]);
+        // As many calls as were timed, in the order of their times, the last one the slowest.
+        let times = one["latency"]["times"].as_array().unwrap();
+        let all: u64 = times.iter().map(|time| time[1].as_u64().unwrap()).sum();
+        assert_eq!((drawn["calls"].as_u64(), all), (Some(4000), 4000));
+        let latency = drawn["latency"].as_array().unwrap();
+        assert_eq!(latency.len(), times.len());
+        let mut seen = 0;
+        for (point, time) in latency.iter().zip(times) {
+            seen += time[1].as_u64().unwrap();
+            let part = point[0].as_f64().unwrap();
+            assert!((part - seen as f64 / all as f64).abs() < 1e-9, "{drawn}");
+        }
+        assert_eq!(latency.last().unwrap()[1], one["latency"]["worst"]);
+        let runs = one["runs"].as_array().unwrap();
+        let mut by_time: Vec<&Value> = runs.iter().collect();
+        by_time.sort_by_key(|run| run["ns"].as_u64());
+        assert_eq!(drawn["rss"], above(by_time[1]));
+        // What is live is the trace's own; resident over live is drawn where there is enough.
+        let resident = above(&one["ordered"]);
+        let resident = resident.as_array().unwrap();
+        let ratios = drawn["fragmentation"].as_array().unwrap();
+        assert!(ratios.len() > 100 && ratios.len() == resident.len());
+        for (point, bytes) in ratios.iter().zip(resident) {
+            let at = point[0].as_u64().unwrap();
+            let live = said["live"][at.to_string()].as_u64().unwrap();
+            let size = |id: u64| 1000 + id % 700;
+            // Up to here each operation is an allocation.
+            if at < 2000 {
+                assert_eq!(live, (1..=at + 1).map(size).sum::<u64>(), "{at}");
+            }
+            if live * 100 >= said["trace"]["peak_bytes"].as_u64().unwrap() {
+                let ratio = bytes[1].as_f64().unwrap() / live as f64;
+                assert!((point[1].as_f64().unwrap() - ratio).abs() < 1e-9);
+            } else {
+                assert!(point[1].is_null(), "{at}");
+            }
+        }
+        let end = said["live"]["4000"].as_u64();
+        assert_eq!(end, said["trace"]["live_bytes"].as_u64());
+    }
+}
+
+/// The curve of a run, above what was resident before it.
+fn above(run: &Value) -> Value {
+    let before = run["before"].as_u64().unwrap();
+    let points = run["points"].as_array().unwrap().iter();
+    points
+        .map(|point| {
+            let bytes = point[1].as_u64().unwrap().saturating_sub(before);
+            Value::from(vec![point[0].clone(), bytes.into()])
+        })
+        .collect()
+}

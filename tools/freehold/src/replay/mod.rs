@@ -2,14 +2,19 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `advise` | what options would save or cost |
+//! | `page` | one page with the curves of each allocator |
 //! | `prepare` | the trace as the replayer wants it |
 //! | `process` | one run of it |
 //!
 //! `recorder/replayer.c` does the calls, in a fresh process for each run.
 
+mod advise;
+mod page;
 pub mod prepare;
 pub mod process;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,7 +33,9 @@ use process::{Contender, Ending, Replayer, Run};
 #[command(after_help = "Examples:\n  \
     freehold replay server.trace --on system,freehold\n  \
     freehold replay server.trace --on freehold --order total --verify\n  \
-    freehold replay server.trace --on freehold --set purge=eager\n\n\
+    freehold replay server.trace --on freehold --set purge=eager\n  \
+    freehold replay server.trace --on system,freehold --html replay.html\n  \
+    freehold replay server.trace --on system,jemalloc --advise\n\n\
     Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
 pub struct Args {
     trace: PathBuf,
@@ -54,9 +61,13 @@ pub struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// Runs of each allocator; the median counts.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: u32,
+    /// Runs of each allocator; the median counts. 3 if not given, and 7 for --advise.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+
+    /// Try options of Freehold, and say what each saves or costs, and where another allocator wins.
+    #[arg(long, conflicts_with_all = ["verify", "prepare"])]
+    advise: bool,
 
     /// Options for Freehold, as in FREEHOLD.
     #[arg(long, value_name = "OPTIONS")]
@@ -69,6 +80,10 @@ pub struct Args {
     /// Print everything that was measured as JSON.
     #[arg(long)]
     json: bool,
+
+    /// Write a page with curves as well: latencies, resident memory, fragmentation.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "prepare", "advise"])]
+    html: Option<PathBuf>,
 
     /// Measure nothing: write what the program freehold-replayer wants, for benchmarks of your own.
     #[arg(long, value_name = "FILE")]
@@ -85,6 +100,9 @@ struct Measured {
     runs: Vec<Run>,
     /// A run in which each call was timed, which makes it slower.
     latency: Option<Run>,
+    /// For a page: a run in total order, whose points are operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ordered: Option<Run>,
     /// How a run ended that said nothing.
     died: Option<String>,
 }
@@ -97,22 +115,43 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let freehold = args.library.as_deref();
+    if args.advise {
+        let (sum, prepared) = read(args)?;
+        return advise::run(args, &sum, &prepared);
+    }
     let replayer = Replayer::new(freehold, args.set.clone())?;
     let contenders: Vec<Contender> = args
         .on
         .iter()
         .map(|name| Contender::new(name, freehold))
         .collect::<Result<_>>()?;
-    let trace = trace::open(&args.trace)?;
-    let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
-    let prepared = prepare::prepare(trace.ops(), args.order)?;
-    let measured = measure(args, &replayer, &contenders, &prepared)?;
+    let (sum, prepared) = read(args)?;
+    let mut measured = measure(args, &replayer, &contenders, &prepared)?;
+    let mut live = None;
+    if args.html.is_some() {
+        live = Some(order(args, &replayer, &contenders, &mut measured)?);
+    }
     if args.json {
-        let all = serde_json::json!({"trace": sum, "waits": prepared.waits, "pruned": prepared.pruned,
+        let all = serde_json::json!({"trace": sum, "live": live, "waits": prepared.waits, "pruned": prepared.pruned,
                                      "allocators": measured});
         output::print(&format!("{all}\n"))?;
     } else {
         output::print(&text(args, &sum, &prepared, &measured))?;
+    }
+    if let (Some(file), Some(live)) = (&args.html, &live) {
+        let name = args.trace.file_name().unwrap_or_default();
+        let by_operation = args.order == Order::Total;
+        let table = text(args, &sum, &prepared, &measured);
+        let peak = sum.peak_bytes;
+        let page = page::render(
+            &name.to_string_lossy(),
+            &table,
+            by_operation,
+            &measured,
+            live,
+            peak,
+        )?;
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let fine = measured
         .iter()
@@ -122,6 +161,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     } else {
         ExitCode::from(1)
     })
+}
+
+fn read(args: &Args) -> Result<(Tally, Prepared)> {
+    let trace = trace::open(&args.trace)?;
+    let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
+    Ok((sum, prepare::prepare(trace.ops(), args.order)?))
 }
 
 /// Threads that race for blocks get other addresses each time.
@@ -165,12 +210,14 @@ fn measure(
             name: one.name.clone(),
             runs: Vec::new(),
             latency: None,
+            ordered: None,
             died: None,
         })
         .collect();
-    for round in 0..=args.repeats {
+    let repeats = args.repeats.unwrap_or(3);
+    for round in 0..=repeats {
         for (one, said) in contenders.iter().zip(&mut all) {
-            let is_latency = round == args.repeats;
+            let is_latency = round == repeats;
             if said.died.is_some() || (is_latency && !with_latency) {
                 continue;
             }
@@ -183,6 +230,33 @@ fn measure(
         }
     }
     Ok(all)
+}
+
+/// One more run of each in total order, and the bytes that are live at its points.
+fn order(
+    args: &Args,
+    replayer: &Replayer,
+    contenders: &[Contender],
+    measured: &mut [Measured],
+) -> Result<BTreeMap<u64, u64>> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("ordered");
+    let trace = trace::open(&args.trace)?;
+    let order = Order::Total;
+    prepare::prepare(trace.ops(), order)?.write(&file, How { order, ..how(args) })?;
+    for (one, said) in contenders.iter().zip(measured.iter_mut()) {
+        if said.died.is_none() {
+            match once(replayer, one, &file) {
+                Ok(run) => said.ordered = Some(run),
+                Err(error) => said.died = Some(format!("{error:#}")),
+            }
+        }
+    }
+    let runs: Vec<&Run> = measured
+        .iter()
+        .filter_map(|one| one.ordered.as_ref())
+        .collect();
+    page::live_after(trace.ops(), &runs)
 }
 
 fn once(replayer: &Replayer, contender: &Contender, file: &Path) -> Result<Run> {

@@ -18,7 +18,7 @@ use crate::naming::NamingArgs;
 use crate::output::print;
 
 const FRAME: &str = include_str!("page/frame.html");
-const STYLE: &str = include_str!("page/style.css");
+pub const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/script.js");
 
 /// Writes one HTML page about a program's heap: timeline, call sites, lifetimes, fragmentation, leak verdicts.
@@ -93,7 +93,7 @@ fn render(page: &data::Page) -> Result<String> {
         .replace("/*data*/", &data))
 }
 
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
