@@ -212,33 +212,86 @@ fn a_run_of_several_processes_is_the_largest() {
     assert_eq!(program_of(&run.name), program.to_str().unwrap());
 }
 
-/// A program that was built again while it ran. While it runs its file is still there for those who ask the kernel, and has the
-/// names. At its end they are nowhere, and every command that names lines says so.
-#[test]
-fn that_a_program_was_built_again_is_said_at_its_end() {
-    let directory = tempfile::tempdir().unwrap();
-    let own = unique("rebuilt");
-    let program = compile(directory.path(), &own, HOLDER, &["-Wl,--build-id"]);
-    let mut run = Run::start(&[program.to_str().unwrap()], &own);
+/// Few blocks of many stay, so that `explain` names who keeps the rest.
+const SPARSE: &str = r#"#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static char *kept[200000];
+int main(void) {
+    for (int i = 0; i < 200000; i++) memset(kept[i] = malloc(100), 1, 100);
+    for (int i = 0; i < 200000; i++) if (i % 64) free(kept[i]);
+    puts("ready");
+    fflush(stdout);
+    getchar();
+    return 0;
+}
+"#;
+
+/// A program that was built again while it ran, with `from` changed to `to`. While it runs its file is still there for those who
+/// ask the kernel, and has the names: `before` says the line. At its end they are nowhere. The run, ended, and what must be said.
+fn built_again(
+    directory: &Path,
+    own: &str,
+    source: &str,
+    (from, to): (&str, &str),
+    before: &str,
+) -> (Run, String) {
+    let program = compile(directory, own, source, &["-Wl,--build-id"]);
+    let mut run = Run::start(&[program.to_str().unwrap()], own);
     std::fs::remove_file(&program).unwrap();
-    let other = HOLDER.replace("i < 64", "i < 63");
-    compile(directory.path(), &own, &other, &["-Wl,--build-id"]);
+    let other = source.replace(from, to);
+    assert_ne!(other, source);
+    compile(directory, own, &other, &["-Wl,--build-id"]);
+    let line = format!("{own}.c:6");
+    wait_for("the line, while it runs", || {
+        answer(&[before, own]).contains(&line).then_some(())
+    });
+    run.end();
     let wanted = format!(
         "{} was changed since the program loaded it",
         program.display()
     );
-    let before = answer(&["profile", &own]);
-    assert!(before.contains(&format!("{own}.c:6")), "{before}");
-    run.end();
+    (run, wanted)
+}
+
+/// Everything that a command says, on both of its outputs.
+fn said_by(arguments: &[&str]) -> String {
+    let output = observed::freehold(arguments);
+    observed::text(&output.stdout) + &observed::text(&output.stderr)
+}
+
+#[test]
+fn that_a_program_was_built_again_is_said_at_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = unique("rebuilt");
+    let change = ("i < 64", "i < 63");
+    let (run, wanted) = built_again(directory.path(), &own, HOLDER, change, "profile");
     for arguments in [
         &["profile", &own][..],
+        &["profile", "--json", &own],
         &["leaks", &own, "--for", "0"],
         &["top", "--once", &own],
+        &["diff", &own, &own],
     ] {
-        let output = observed::freehold(arguments);
-        let said = observed::text(&output.stdout) + &observed::text(&output.stderr);
+        let said = said_by(arguments);
         assert!(said.contains(&wanted), "{arguments:?}: {said}");
     }
+    let page = directory.path().join("page.html");
+    answer(&["report", &own, "-o", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(&wanted), "report");
     let said = std::fs::read_to_string(run.said.path()).unwrap();
     assert!(said.contains(&wanted), "run: {said}");
+}
+
+#[test]
+fn explain_says_that_a_program_was_built_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = unique("sparse");
+    let change = ("i % 64", "i % 63");
+    let (_run, wanted) = built_again(directory.path(), &own, SPARSE, change, "explain");
+    for arguments in [&["explain", &own][..], &["explain", "--json", &own]] {
+        let said = said_by(arguments);
+        assert!(said.contains(&wanted), "{arguments:?}: {said}");
+    }
 }
