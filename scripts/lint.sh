@@ -48,7 +48,7 @@ text() {
 # What is not text is a picture of the documents: anything else was added by mistake.
 binaries() {
     local found
-    found=$(comm -23 <(git ls-files -- . ':!docs/pictures/*' | sort) <(git grep --cached -Il '' | sort) |
+    found=$(comm -23 <(git ls-files -- . ':!docs/pictures/*' ':!corpus/*.trace' | sort) <(git grep --cached -Il '' | sort) |
         while read -r file; do [ ! -s "$file" ] || echo "$file"; done)
     [ -z "$found" ] || { printf 'not text: %s\n' "$found"; return 1; }
 }
