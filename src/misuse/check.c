@@ -49,8 +49,12 @@ static size_t room_before(size_t align) {
     return align > sizeof(fh_checked) ? align : sizeof(fh_checked);
 }
 
+/* What h->offset can say. */
+#define ALIGN_MOST ((size_t)FH_MIN_ALIGN << 32)
+
 static char *take(size_t align, size_t n, bool *clean) {
     size_t before = room_before(align);
+    if (align > ALIGN_MOST) return fh_no_memory(n);
     /* Refused there, in the size that was asked for. */
     if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE / 2) return fh_alloc_unobserved(align, n, clean);
     size_t whole = before + n + fh_checked_guard(n);

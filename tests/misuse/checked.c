@@ -382,6 +382,15 @@ static void handler(int number) {
     (void)number;
     t_free(t_malloc(33));
 }
+/* Refused or not: a block that there is goes back without a word. */
+static void alignments(void) {
+    must(fh_option_set("on_oom", "silent") == 0, "silent");
+    for (size_t align = (size_t)1 << 30; align <= (size_t)1 << 44; align *= 2) {
+        void *p = t_memalign(align, 100);
+        must((uintptr_t)p % align == 0, "aligned");
+        t_free(p);
+    }
+}
 static void life(void) {
     in_thread(allocate_in_thread);
     frees();
@@ -459,6 +468,7 @@ static const struct {
     CASE(overflow_then_calls),
     CASE(filled_and_zeroed),
     CASE(sizes),
+    CASE(alignments),
     CASE(life),
 };
 
