@@ -108,7 +108,10 @@ template <class T> struct allocator {
     /* C++23: room for n objects or more, as many as the block holds. `deallocate` is told any count between the two. */
     allocation<T> allocate_at_least(std::size_t n) {
         std::size_t size = alignof(T) <= 16 ? fh_good_size(bytes(n)) : bytes(n);
-        return {static_cast<T *>(freehold::allocate(size, alignof(T))), size / sizeof(T)};
+        /* Where all is a call the size is compared, and the library has to know that there are two. */
+        void *p = FH_FAST_CALLS && alignof(T) <= 16 ? fh_malloc_at_least(bytes(n), &size) : nullptr;
+        if (p == nullptr) p = freehold::allocate(size, alignof(T));
+        return {static_cast<T *>(p), size / sizeof(T)};
     }
 
     void deallocate(T *p, std::size_t n) noexcept {

@@ -66,6 +66,7 @@ size_t fh_good_size(size_t size) {
 void *fh_malloc_at_least(size_t size, size_t *got) {
     size_t good = fh_good_bytes(size);
     void *p = fh_alloc(good);
+    if (FH_UNLIKELY(fh_is_checking())) fh_checked_set_rounded(p);
     if (p) *got = good;
     return p;
 }

@@ -202,7 +202,9 @@ sized_block __size_returning_new_aligned_hot_cold(size_t n, size_t align, uint8_
 
 FH_EXPORT sized_block __size_returning_new(size_t n) {
     n = fh_good_bytes(n);
-    return (sized_block){operator_new(n), n};
+    sized_block block = {operator_new(n), n};
+    if (FH_UNLIKELY(fh_is_checking())) fh_checked_set_rounded(block.p);
+    return block;
 }
 
 /* Of an aligned block no more is promised than was asked for: which class it has is known when it is there. */

@@ -49,8 +49,9 @@ typedef struct {
 /* Of blocks with pointers, which are 32 bytes at least in a hardened program. */
 static sized_block sized(size_t n, size_t align, bool points) {
     if (align <= FH_MIN_ALIGN) n = fh_good_bytes(n);
-    if (points) return (sized_block){new_pointers(n, align, FH_SAYS_NEW), n};
-    return (sized_block){align ? plain_new_aligned(n, align) : plain_new(n), n};
+    void *p = points ? new_pointers(n, align, FH_SAYS_NEW) : align ? plain_new_aligned(n, align) : plain_new(n);
+    if (FH_UNLIKELY(fh_is_checking()) && align <= FH_MIN_ALIGN) fh_checked_set_rounded(p);
+    return (sized_block){p, n};
 }
 
 /* Declares a C function for a name that is made of a prefix and an operator's mangled name. */

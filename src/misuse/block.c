@@ -47,7 +47,7 @@ fh_checked *fh_checked_around(const void *p) {
 bool fh_checked_was_header(const fh_checked *h, size_t size) {
     uint64_t s = fh_load(&h->state);
     return fh_checked_kind_of(s) == FH_CHECKED_LIVE && fh_checked_family_of(s) <= FH_SAYS_FAMILY && h->offset == 0 &&
-           fh_checked_align_of(s) < 6 && s >> 24 == 0 && h->size < size &&
+           fh_checked_align_of(s) < 6 && (s & ~FH_CHECKED_ROUNDED) >> 24 == 0 && h->size < size &&
            sizeof *h + h->size + fh_checked_guard(h->size) <= size;
 }
 

@@ -27,8 +27,8 @@
 #include <stdint.h>
 
 typedef struct {
-    fh_word state;      /* kind 8 bits │ family 8 │ log2 of the alignment 8 │ 0 │ stack of the free 32 */
-    uint64_t size;      /* bytes that were asked for; of a marker: bytes to the header */
+    fh_word state; /* kind 8 bits │ family 8 │ log2 of the alignment 8 │ rounded up 8 │ stack of the free 32 */
+    uint64_t size; /* bytes that were asked for; of a marker: bytes to the header */
     uint32_t allocated; /* stack of the allocation, 0: not known */
     uint32_t offset;    /* from begin to here, in units of 16 bytes */
     uint64_t canary;    /* fh_checked_canary of this address */
@@ -43,6 +43,9 @@ typedef enum {
     FH_CHECKED_GONE = 0xC3,
     FH_CHECKED_MARKER = 0xD4
 } fh_checked_kind;
+
+/* In the state: the caller was told a size that is larger than what he asked for (fh_malloc_at_least), and may free with either. */
+#define FH_CHECKED_ROUNDED (UINT64_C(1) << 24)
 
 #define FH_GUARD_LEAST 8u
 #define FH_GUARD_BYTE 0xEE /* behind a block */

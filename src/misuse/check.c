@@ -49,8 +49,12 @@ static size_t room_before(size_t align) {
     return align > sizeof(fh_checked) ? align : sizeof(fh_checked);
 }
 
+/* What h->offset can say. */
+#define ALIGN_MOST ((size_t)FH_MIN_ALIGN << 32)
+
 static char *take(size_t align, size_t n, bool *clean) {
     size_t before = room_before(align);
+    if (align > ALIGN_MOST) return fh_no_memory(n);
     /* Refused there, in the size that was asked for. */
     if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE / 2) return fh_alloc_unobserved(align, n, clean);
     size_t whole = before + n + fh_checked_guard(n);
@@ -113,6 +117,13 @@ void fh_checked_set_family(void *p, unsigned family) {
         /* relaxed: only the owner of a live block writes it. */
         fh_store(&h->state, fh_checked_state(fh_checked_kind_of(s), family, fh_checked_align_of(s), 0));
     }
+    fh_tool_loud();
+}
+
+void fh_checked_set_rounded(void *p) {
+    fh_tool_quiet();
+    fh_checked *h = p ? fh_checked_at(p) : NULL;
+    if (h) fh_store(&h->state, fh_load(&h->state) | FH_CHECKED_ROUNDED); /* relaxed: as above */
     fh_tool_loud();
 }
 
@@ -199,7 +210,8 @@ static void compare(const fh_misuse_report *call, unsigned said, size_t n, size_
     bool over_aligned = real > FH_MIN_ALIGN;
     if (family != (said & FH_SAYS_FAMILY) && family != FH_SAYS_FAMILY) {
         r.what = FH_MISUSE_FAMILY;
-    } else if ((said & FH_SAYS_SIZE) && n != r.h->size) {
+    } else if ((said & FH_SAYS_SIZE) && n != r.h->size &&
+               !((s & FH_CHECKED_ROUNDED) && fh_good_bytes(n) == r.h->size)) {
         r.what = FH_MISUSE_SIZE;
         r.said = n;
     } else if ((said & FH_SAYS_ALIGN) ? align > FH_MIN_ALIGN && align != real
@@ -235,7 +247,7 @@ static bool win(fh_checked *h, uint32_t stack) {
     while (fh_checked_kind_of(s) == FH_CHECKED_LIVE) {
         uint64_t freed = fh_checked_state(FH_CHECKED_FREED, fh_checked_family_of(s), fh_checked_align_of(s), stack);
         /* acq_rel: what was written into the block before it was freed; and the stack for whoever loses. */
-        if (fh_cas_acq_rel(&h->state, &s, freed)) return true;
+        if (fh_cas_acq_rel(&h->state, &s, freed | (s & FH_CHECKED_ROUNDED))) return true;
     }
     return false;
 }

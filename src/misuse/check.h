@@ -26,6 +26,9 @@ void fh_checked_end(void);
 /* The block at p, which the calling thread has just been given, came from that family of calls (FH_SAYS_…). */
 void fh_checked_set_family(void *p, unsigned family);
 
+/* And is one of fh_malloc_at_least and its kin: freed with the size that was asked for, or with the one that it has. */
+void fh_checked_set_rounded(void *p);
+
 /* For fh_check: true, and a report that does not end the process, if p is no live block, or a damaged one. False of NULL, and in
  * a program that is not checked. Keeps errno. */
 bool fh_checked_look(const void *p);

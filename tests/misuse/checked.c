@@ -11,6 +11,7 @@
 
 extern int fh_check(const void *p) __attribute__((weak));
 extern size_t fh_heap_check(void) __attribute__((weak));
+extern void *fh_malloc_at_least(size_t size, size_t *got) __attribute__((weak));
 
 static char *volatile block; /* volatile: the compiler may not reason about what we do to it */
 static volatile size_t at;
@@ -163,6 +164,11 @@ static void write_after_free_large(void) {
 static void size_small(void) {
     allocates(100);
     t_free_sized(block, 99);
+}
+static void size_at_least(void) {
+    size_t got = 0;
+    block = fh_malloc_at_least(100, &got);
+    t_free_sized(block, 96);
 }
 static void size_aligned(void) {
     block = t_aligned_alloc(64, 128);
@@ -352,6 +358,11 @@ static void sizes(void) {
             t_free(p);
         }
     }
+    for (size_t n = 0; n < 3000000; n = n * 9 / 8 + 1) { /* either size is right */
+        size_t got = 0;
+        t_free_sized(fh_malloc_at_least(n, &got), n);
+        t_free_sized(fh_malloc_at_least(n, &got), got);
+    }
     t_free_sized(t_malloc(100), 100);
     t_free_aligned_sized(t_aligned_alloc(256, 1000), 256, 1000);
     t_free(NULL);
@@ -370,6 +381,15 @@ static void *allocate_in_thread(void *unused) {
 static void handler(int number) {
     (void)number;
     t_free(t_malloc(33));
+}
+/* Refused or not: a block that there is goes back without a word. */
+static void alignments(void) {
+    must(fh_option_set("on_oom", "silent") == 0, "silent");
+    for (size_t align = (size_t)1 << 30; align <= (size_t)1 << 44; align *= 2) {
+        void *p = t_memalign(align, 100);
+        must((uintptr_t)p % align == 0, "aligned");
+        t_free(p);
+    }
 }
 static void life(void) {
     in_thread(allocate_in_thread);
@@ -419,6 +439,7 @@ static const struct {
     CASE(write_after_free_at_exit),
     CASE(write_after_free_large),
     CASE(size_small),
+    CASE(size_at_least),
     CASE(size_aligned),
     CASE(alignment_other),
     CASE(alignment_none),
@@ -447,6 +468,7 @@ static const struct {
     CASE(overflow_then_calls),
     CASE(filled_and_zeroed),
     CASE(sizes),
+    CASE(alignments),
     CASE(life),
 };
 

@@ -8,6 +8,12 @@
 
 static void *volatile block;
 
+struct sized_block {
+    void *p;
+    size_t n;
+};
+extern "C" sized_block __size_returning_new(size_t size);
+
 struct alignas(64) wide {
     char bytes[128];
 };
@@ -65,6 +71,11 @@ static void innocent() {
     ::operator delete (::operator new (10, std::align_val_t{256}), 10, std::align_val_t{256});
     ::operator delete (::operator new (10, std::align_val_t{8}), 10, std::align_val_t{8});
     ::operator delete(nullptr);
+    for (size_t n = 0; n < 200000; n = n * 9 / 8 + 1) { /* either size is right */
+        ::operator delete(__size_returning_new(n).p, n);
+        sized_block sized = __size_returning_new(n);
+        ::operator delete(sized.p, sized.n);
+    }
     std::vector<std::string> words;
     for (int i = 0; i < 1000; i++) words.push_back(std::string(static_cast<size_t>(i), 'x'));
     words.clear();
