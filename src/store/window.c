@@ -137,10 +137,10 @@ static bool have_room(size_t pieces, size_t chunks) {
     return p != NULL;
 }
 
-/* Metadata for all of these chunks. */
-static bool start_metadata(size_t chunk, size_t n) {
+/* Metadata for all of these chunks, of which the caller is going to map so many. */
+static bool start_metadata(size_t chunk, size_t n, size_t mapped) {
     size_t last = chunk + n - 1, piece = chunk / FH_RECORDS_CHUNKS, last_piece = last / FH_RECORDS_CHUNKS;
-    if (!fh_load_acquire(&fh_window.records[last_piece]) && !have_room(last_piece - piece + 1, n)) {
+    if (!fh_load_acquire(&fh_window.records[last_piece]) && !have_room(last_piece - piece + 1, mapped)) {
         errno = ENOMEM;
         return false;
     }
@@ -240,7 +240,7 @@ size_t fh_window_take_chunks(size_t n) {
     }
     for (;;) {
         uint64_t chunk = fh_load_acquire(&fh_window.next_chunk);
-        if (n > FH_WINDOW_CHUNKS - chunk || !start_metadata(chunk, n)) return FH_NONE;
+        if (n > FH_WINDOW_CHUNKS - chunk || !start_metadata(chunk, n, n)) return FH_NONE;
         /* acq_rel: a thread that reads the new number must see the addresses of the metadata. */
         if (!fh_cas_acq_rel(&fh_window.next_chunk, &chunk, chunk + n)) continue;
         int error = start_chunks(chunk, n);
@@ -273,13 +273,13 @@ static void give_regions(unsigned partition, size_t first, size_t n) {
     }
 }
 
-/* Whole regions that no chunk of was ever taken. Returns the first; FH_NONE: there is no room for their metadata. What is
- * before them in the region that was begun last stays to be taken. */
-static size_t take_regions(size_t n) {
+/* Whole regions that no chunk of was ever taken. The caller is going to map so many chunks of them. Returns the first; FH_NONE:
+ * there is no room for these and for their metadata. What is before them in the region that was begun last stays to be taken. */
+static size_t take_regions(size_t n, size_t mapped) {
     for (;;) {
         uint64_t chunk = fh_load_acquire(&fh_window.next_chunk);
         size_t first = fh_round_up(chunk, FH_REGION_CHUNKS), end = first + n * FH_REGION_CHUNKS;
-        if (end > FH_WINDOW_CHUNKS || !start_metadata(chunk, end - chunk)) return FH_NONE;
+        if (end > FH_WINDOW_CHUNKS || !start_metadata(chunk, end - chunk, mapped)) return FH_NONE;
         /* acq_rel: as in fh_window_take_chunks. */
         if (!fh_cas_acq_rel(&fh_window.next_chunk, &chunk, end)) continue;
         if (chunk < first) lose_chunks(chunk, first - chunk);
@@ -294,7 +294,7 @@ size_t fh_window_take_chunks_in(unsigned partition, size_t n) {
     for (;;) {
         size_t chunk = n <= FH_REGION_CHUNKS - 2 ? retry_lost_chunks(partition, (unsigned)n) : FH_NONE;
         if (chunk != FH_NONE) return chunk;
-        size_t regions = (n + 2 + FH_REGION_CHUNKS - 1) / FH_REGION_CHUNKS, region = take_regions(regions);
+        size_t regions = (n + 2 + FH_REGION_CHUNKS - 1) / FH_REGION_CHUNKS, region = take_regions(regions, n + 2);
         if (region == FH_NONE) return FH_NONE;
         size_t first = region * FH_REGION_CHUNKS, end = first + regions * FH_REGION_CHUNKS;
         give_regions(partition, region, regions);

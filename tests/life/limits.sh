@@ -2,6 +2,7 @@
 # Life under limits: limits.sh KIND OUT_OF_MEMORY-PROGRAM LIBFREEHOLD.SO
 #   address-space     `ulimit -v` of 1 GiB: until NULL, and back again
 #   address-space-small   64 MiB, less than many allocators reserve at once; address-space-32, address-space-16: still less
+#   address-space-hardened   128 MiB, with harden=1, which takes whole regions of addresses: three tenths must be had
 #   data              `ulimit -d` of 256 MiB: what is counted is writable private memory, as strict overcommit does
 #   python            python3 under `ulimit -v` of 1 GiB
 #   python-later      python3 that limits itself to 1 GiB, by the usual recipe, and then starts threads and imports modules
@@ -17,6 +18,7 @@ case $kind in
 address-space) (ulimit -v 1048576 && exec "$program" 620 4000) ;;
 address-space-small) (ulimit -v 65536 && exec "$program" 40 4000) ;;
 address-space-32) (ulimit -v 32768 && exec "$program" 20 4000) ;;
+address-space-hardened) (ulimit -v 131072 && FREEHOLD=harden=1 exec "$program" 40 4000) ;;
 address-space-16) (ulimit -v 16384 && exec "$program" 8 4000) ;;
 data) (ulimit -d 262144 && exec "$program" 150 4000) ;;
 python)
