@@ -295,3 +295,20 @@ fn explain_says_that_a_program_was_built_again() {
         assert!(said.contains(&wanted), "{arguments:?}: {said}");
     }
 }
+
+/// Somebody who stands where the program's file is, and means the process, which has ended without a trace.
+#[test]
+fn a_file_that_is_no_profile_file_is_not_what_was_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = unique("file");
+    compile(directory.path(), &own, HOLDER, &[]);
+    let output = Command::new(command())
+        .args(["profile", &own])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = observed::text(&output.stderr);
+    assert!(said.contains("no program of this name runs"), "{said}");
+    assert!(!said.contains("0x"), "{said}");
+}

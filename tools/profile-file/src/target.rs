@@ -129,7 +129,18 @@ impl Target {
         match Self::of_name(word) {
             Err(FindError::NoName { .. }) => match run_called(word) {
                 Some(directory) => Self::of_folder(&directory),
-                None if path.exists() => Self::of_path(path),
+                None if path.exists() => Self::of_path(path).map_err(|error| match error {
+                    FindError::Profile {
+                        path,
+                        reason: ReadError::NotAProfile(_),
+                    } => FindError::File {
+                        path,
+                        what: "no program of this name runs or has left a profile file, and the file of this name is neither \
+                               a profile file nor a saved snapshot"
+                            .to_owned(),
+                    },
+                    other => other,
+                }),
                 None => Err(FindError::NoName {
                     name: word.to_owned(),
                 }),
