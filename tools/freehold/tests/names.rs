@@ -41,9 +41,15 @@ struct Run {
 impl Run {
     /// `name` is the one that the run is expected to have in the list, without the number behind it.
     fn start(program: &[&str], name: &str) -> Run {
+        Self::start_with(&[], program, name)
+    }
+
+    fn start_with(options: &[&str], program: &[&str], name: &str) -> Run {
         let said = tempfile::NamedTempFile::new().unwrap();
         let mut runner = Command::new(command())
-            .args(["run", "--sample", "4k", "--"])
+            .args(["run", "--sample", "4k"])
+            .args(options)
+            .arg("--")
             .args(program)
             .env_remove("LD_PRELOAD")
             .env_remove("FREEHOLD")
@@ -133,6 +139,37 @@ fn a_program_that_was_started_by_a_link_has_the_links_name() {
     for word in [&own, &file, &run.name.clone()] {
         assert_eq!(program_of(word), link.to_str().unwrap());
     }
+}
+
+/// The data of a run that a person keeps elsewhere is found by the same names, and is never removed by us.
+#[test]
+fn a_run_that_is_kept_elsewhere_has_its_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = unique("elsewhere");
+    let program = compile(directory.path(), &own, HOLDER, &[]);
+    let keep = directory.path().join("keep");
+    let options = ["--keep", keep.to_str().unwrap()];
+    let program = program.to_str().unwrap();
+    let mut first = Run::start_with(&options, &[program], &own);
+    assert_eq!(program_of(&own), program);
+    first.end();
+    let mut second = Run::start_with(&options, &[program], &own);
+    second.end();
+    let names = [&own, &second.name.clone()];
+    for word in names {
+        assert_eq!(program_of(word), program);
+    }
+    every_command_takes(&own, &own);
+
+    let listed = answer(&["run", "--list"]);
+    assert!(listed.contains(&second.name), "{listed}");
+    // The second run wrote its record over that of the first.
+    assert!(!listed.contains(&first.name), "{listed}");
+    let said = answer(&["run", "--clean", &second.name]);
+    assert!(said.starts_with("1 run removed, 0 B freed"), "{said}");
+    assert!(!answer(&["run", "--list"]).contains(&own));
+    let left = std::fs::read_dir(&keep).unwrap().count();
+    assert_eq!(left, 3, "two profile files and a record");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Where the profile files of observed programs are kept, so that they outlive the programs: a directory of the user's
-//! own, and in it one for each run. What is kept is bounded; the oldest goes first.
+//! own, and in it one for each run. What is kept is bounded; the oldest goes first. Of a run that a person keeps elsewhere
+//! there is a link, so that it is found by its name; what it leads to is never removed.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -76,9 +77,19 @@ pub struct Kept {
     pub profiles: usize,
     /// A process of it still runs.
     pub running: bool,
+    /// It is in a directory that a person chose: only the link to it is ours.
+    pub elsewhere: bool,
 }
 
 impl Kept {
+    /// Removes it, or the link to what is not ours. Returns the bytes that are free now.
+    fn remove(&self) -> std::io::Result<u64> {
+        if self.elsewhere {
+            return fs::remove_file(&self.directory).map(|()| 0);
+        }
+        fs::remove_dir_all(&self.directory).map(|()| self.bytes)
+    }
+
     pub fn name(&self) -> String {
         self.directory
             .file_name()
@@ -124,6 +135,28 @@ pub fn private_folder(path: &Path) -> Result<()> {
 
 /// Makes a directory for a run of `program` below `base`.
 pub fn new_run(base: &Path, program: &str) -> Result<PathBuf> {
+    new_entry(base, program, |path| {
+        DirBuilder::new().mode(0o700).create(path)
+    })
+}
+
+/// Lets a run of `program` in a directory that a person chose be found by its name: a link below `base`, which it returns. The
+/// run before in that directory has lost its record, and so its link.
+pub fn new_link(base: &Path, program: &str, directory: &Path) -> Result<PathBuf> {
+    for kept in list(base) {
+        if kept.elsewhere && fs::read_link(&kept.directory).is_ok_and(|to| to == directory) {
+            // Somebody else may have done so just now.
+            let _ = fs::remove_file(&kept.directory);
+        }
+    }
+    new_entry(base, program, |path| symlink(directory, path))
+}
+
+fn new_entry(
+    base: &Path,
+    program: &str,
+    make: impl Fn(&Path) -> std::io::Result<()>,
+) -> Result<PathBuf> {
     private_folder(base)?;
     // The name becomes a part of an option, and is typed by people.
     let plain: String = program
@@ -144,7 +177,7 @@ pub fn new_run(base: &Path, program: &str) -> Result<PathBuf> {
             format!("{plain}.{runner}.{attempt}")
         };
         let directory = base.join(name);
-        match DirBuilder::new().mode(0o700).create(&directory) {
+        match make(&directory) {
             Ok(()) => return Ok(directory),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
@@ -190,7 +223,7 @@ pub fn list(base: &Path) -> Vec<Kept> {
     };
     let mut found: Vec<Kept> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()))
+        .filter(|path| path.is_dir())
         .map(|directory| look(&directory))
         .collect();
     found.sort_by_key(|kept| {
@@ -226,6 +259,7 @@ fn look(directory: &Path) -> Kept {
         },
         record,
         bytes,
+        elsewhere: directory.is_symlink(),
     }
 }
 
@@ -240,9 +274,9 @@ pub fn held_in_memory(runner: u64) -> usize {
     held.filter(|path| target(path).is_some()).count()
 }
 
-/// Removes what has ended, all of it or what `wanted` names; returns what is gone.
-pub fn clean(kept: Vec<Kept>, wanted: &[String]) -> Result<Vec<Kept>> {
-    let mut gone = Vec::new();
+/// Removes what has ended, all of it or what `wanted` names; returns how many runs are gone, and the bytes that they took.
+pub fn clean(kept: &[Kept], wanted: &[String]) -> Result<(usize, u64)> {
+    let mut gone = (0, 0);
     for name in wanted {
         match kept.iter().find(|kept| kept.name() == *name) {
             None => {
@@ -254,30 +288,41 @@ pub fn clean(kept: Vec<Kept>, wanted: &[String]) -> Result<Vec<Kept>> {
     }
     for kept in kept {
         if !kept.running && (wanted.is_empty() || wanted.contains(&kept.name())) {
-            fs::remove_dir_all(&kept.directory)
+            let freed = kept
+                .remove()
                 .with_context(|| format!("cannot remove {}", kept.directory.display()))?;
-            gone.push(kept);
+            gone = (gone.0 + 1, gone.1 + freed);
         }
     }
     Ok(gone)
 }
 
-/// Keeps what is kept within its bounds: the oldest runs that have ended go. Returns how many.
+/// Keeps what is kept within its bounds: the oldest runs that have ended go, and links to what is gone. Returns how many runs.
 pub fn prune(base: &Path) -> usize {
     prune_to(base, MOST_RUNS, MOST_BYTES)
 }
 
 fn prune_to(base: &Path, most_runs: usize, most_bytes: u64) -> usize {
-    let (mut runs, mut bytes, mut gone) = (0, 0, 0);
-    for kept in list(base) {
-        runs += 1;
-        bytes += kept.bytes;
-        if !kept.running
-            && (runs > most_runs || bytes > most_bytes)
-            && fs::remove_dir_all(&kept.directory).is_ok()
-        {
-            gone += 1;
-            bytes -= kept.bytes;
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        if path.is_symlink() && !path.exists() {
+            // Somebody else may have done so just now.
+            let _ = fs::remove_file(&path);
+        }
+    }
+    let mut gone = 0;
+    // Links take no room, and a person who makes many must not lose what is kept for another.
+    let (links, runs): (Vec<Kept>, Vec<Kept>) = list(base).into_iter().partition(|it| it.elsewhere);
+    for kept_of_a_kind in [links, runs] {
+        let (mut runs, mut bytes) = (0, 0);
+        for kept in kept_of_a_kind {
+            let size = if kept.elsewhere { 0 } else { kept.bytes };
+            runs += 1;
+            bytes += size;
+            if !kept.running && (runs > most_runs || bytes > most_bytes) && kept.remove().is_ok() {
+                gone += 1;
+                bytes -= size;
+            }
         }
     }
     gone
@@ -399,6 +444,32 @@ mod tests {
     }
 
     #[test]
+    fn a_link_goes_and_what_it_leads_to_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = tempfile::tempdir().unwrap();
+        let directories = ["a", "b", "c"].map(|name| run(theirs.path(), name, 1000, 10_000));
+        for directory in &directories {
+            new_link(dir.path(), "linked", directory).unwrap();
+        }
+        let ours = run(dir.path(), "ours", 1, 10_000);
+        assert_eq!(list(dir.path()).len(), 4);
+        // A second run in the same directory takes the place of the first.
+        new_link(dir.path(), "again", &directories[0]).unwrap();
+        assert_eq!(list(dir.path()).len(), 4);
+        // Links neither count nor weigh for what is kept here.
+        assert_eq!(prune_to(dir.path(), 3, 20_000), 0);
+        assert_eq!(prune_to(dir.path(), 2, 20_000), 1);
+        fs::remove_dir_all(&directories[0]).unwrap();
+        prune_to(dir.path(), 2, 20_000);
+        let links = list(dir.path());
+        let links = links.iter().filter(|kept| kept.elsewhere).count();
+        let entries = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(entries, links + 1);
+        assert_eq!(clean(&list(dir.path()), &[]).unwrap().0, links + 1);
+        assert!(!ours.exists() && directories[1].exists() && directories[2].exists());
+    }
+
+    #[test]
     fn what_runs_is_never_removed() {
         let dir = tempfile::tempdir().unwrap();
         let directory = new_run(dir.path(), "alive").unwrap();
@@ -408,10 +479,10 @@ mod tests {
             .unwrap();
         assert!(list(dir.path())[0].running);
         assert_eq!(prune_to(dir.path(), 0, 0), 0);
-        assert!(clean(list(dir.path()), &[]).unwrap().is_empty());
+        assert_eq!(clean(&list(dir.path()), &[]).unwrap(), (0, 0));
         let name = list(dir.path())[0].name();
         assert!(
-            clean(list(dir.path()), &[name])
+            clean(&list(dir.path()), &[name])
                 .unwrap_err()
                 .to_string()
                 .contains("still runs")
@@ -425,10 +496,10 @@ mod tests {
         let first = run(dir.path(), "one", 1, 10);
         let second = run(dir.path(), "two", 2, 10);
         let name = first.file_name().unwrap().to_str().unwrap().to_owned();
-        assert!(clean(list(dir.path()), &["three".to_owned()]).is_err());
-        assert_eq!(clean(list(dir.path()), &[name]).unwrap().len(), 1);
+        assert!(clean(&list(dir.path()), &["three".to_owned()]).is_err());
+        assert_eq!(clean(&list(dir.path()), &[name]).unwrap().0, 1);
         assert!(!first.exists() && second.exists());
-        assert_eq!(clean(list(dir.path()), &[]).unwrap().len(), 1);
+        assert_eq!(clean(&list(dir.path()), &[]).unwrap().0, 1);
         assert!(list(dir.path()).is_empty());
     }
 }

@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["guard", "keep", "save", "json", "list", "clean"])]
     check: Option<u8>,
 
-    /// Keep the profile files in this directory instead of the user's own.
+    /// Keep the profile files in this directory, which is never removed, instead of in the user's own.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
@@ -116,6 +116,8 @@ struct Place {
     directory: Option<PathBuf>,
     /// Where they are if no directory has room for them.
     offered: Option<Offered>,
+    /// By which a directory that the user chose is found under the program's name.
+    link: Option<PathBuf>,
 }
 
 impl Place {
@@ -125,9 +127,14 @@ impl Place {
             if let Some(said) = kept_in::too_small(&directory) {
                 eprintln!("freehold: {said}");
             }
+            // Without a link the run is found by its directory only, as the summary names it.
+            let base = kept_in::kept_directory().path;
+            kept::prune(&base);
+            let link = kept::new_link(&base, program, &directory).ok();
             return Ok(Self {
                 directory: Some(directory),
                 offered: None,
+                link,
             });
         }
         let base = kept_in::kept_directory();
@@ -142,11 +149,13 @@ impl Place {
             return Ok(Self {
                 directory: Some(made?),
                 offered: None,
+                link: None,
             });
         }
         Ok(Self {
             directory: made.ok(),
             offered: Some(Offered::new()?),
+            link: None,
         })
     }
 
@@ -178,6 +187,9 @@ impl Place {
     fn forget(&self, args: &Args) {
         if let (Some(directory), None) = (&self.directory, &args.keep) {
             let _ = std::fs::remove_dir_all(directory);
+        }
+        if let Some(link) = &self.link {
+            let _ = std::fs::remove_file(link);
         }
     }
 }
@@ -461,12 +473,11 @@ fn list(bases: &[PathBuf], json: bool) -> Result<ExitCode> {
 }
 
 fn clean(bases: &[PathBuf], wanted: &[String]) -> Result<ExitCode> {
-    let kept = bases.iter().flat_map(|base| kept::list(base)).collect();
-    let gone = kept::clean(kept, wanted)?;
-    let bytes = gone.iter().map(|kept| kept.bytes).sum();
+    let kept: Vec<_> = bases.iter().flat_map(|base| kept::list(base)).collect();
+    let (gone, bytes) = kept::clean(&kept, wanted)?;
     print(&format!(
         "{} removed, {} freed.\n",
-        plural(gone.len(), "run", "runs"),
+        plural(gone, "run", "runs"),
         amounts::bytes(bytes)
     ))?;
     Ok(ExitCode::SUCCESS)
