@@ -119,6 +119,58 @@ fn list(answer: &Value) -> Vec<Said> {
     )
 }
 
+/// Of an explanation: what heaps have in memory in live blocks, and without.
+fn in_heaps(explained: &Value) -> [u64; 2] {
+    let lines = explained["freehold"].as_array().unwrap();
+    ["heaps_live", "heaps_free"].map(|part| {
+        let found = lines.iter().find(|line| line["part"] == part);
+        found.map_or(0, |line| line["bytes"].as_u64().unwrap())
+    })
+}
+
+/// What is free in a heap is of no use to the program elsewhere, and nothing that it asked for.
+#[test]
+fn free_room_in_heaps_is_a_part_of_the_explanation() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut run = start(directory.path(), &[]);
+    ask(&mut run, "make");
+    let pid = run.pid().to_string();
+    let said = ask(&mut run, "say");
+    let explained = json(&["explain", "--json", &pid]);
+    let [live, free] = in_heaps(&explained);
+    let resident = |given: bool| -> u64 {
+        let of = said.iter().filter(|heap| given || heap.name != "given");
+        of.map(|heap| heap.resident).sum()
+    };
+    // Memory that the program gave is not the allocator's; the slot in which its heap begins is.
+    let range = resident(false)..=resident(true);
+    assert!(range.contains(&(live + free)), "{explained:#}");
+    assert_ne!(explained["verdict"]["finding"], "heaps");
+
+    ask(&mut run, "scatter");
+    let said = ask(&mut run, "say");
+    let scattered = said.iter().find(|heap| heap.name == "scattered").unwrap();
+    let explained = json(&["explain", "--json", &pid]);
+    let [more_live, more_free] = in_heaps(&explained);
+    assert_eq!(more_live - live, scattered.live);
+    assert_eq!(more_live + more_free - live - free, scattered.resident);
+    assert_eq!(explained["verdict"]["finding"], "heaps", "{explained:#}");
+    let lines = explained["freehold"].as_array().unwrap().iter();
+    let unexplained: i64 = lines
+        .filter(|line| line["part"] == "unexplained")
+        .map(|line| line["bytes"].as_i64().unwrap())
+        .sum();
+    let whole = explained["resident_bytes"].as_u64().unwrap();
+    assert!(unexplained.unsigned_abs() <= whole / 50, "{explained:#}");
+
+    // When it has ended, its heaps cannot be read any more.
+    let profile = run.profile_files().remove(0);
+    let (_, _, _kept) = run.end();
+    let explained = json(&["explain", "--json", profile.to_str().unwrap()]);
+    let notes = explained["notes"].to_string();
+    assert!(notes.contains("what is free in heaps"), "{explained:#}");
+}
+
 #[test]
 fn every_figure_is_that_of_the_program() {
     let directory = tempfile::tempdir().unwrap();

@@ -72,12 +72,33 @@ pub struct Heap {
     pub requested: Option<Amount>,
 }
 
+/// What all heaps together have of the allocator's own memory: not of what the program gave them. In bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// What the allocator counts as live blocks of up to 2 MiB, and above.
+    pub slots: u64,
+    pub huge: u64,
+    /// What of both is in memory, and what of that is in live blocks.
+    pub resident: u64,
+    pub live: u64,
+}
+
+impl AddAssign for Share {
+    fn add_assign(&mut self, more: Share) {
+        self.slots = self.slots.saturating_add(more.slots);
+        self.huge = self.huge.saturating_add(more.huge);
+        self.resident = self.resident.saturating_add(more.resident);
+        self.live = self.live.saturating_add(more.live);
+    }
+}
+
 /// All heaps of a program: each stands behind its parent, and the largest comes first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heaps {
     pub list: Vec<Heap>,
     /// Heaps that there was no room for.
     pub left_out: u64,
+    pub share: Share,
 }
 
 /// What stands for a name that is empty.
@@ -139,7 +160,11 @@ impl Heaps {
             let children = below[at].iter().rev();
             todo.extend(children.map(|&child| (child, Some(here), depth + 1)));
         }
-        Heaps { list, left_out }
+        Heaps {
+            list,
+            left_out,
+            share: Share::default(),
+        }
     }
 
     /// What was asked for, by samples. Not known of a heap without a sample, unless each block is sampled; nor where blocks are

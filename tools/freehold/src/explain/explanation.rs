@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::counts::{counted, everything};
 use super::heap::{self, Counted, Sample};
+use super::in_heaps;
 use super::kinds::{self, Kind};
 use super::mappings::{Mapping, Name};
 use super::sites;
@@ -163,13 +164,15 @@ impl<'a> Work<'a> {
                 None => resident.push((kind, mapping.resident)),
             }
         }
+        let mut counted = sources.snapshot.as_ref().map(counted).unwrap_or_default();
+        in_heaps::take_out(&mut counted, &sources.share);
         Self {
             sources,
             freehold: Vec::new(),
             unexplained: 0,
             other: Vec::new(),
             notes: sources.notes.clone(),
-            counted: sources.snapshot.as_ref().map(counted).unwrap_or_default(),
+            counted,
             samples: Vec::new(),
             resident,
             kinds,
@@ -213,8 +216,14 @@ impl<'a> Work<'a> {
         };
         let huge = self.huge(snapshot, huge);
         let huge_bytes = self.push_huge(&huge, known.then_some(window));
+        let in_heaps = in_heaps::parts(&self.sources.share);
+        self.freehold.extend(in_heaps.into_iter().map(Line::from));
         // Where the kernel was not asked, `window` is the sum of all other parts.
-        let window = if known { window - huge_bytes } else { window };
+        let window = if known {
+            window.saturating_sub(huge_bytes + self.sources.share.resident)
+        } else {
+            window
+        };
         let split = split::split(window, &self.counted, &self.samples);
         self.unexplained = split.unexplained;
         self.note_quality(snapshot, &split);
@@ -267,7 +276,7 @@ impl<'a> Work<'a> {
     fn sort_samples(&mut self, snapshot: &'a Snapshot) -> Vec<&'a LiveSample> {
         let mut huge = Vec::new();
         for sample in &snapshot.samples {
-            // To the allocator a heap has large blocks, whatever the program has in them.
+            // What lies in heaps is known from their own records.
             if sample.heap != 0 {
                 continue;
             }
@@ -298,10 +307,13 @@ impl<'a> Work<'a> {
         let Some(statistics) = &snapshot.profile.statistics else {
             return Huge::default();
         };
+        let counted = statistics
+            .huge_bytes
+            .saturating_sub(self.sources.share.huge);
         if snapshot.interval() == 0 {
             return Huge {
-                bytes: statistics.huge_bytes,
-                error: statistics.huge_bytes / 2,
+                bytes: counted,
+                error: counted / 2,
             };
         }
         // A block of this size is sampled all but always, so that the samples are of this moment and miss nearly
@@ -324,7 +336,7 @@ impl<'a> Work<'a> {
             .iter()
             .map(|sample| sample.weight.blocks * sample.size as f64)
             .sum();
-        let counted = statistics.huge_bytes as f64;
+        let counted = counted as f64;
         let fresh = snapshot.statistics_age_ns().unwrap_or(u64::MAX) < FRESH_NS;
         if fresh && sampled > 0.0 && (0.5..2.0).contains(&(counted / sampled)) {
             let share = counted / sampled;
@@ -608,9 +620,10 @@ impl<'a> Work<'a> {
             word: self.sources.word.clone(),
             resident,
             ours,
-            live: amount(&["live", "rounding", "huge_live"]),
+            live: amount(&["live", "rounding", "huge_live", "heaps_live"]),
             fragmented: amount(&["free_in_slabs"]).saturating_sub(gone),
             retained: amount(&["cached", "dirty"]).saturating_sub(gone),
+            free_in_heaps: in_heaps::free(&self.sources.share),
             others: self
                 .other
                 .iter()

@@ -12,12 +12,14 @@
 //! | `counts` | what the library has counted, as the split wants it |
 //! | `verdict` | one sentence, and what would change it |
 //! | `heaps` | `--heaps`: the heaps that the program has made |
+//! | `in_heaps` | what lies in them, among the parts |
 //! | `sources`, `explanation`, `screen` | fetch, put together, show |
 
 mod counts;
 mod explanation;
 mod heap;
 mod heaps;
+mod in_heaps;
 mod kinds;
 mod mappings;
 mod screen;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use profile_file::heaps::Share;
 use profile_file::{Control, FindError, Snapshot, Target, names};
 
 use super::kinds::{self, Ours};
@@ -30,6 +31,8 @@ pub struct Sources {
     pub memory: Option<Memory>,
     pub pages: Option<PageMap>,
     pub ours: Ours,
+    /// What heaps of the program's own have.
+    pub share: Share,
     /// Who else allocates in the process, in words.
     pub allocator: Option<String>,
     /// What the reader should know about where the statistics are from.
@@ -64,7 +67,15 @@ fn of_live(pid: u32, profile: &Path) -> Result<Sources> {
         pid: u64::from(pid),
         profile: profile.to_owned(),
     };
-    let snapshot = target.read()?;
+    let held = target.hold()?;
+    let snapshot = held.read()?;
+    let share = held.heaps(&snapshot).map_or_else(
+        |error| {
+            notes.extend(untold(&snapshot, &error.to_string()));
+            Share::default()
+        },
+        |heaps| heaps.share,
+    );
     let pages = PageMap::open(pid).ok();
     if pages.is_none() {
         notes.push(
@@ -79,6 +90,7 @@ fn of_live(pid: u32, profile: &Path) -> Result<Sources> {
         presence: Presence::Observed,
         ours: ours(&snapshot, &memory, Some(profile.to_owned())),
         snapshot: Some(snapshot),
+        share,
         pages,
         allocator: other_allocator(pid),
         memory: Some(memory),
@@ -101,6 +113,7 @@ fn of_process(pid: u32, presence: Presence) -> Result<Sources> {
         program: names::own_of_process(u64::from(pid)),
         presence,
         snapshot: None,
+        share: Share::default(),
         ours: Ours {
             window: window.unwrap_or_default(),
             profile: None,
@@ -143,6 +156,7 @@ fn of_left(target: &Target) -> Result<Sources> {
     let found = memory
         .as_ref()
         .map_or(Ours::default(), |memory| ours(&snapshot, memory, None));
+    notes.extend(untold(&snapshot, "the program does not run any more"));
     Ok(Sources {
         word: target.word(),
         pid: u32::try_from(snapshot.pid()).ok().filter(|pid| *pid != 0),
@@ -152,8 +166,19 @@ fn of_left(target: &Target) -> Result<Sources> {
         memory,
         pages: None,
         ours: found,
+        share: Share::default(),
         allocator: None,
         notes,
+    })
+}
+
+/// Of a program with heaps that cannot be read: their free space counts as live.
+fn untold(snapshot: &Snapshot, reason: &str) -> Option<String> {
+    let has_heaps = snapshot.samples.iter().any(|sample| sample.heap != 0);
+    has_heaps.then(|| {
+        format!(
+            "what is free in heaps (fh_heap_new) counts as live, because it cannot be told: {reason}"
+        )
     })
 }
 

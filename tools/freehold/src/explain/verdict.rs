@@ -23,6 +23,8 @@ pub struct Facts {
     pub fragmented: u64,
     /// Caches, and what waits to be returned to the OS.
     pub retained: u64,
+    /// Room without blocks in heaps of the program's own.
+    pub free_in_heaps: u64,
     pub others: Vec<(Kind, u64)>,
     pub presence: Presence,
     pub trend: Option<Trend>,
@@ -61,6 +63,8 @@ pub enum Finding {
     Growth,
     Fragmentation,
     Retention,
+    /// The free memory is that of heaps which the program has made.
+    Heaps,
     NotOurs,
     NotObserved,
     NotActive,
@@ -114,6 +118,9 @@ impl Facts {
         }
         if self.retained >= LEAST.max(self.ours / 5) {
             found.push((self.retained, self.retention()));
+        }
+        if self.free_in_heaps >= LEAST.max(self.ours / 5) {
+            found.push((self.free_in_heaps, self.in_heaps()));
         }
         if others >= (2 * LEAST).max(self.resident / 2) {
             found.push((others, self.not_ours(others)));
@@ -222,6 +229,25 @@ impl Facts {
                 percent(self.retained, self.ours),
             ),
             change,
+        }
+    }
+
+    fn in_heaps(&self) -> Verdict {
+        Verdict {
+            finding: Finding::Heaps,
+            sentence: format!(
+                "Heaps: {} ({} % of Freehold's memory) is room without blocks in heaps that the program has made; only the \
+                 same heap uses it again.",
+                bytes(self.free_in_heaps),
+                percent(self.free_in_heaps, self.ours),
+            ),
+            change: vec![
+                format!(
+                    "freehold explain --heaps {}    which heaps they are",
+                    self.word
+                ),
+                "fh_heap_reset, fh_heap_destroy    give back what a heap has".to_owned(),
+            ],
         }
     }
 
@@ -512,6 +538,21 @@ mod tests {
         freehold profile 4711    the call sites of the blocks that stayed
         malloc_trim(0)               returns whole free pages inside these slabs to the OS
         allocate what lives long before, or apart from, what lives for a moment: they share slabs by size
+        ");
+    }
+
+    #[test]
+    fn room_in_heaps_is_not_what_the_program_holds() {
+        let facts = Facts {
+            live: 20 * MIB,
+            free_in_heaps: 75 * MIB,
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&facts), @r"
+        Heaps
+        Heaps: 75.0 MiB (75 % of Freehold's memory) is room without blocks in heaps that the program has made; only the same heap uses it again.
+        freehold explain --heaps 4711    which heaps they are
+        fh_heap_reset, fh_heap_destroy    give back what a heap has
         ");
     }
 

@@ -117,6 +117,15 @@ int main(void) {
             fill(g, 9000, 5);
             for (int i = 0; i < 1000; i++) *(int *)fh_frame_malloc(frames, 100) = i;
             say();
+        } else if (!strcmp(line, "scatter\n")) {
+            /* 50 MB, of which a quarter stays. */
+            static void *p[100000];
+            fh_heap *h = make("scattered", NULL, 0, 0, 0);
+            for (int i = 0; i < 100000; i++) memset(p[i] = fh_heap_malloc(h, 500), 1, 500);
+            for (int i = 0; i < 100000; i++) {
+                if (i % 4) fh_free(p[i]);
+            }
+            say();
         } else if (!strcmp(line, "say\n")) {
             say();
         } else if (!strcmp(line, "threads\n")) {

@@ -12,7 +12,7 @@ use super::memory::Memory;
 use super::records::{CHUNK, CHUNK_SLOTS, Heap as Records, SLOT};
 use crate::bytes::read_one;
 use crate::error::HeapsError;
-use crate::heaps::{Figures, Heap, Heaps};
+use crate::heaps::{Figures, Heap, Heaps, Share};
 use crate::integrity;
 use crate::layout;
 use crate::snapshot::Snapshot;
@@ -86,6 +86,7 @@ pub fn read(snapshot: &Snapshot, file: &File) -> Result<Heaps, HeapsError> {
         records: &records,
         found: Vec::new(),
         grown: HashMap::new(),
+        share: Share::default(),
         left_out: 0,
     };
     for number in 0..records.chunks {
@@ -101,7 +102,42 @@ struct Walk<'a> {
     found: Vec<Heap>,
     /// What the slots beyond the first one have, by the heap's address.
     grown: HashMap<u64, Figures>,
+    share: Share,
     left_out: u64,
+}
+
+/// What some slots of a heap have, with the blocks that their nodes lead to.
+#[derive(Default)]
+struct Part {
+    figures: Figures,
+    share: Share,
+}
+
+impl Part {
+    fn of_slots(bytes: u64, figures: Figures) -> Part {
+        let share = Share {
+            slots: bytes,
+            resident: figures.resident,
+            live: figures.live.min(figures.resident),
+            ..Share::default()
+        };
+        Part { figures, share }
+    }
+
+    fn add_block(&mut self, bytes: u64, resident: u64) {
+        self.figures += Figures {
+            resident,
+            live: bytes,
+            blocks: 1,
+        };
+        if bytes > u64::from(layout::HUGE) {
+            self.share.huge += bytes;
+        } else {
+            self.share.slots += bytes;
+        }
+        self.share.resident += resident;
+        self.share.live += bytes.min(resident);
+    }
 }
 
 /// Bytes in memory of a range that begins at a page.
@@ -177,9 +213,10 @@ impl Walk<'_> {
             Some([heap, UNITS]) if *heap == address => self.heap(slot, address),
             Some([heap, EXTENT]) => {
                 let heap = *heap;
-                let figures = self.extent(address);
-                if let Some(figures) = figures.filter(|_| self.is_still(slot, address)) {
-                    *self.grown.entry(heap).or_default() += figures;
+                let part = self.extent(address);
+                if let Some(part) = part.filter(|_| self.is_still(slot, address)) {
+                    *self.grown.entry(heap).or_default() += part.figures;
+                    self.share += part.share;
                 }
             }
             _ => {}
@@ -205,10 +242,12 @@ impl Walk<'_> {
             live,
             blocks,
         };
+        let share = Part::of_slots(SLOT as u64, own).share;
         if words[GIVEN] != 0 {
             own += self.given(words[GIVEN], words[GIVEN_BYTES]);
         }
         if self.is_still(slot, address) {
+            self.share += share;
             self.found.push(Heap {
                 address,
                 parent_address: words[PARENT],
@@ -252,7 +291,7 @@ impl Walk<'_> {
         figures
     }
 
-    fn extent(&self, address: u64) -> Option<Figures> {
+    fn extent(&self, address: u64) -> Option<Part> {
         let memory = self.records.memory;
         let header = memory.words(address, EXTENT_HEADER)?;
         let (class, list) = (header[3] as u32 as usize, header[3] >> 32);
@@ -266,12 +305,14 @@ impl Walk<'_> {
         if blocks != class.blocks || words != blocks.div_ceil(64) || class.size == 0 {
             return None;
         }
+        let bytes = class.slots.max(1) * SLOT;
         let mut figures = Figures {
-            resident: resident(memory, address, class.slots.max(1) * SLOT),
+            resident: resident(memory, address, bytes),
             ..Figures::default()
         };
+        let part = |figures| Part::of_slots(bytes as u64, figures);
         if retired {
-            return Some(figures);
+            return Some(part(figures));
         }
         let free = memory.words(address + 8 * EXTENT_HEADER as u64, words)?;
         // The first blocks are where the header is.
@@ -280,11 +321,12 @@ impl Walk<'_> {
         if list != 0 {
             figures.blocks = live.count() as u64;
             figures.live = figures.blocks * class.size as u64;
-            return Some(figures);
+            return Some(part(figures));
         }
         if class.size != NODE_BYTES {
             return None;
         }
+        let mut part = part(figures);
         for block in live {
             // One by one: to read a page that was never touched gives it memory, which the next look would count.
             let node = memory.words(address + (block * NODE_BYTES) as u64, NODE_BYTES / 8)?;
@@ -292,12 +334,10 @@ impl Walk<'_> {
                 return None;
             };
             if kind == LARGE && at != 0 && bytes < CHUNK as u64 * self.records.chunks as u64 {
-                figures.blocks += 1;
-                figures.live += bytes;
-                figures.resident += resident(memory, at, bytes as usize);
+                part.add_block(bytes, resident(memory, at, bytes as usize));
             }
         }
-        Some(figures)
+        Some(part)
     }
 
     fn finish(mut self) -> Heaps {
@@ -306,7 +346,10 @@ impl Walk<'_> {
                 heap.own += grown;
             }
         }
-        Heaps::of(self.found, self.left_out)
+        Heaps {
+            share: self.share,
+            ..Heaps::of(self.found, self.left_out)
+        }
     }
 }
 
