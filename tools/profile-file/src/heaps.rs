@@ -75,19 +75,29 @@ pub struct Heap {
 /// What all heaps together have of the allocator's own memory: not of what the program gave them. In bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// What the allocator counts as live blocks of up to 2 MiB, and above.
+    /// What the allocator counts as live blocks of up to 2 MiB, and what of them is in memory.
     pub slots: u64,
+    pub slots_there: u64,
+    /// The same above 2 MiB.
     pub huge: u64,
-    /// What of both is in memory, and what of that is in live blocks.
-    pub resident: u64,
+    pub huge_there: u64,
+    /// What of all that is there is in live blocks.
     pub live: u64,
+}
+
+impl Share {
+    /// What is in memory.
+    pub fn resident(&self) -> u64 {
+        self.slots_there.saturating_add(self.huge_there)
+    }
 }
 
 impl AddAssign for Share {
     fn add_assign(&mut self, more: Share) {
         self.slots = self.slots.saturating_add(more.slots);
+        self.slots_there = self.slots_there.saturating_add(more.slots_there);
         self.huge = self.huge.saturating_add(more.huge);
-        self.resident = self.resident.saturating_add(more.resident);
+        self.huge_there = self.huge_there.saturating_add(more.huge_there);
         self.live = self.live.saturating_add(more.live);
     }
 }

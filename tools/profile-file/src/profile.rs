@@ -29,6 +29,8 @@ pub struct Profile {
     pub fault: Option<Box<layout::Fault>>,
     /// None: never taken, or not readable.
     pub statistics: Option<Box<layout::Statistics>>,
+    /// None: the blocks were not looked at one by one.
+    pub absent: Option<Absent>,
     /// In the order in which they were written.
     pub timeline: Vec<layout::Point>,
     pub modules: Vec<layout::Module>,
@@ -40,6 +42,13 @@ pub struct Profile {
     pub samples: Vec<layout::Sample>,
     /// What is left of samples in slots whose blocks were freed: `reached` says when.
     pub traces: Vec<layout::Sample>,
+}
+
+/// Bytes of blocks up to 2 MiB that are not sampled and not in memory: never touched, or returned to the OS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Absent {
+    pub live: u64,
+    pub cached: u64,
 }
 
 impl Profile {
@@ -89,6 +98,7 @@ impl Profile {
             scan,
             fault,
             statistics,
+            absent: None,
             timeline,
             modules,
             nodes,

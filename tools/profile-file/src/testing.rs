@@ -88,6 +88,7 @@ impl ProfileBuilder {
             scan: Box::new(layout::Scan::zeroed()),
             fault: None,
             statistics: None,
+            absent: None,
             timeline: Vec::new(),
             modules: Vec::new(),
             nodes: vec![layout::Node::zeroed()],

@@ -7,7 +7,9 @@ use super::heap::{Class, Counted, Measured, Slots};
 
 /// All that the counted parts would be, were all of it resident.
 pub fn everything(counted: &Counted) -> u64 {
-    counted.live.saturating_sub(counted.slots.absent)
+    counted
+        .live
+        .saturating_sub(counted.slots.absent + counted.absent.unwrap_or(0))
         + counted.cached
         + counted.free.saturating_sub(counted.free_given_back)
         + counted
@@ -21,6 +23,7 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         return Counted::default();
     };
     let rows = snapshot.rows();
+    let absent = snapshot.profile.absent;
     let measured = statistics.measured == 1;
     let used = |class_use: ClassUse| {
         let rows = rows.iter().skip(1);
@@ -39,7 +42,10 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
                 0
             },
         },
-        cached: statistics.cached_bytes,
+        absent: absent.map(|absent| absent.live),
+        cached: statistics
+            .cached_bytes
+            .saturating_sub(absent.map_or(0, |absent| absent.cached)),
         free: statistics.free_bytes,
         free_given_back: statistics.purged_in_slabs_bytes
             + if measured {

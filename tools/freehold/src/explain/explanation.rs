@@ -220,7 +220,7 @@ impl<'a> Work<'a> {
         self.freehold.extend(in_heaps.into_iter().map(Line::from));
         // Where the kernel was not asked, `window` is the sum of all other parts.
         let window = if known {
-            window.saturating_sub(huge_bytes + self.sources.share.resident)
+            window.saturating_sub(huge_bytes + self.sources.share.resident())
         } else {
             window
         };

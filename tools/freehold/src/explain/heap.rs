@@ -32,6 +32,8 @@ pub struct Counted {
     pub live_error: u64,
     /// Part of `live`.
     pub slots: Slots,
+    /// What of the others is not in memory, by the kernel; none: they were not looked at one by one.
+    pub absent: Option<u64>,
     pub cached: u64,
     /// Free blocks in slabs in use, and how much of them has been returned to the OS.
     pub free: u64,

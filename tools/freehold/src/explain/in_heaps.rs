@@ -9,6 +9,9 @@ use super::split::{Certainty, Part};
 /// Takes what heaps have out of the live blocks that the allocator has counted.
 pub fn take_out(counted: &mut Counted, share: &Share) {
     counted.live = counted.live.saturating_sub(share.slots);
+    if let Some(absent) = &mut counted.absent {
+        *absent = absent.saturating_sub(share.slots - share.slots_there.min(share.slots));
+    }
 }
 
 /// What heaps have in memory, as parts of their own.
@@ -32,7 +35,7 @@ pub fn parts(share: &Share) -> Vec<Part> {
 
 /// Free blocks, rounding and records of heaps, as far as they are in memory.
 pub fn free(share: &Share) -> u64 {
-    share.resident.saturating_sub(share.live)
+    share.resident().saturating_sub(share.live)
 }
 
 #[cfg(test)]
@@ -43,16 +46,18 @@ mod tests {
     fn what_heaps_have_is_taken_out_once_and_shown_in_two_parts() {
         let share = Share {
             slots: 60,
-            huge: 0,
-            resident: 50,
+            slots_there: 48,
+            huge: 10,
+            huge_there: 2,
             live: 20,
         };
         let mut counted = Counted {
             live: 100,
+            absent: Some(15),
             ..Counted::default()
         };
         take_out(&mut counted, &share);
-        assert_eq!(counted.live, 40);
+        assert_eq!((counted.live, counted.absent), (40, Some(3)));
         let bytes: Vec<i64> = parts(&share).iter().map(|part| part.bytes).collect();
         assert_eq!(bytes, [20, 30]);
         assert_eq!(parts(&Share::default()), []);

@@ -191,17 +191,28 @@ fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u
             error: 0.1,
         },
         None => {
-            part("live", "live blocks, with rounding", live, live / 9.0);
-            return 0;
+            let absent = live.min(counted.absent.unwrap_or(0) as f64);
+            let there = live - absent;
+            part("live", "live blocks, with rounding", there, there / 9.0);
+            return absent as u64;
         }
     };
     let error = live * shares.error;
     let label = "live: what the program asked for";
-    let requested = live * shares.requested + asked;
-    part("live", label, requested, error + live_error);
+    // Where the kernel was asked of each block, samples need only tell the rounding.
+    let absent = match counted.absent {
+        Some(absent) => live.min(absent as f64),
+        None => live * shares.untouched,
+    };
+    let rounding = (live * shares.rounding).min(live - absent);
+    let requested = match counted.absent {
+        Some(_) => live - absent - rounding,
+        None => live * shares.requested,
+    };
+    part("live", label, requested + asked, error + live_error);
     let label = "rounding up to size classes";
-    part("rounding", label, live * shares.rounding + slack, error);
-    (live * shares.untouched).round() as u64 + untouched
+    part("rounding", label, rounding + slack, error);
+    absent.round() as u64 + untouched
 }
 
 #[cfg(test)]
@@ -292,6 +303,24 @@ mod tests {
         assert_eq!(split.untouched, 200 * 65_536);
         assert_eq!(bytes(&split, "live"), 200 * 65_536);
         assert_eq!(split.unexplained, 0);
+    }
+
+    /// What no sample shows, the kernel does, where it was asked of each block.
+    #[test]
+    fn absence_that_was_measured_comes_before_that_of_samples() {
+        let counted = Counted {
+            live: 48_000,
+            absent: Some(12_288),
+            classes: classes(),
+            ..Counted::default()
+        };
+        let with = split(35_712, &counted, &[sample(40, 1000.0)]);
+        assert_eq!(bytes(&with, "live"), 48_000 - 12_288 - 8_000);
+        assert_eq!(bytes(&with, "rounding"), 8_000);
+        assert_eq!((with.unexplained, with.untouched), (0, 12_288));
+        let without = split(35_712, &counted, &[]);
+        assert_eq!(bytes(&without, "live"), 35_712);
+        assert_eq!(without.untouched, 12_288);
     }
 
     #[test]

@@ -28,8 +28,8 @@ fn programs_of_others() {
     assert!(looked_at > 0, "none of 7 programs is installed");
 }
 
-/// Eight programs of others that grew and then stand still: what was taken since the allocator counted is counted from
-/// outside. Redis and git are two more.
+/// Ten programs of others that grew and then stand still: what was taken since the allocator counted is counted from
+/// outside. Redis and git are two more. Ghostscript and Ruby hold much that they never touched, and that no sample shows.
 #[test]
 fn programs_of_others_that_wait() {
     let perl = "my %h = map { $_ => 'x' x 50 } 1 .. 100000; sleep 600";
@@ -41,6 +41,7 @@ fn programs_of_others_that_wait() {
     let sqlite = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000) \
                   insert into t select i, hex(randomblob(50)) from n;";
     let python = "import time\nkeep = [str(i) * 20 for i in range(200000)]\ntime.sleep(600)";
+    let gs = "/a 200000 array def 0 1 199999 { a exch 50 string put } for (%stdin) (r) file 100 string readline";
     for program in [
         &["python3", "-c", python][..],
         &["perl", "-e", perl],
@@ -50,6 +51,12 @@ fn programs_of_others_that_wait() {
         &["jq", "-n", "[range(300000) | tostring] as $k | input"],
         &["bash", "-c", bash],
         &["sqlite3", ":memory:", "-cmd", sqlite],
+        &["gs", "-q", "-dNODISPLAY", "-c", gs],
+        &[
+            "ruby",
+            "-e",
+            "x = (1..200000).map { |i| \"s#{i}\" * 10 }; sleep 600",
+        ],
     ] {
         explained_while_waiting(program);
     }

@@ -5,6 +5,7 @@ use super::records::{
     SAMPLE_LAST, SLOT, SMALL_LAST, Slab, THREAD,
 };
 use crate::layout::{ClassUse, HUGE, Row, Statistics};
+use crate::profile::Absent;
 
 /// Pages of large blocks, whatever the system's are.
 const PAGE: usize = 4096;
@@ -17,7 +18,10 @@ const LARGE: usize = 0;
 /// A count under way.
 pub struct Count {
     pub statistics: Box<Statistics>,
+    pub absent: Absent,
     cached: Vec<u64>,
+    /// Bytes of blocks of each class that are not in memory, be they live or in a cache.
+    out_of_memory: Vec<u64>,
 }
 
 /// Which pages of a chunk are in memory.
@@ -32,6 +36,13 @@ impl Pages {
         let pages = begin.div_ceil(self.page)..end.min(CHUNK) / self.page;
         let there = pages.filter(|&page| self.there[page]).count();
         (there * self.page) as u64
+    }
+
+    /// Bytes of the whole pages there that are not in memory.
+    fn absent(&self, begin: usize, end: usize) -> u64 {
+        let (begin, end) = (begin.next_multiple_of(self.page), end.min(CHUNK));
+        let whole = end.saturating_sub(begin) / self.page * self.page;
+        whole as u64 - self.resident(begin, begin + whole)
     }
 }
 
@@ -84,7 +95,9 @@ impl Count {
         f.measured = 1;
         let mut count = Self {
             statistics,
+            absent: Absent::default(),
             cached: vec![0; BINS],
+            out_of_memory: vec![0; CLASSES],
         };
         for number in 0..heap.chunks {
             if let Some(chunk) = heap.chunk(number)? {
@@ -149,13 +162,13 @@ impl Count {
     ) -> Option<usize> {
         match slab.class() {
             Some(EDGE) => {
-                self.large(slab);
+                self.large(slab, begin, pages);
                 self.gap(slab, begin, pages);
                 self.row(EDGE).slots += own_slots(slab).max(1) as u64;
                 Some(1)
             }
             Some(RUN) => {
-                self.large(slab);
+                self.large(slab, begin, pages);
                 self.row(EDGE).slots += own_slots(slab) as u64;
                 let slots = slab.run_slots();
                 if let Some((_, used)) = slab.large() {
@@ -175,7 +188,7 @@ impl Count {
         }
     }
 
-    fn large(&mut self, slab: &Slab) {
+    fn large(&mut self, slab: &Slab, begin: usize, pages: &Pages) {
         let Some((first, used)) = slab.large() else {
             return;
         };
@@ -191,7 +204,9 @@ impl Count {
             }
             f.live_bytes += used as u64;
         }
-        let row = self.row(if cacheable { run_class(used) } else { LARGE });
+        let class = if cacheable { run_class(used) } else { LARGE };
+        self.out_of_memory[class] += pages.absent(begin + first, begin + first + used);
+        let row = self.row(class);
         row.slabs += 1;
         row.room += 1;
         row.made += 1;
@@ -239,7 +254,8 @@ impl Count {
         }
         let end = begin + it.slots.max(1) * SLOT;
         f.resident_fresh_bytes += pages.resident(begin + made * it.size, end);
-        if (SAMPLE_FIRST..=SAMPLE_LAST).contains(&class) && it.size >= pages.page {
+        let samples = (SAMPLE_FIRST..=SAMPLE_LAST).contains(&class);
+        if samples && it.size >= pages.page {
             for block in 0..made {
                 let from = begin + block * it.size;
                 let absent = it.size as u64 - pages.resident(from, from + it.size);
@@ -250,9 +266,14 @@ impl Count {
                 }) += absent;
             }
         }
+        let mut absent = pages.absent(begin, begin + made * it.size);
         if class <= SMALL_LAST && free > 0 {
-            let missing = missing(slab, it.size, made, begin, pages);
-            f.purged_in_slabs_bytes += (missing * pages.page) as u64;
+            let missing = (missing(slab, it.size, made, begin, pages) * pages.page) as u64;
+            f.purged_in_slabs_bytes += missing;
+            absent = absent.saturating_sub(missing);
+        }
+        if !samples {
+            self.out_of_memory[class] += absent;
         }
     }
 
@@ -278,6 +299,13 @@ impl Count {
             let out = row.made.saturating_sub(row.free);
             row.cached = self.cached.get(class).copied().unwrap_or(0).min(out);
             row.live = out - row.cached;
+            // Which block of a slab is in a cache is not looked up: they are alike.
+            let absent = self.out_of_memory[class];
+            let live = (absent as f64 * row.live as f64 / out.max(1) as f64) as u64;
+            if class == LARGE || matches!(row.class_use(), Some(ClassUse::Program)) {
+                self.absent.live += live;
+                self.absent.cached += absent - live;
+            }
         }
     }
 

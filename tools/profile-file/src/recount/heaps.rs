@@ -117,7 +117,7 @@ impl Part {
     fn of_slots(bytes: u64, figures: Figures) -> Part {
         let share = Share {
             slots: bytes,
-            resident: figures.resident,
+            slots_there: figures.resident,
             live: figures.live.min(figures.resident),
             ..Share::default()
         };
@@ -132,10 +132,11 @@ impl Part {
         };
         if bytes > u64::from(layout::HUGE) {
             self.share.huge += bytes;
+            self.share.huge_there += resident;
         } else {
             self.share.slots += bytes;
+            self.share.slots_there += resident;
         }
-        self.share.resident += resident;
         self.share.live += bytes.min(resident);
     }
 }

@@ -55,4 +55,5 @@ pub fn bring_up_to_date(profile: &mut Profile, file: &File, reading: &Reading) {
     }
     now.check = integrity::of_statistics(&now);
     profile.statistics = Some(now);
+    profile.absent = Some(count.absent);
 }
