@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use profile_file::layout::{MEMFD, PREFIX};
@@ -245,10 +246,15 @@ fn look(directory: &Path) -> Kept {
         .filter_map(|entry| entry.ok()?.metadata().ok())
         .map(|meta| meta.blocks() * 512)
         .sum();
-    let looked_after = record.as_ref().is_some_and(|record| {
-        record.ended_unix_ns.is_none()
-            && process::start_ticks(record.runner).is_some_and(|start| start == record.runner_start)
-    });
+    let looked_after = match &record {
+        Some(record) => {
+            record.ended_unix_ns.is_none()
+                && process::start_ticks(record.runner)
+                    .is_some_and(|start| start == record.runner_start)
+        }
+        // Its `freehold run` is about to write it.
+        None => is_new(directory),
+    };
     Kept {
         directory: directory.to_owned(),
         running: looked_after || profiles.iter().any(|profile| runs(profile)),
@@ -261,6 +267,13 @@ fn look(directory: &Path) -> Kept {
         bytes,
         elsewhere: directory.is_symlink(),
     }
+}
+
+/// True of a directory that was made or changed within the last minute.
+fn is_new(directory: &Path) -> bool {
+    let changed = fs::metadata(directory).and_then(|meta| meta.modified());
+    let age = changed.map(|then| then.elapsed().unwrap_or_default());
+    age.is_ok_and(|age| age < Duration::from_secs(60))
 }
 
 /// Processes of a run whose profile files its `freehold run` holds in memory.
@@ -467,6 +480,19 @@ mod tests {
         assert_eq!(entries, links + 1);
         assert_eq!(clean(&list(dir.path()), &[]).unwrap().0, links + 1);
         assert!(!ours.exists() && directories[1].exists() && directories[2].exists());
+    }
+
+    #[test]
+    fn a_directory_without_a_record_yet_is_that_of_a_run_that_begins() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = new_run(dir.path(), "begins").unwrap();
+        assert_eq!(prune_to(dir.path(), 0, 0), 0);
+        let old = std::time::SystemTime::now() - Duration::from_secs(61);
+        fs::File::open(&directory)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        assert_eq!(prune_to(dir.path(), 0, 0), 1);
     }
 
     #[test]

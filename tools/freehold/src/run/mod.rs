@@ -7,6 +7,7 @@
 //! | `fault` | the touch of a guard that it ended by |
 //! | `kept` | where its profile files are, bounded, listed, removed |
 //! | `offered` | profile files in memory, where no directory has room |
+//! | `share` | what share of its CPU time is spent in the allocator |
 //! | `summary` | three lines at the end, and one more of a fault |
 
 mod checked;
@@ -16,6 +17,7 @@ pub use ending::signal_name;
 mod fault;
 mod kept;
 mod offered;
+mod share;
 mod summary;
 
 use std::ffi::{OsStr, OsString};
@@ -229,6 +231,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
         guard: args.guard,
     };
     let before = Kills::of(std::process::id());
+    let prepared = share::Prepared::new();
     let begun = Instant::now();
     let mut child = match child::start(&args.command, &how)? {
         Ok(child) => child,
@@ -239,6 +242,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(failed.code));
         }
     };
+    let watch = prepared.map(share::Prepared::begin);
     let pid = child.id();
     record.pid = Some(u64::from(pid));
     let janitor = match &place.offered {
@@ -247,6 +251,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
     };
     let outcome = child::wait(&mut child, GroupWatch::start(pid, before))?;
     let seconds = begun.elapsed().as_secs_f64();
+    let share = watch.and_then(share::Watch::end);
     wait_for_profiles(&place);
     let thinned = janitor.map_or(0, Janitor::end);
 
@@ -260,6 +265,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
         pid,
         outcome: &outcome,
         seconds,
+        share,
         directory: place.directory.as_deref().unwrap_or(Path::new("")),
         profiles: &profiles,
         thinned,

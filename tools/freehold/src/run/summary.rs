@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::child::Outcome;
 use super::ending::Ending;
 use super::fault::Fault;
+use super::share::{Share, Unknown};
 use crate::amounts::{bytes, duration};
 use crate::explain::sites;
 use crate::leaks::finding::Leaking;
@@ -27,6 +28,11 @@ pub struct Summary {
     pub ending: Ending,
     pub exit_code: u8,
     pub seconds: f64,
+    /// Of the CPU time outside of the kernel, what was spent in the allocator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocator_share: Option<Share>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocator_share_unknown: Option<Unknown>,
     /// Freehold was at work in the program.
     pub active: bool,
     /// Why it was not, as far as is known.
@@ -97,6 +103,7 @@ pub struct Run<'a> {
     pub pid: u32,
     pub outcome: &'a Outcome,
     pub seconds: f64,
+    pub share: Result<Share, Unknown>,
     pub directory: &'a Path,
     pub profiles: &'a [PathBuf],
     /// Profile files that were removed, as there were too many.
@@ -149,6 +156,8 @@ impl Summary {
             ending: run.outcome.ending.clone(),
             exit_code: run.outcome.ending.code(),
             seconds: run.seconds,
+            allocator_share: run.share.ok(),
+            allocator_share_unknown: run.share.err(),
             active,
             reason: (!active).then(|| {
                 run.obstacle
@@ -199,6 +208,13 @@ impl Summary {
             self.ending,
             duration(self.seconds)
         );
+        if let Some(share) = self.allocator_share {
+            line += &format!(
+                "; {:.1} ± {:.1} % of its CPU time in the allocator",
+                share.share * 100.0,
+                share.error * 100.0
+            );
+        }
         if self.processes > 1 {
             line += &format!("; {} processes observed", self.processes);
         }
@@ -395,6 +411,7 @@ mod tests {
             command: &command,
             pid: 4_194_801,
             outcome: &outcome,
+            share: Err(Unknown::TooShort),
             seconds: 12.34,
             directory: dir.path(),
             profiles: &profiles,
