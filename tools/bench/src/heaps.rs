@@ -220,13 +220,13 @@ pub fn render(record: &Record) -> String {
     let figures = Figures::new(record);
     let lines = lines(&figures);
     let names: Vec<String> = record.allocators.iter().map(label_with_version).collect();
-    let mut text = format!("{}\n{}\n{:<26}", names.join(", "), title(record), "");
+    let mut text = format!("{}\n{}\n{:<27}", names.join(", "), title(record), "");
     for allocator in &record.allocators {
         let _ = write!(text, " {:>10}", table::column_name(&allocator.name));
     }
     text.push('\n');
     for line in &lines {
-        let _ = write!(text, "{:<20} {:<5}", line.workload, line.shown);
+        let _ = write!(text, "{:<21} {:<5}", line.workload, line.shown);
         for cell in &line.cells {
             let _ = write!(text, " {:>10}", show(*cell));
         }
