@@ -125,6 +125,21 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "forgotten_without_claim",
+        edits: &[
+            (
+                "store/purge.c",
+                "    if (!fh_chunk_claim_exactly(index, FH_CHUNK_ALL)) return;\n    size_t page",
+                "    size_t page",
+            ),
+            (
+                "store/purge.c",
+                "    fh_chunk_release(index, FH_CHUNK_ALL);\n}",
+                "}",
+            ),
+        ],
+    },
+    Mutant {
         name: "failed_release_without_mark",
         edits: &[(
             "store/slab_life.c",

@@ -49,6 +49,7 @@ test?  strace               strace
 test?  heaptrack            heaptrack
 test?  file                 file
 test?  groff                groff-base
+test?  pkg:libapr1          libapr1
 test?  setcap               libcap2-bin
 test?  prlimit              util-linux
 test   python3              python3

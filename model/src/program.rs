@@ -36,6 +36,8 @@ pub enum Step {
     Get(u32),
     /// Gives free memory back until nothing is left to give.
     Purge,
+    /// Gives the memory of the first chunk's metadata back, if all of it is free.
+    Forget,
     /// Takes a new chunk from the window, without using it.
     Chunk,
     /// Allocates a large block of so many slots.
@@ -248,6 +250,9 @@ impl Hand {
                 Step::Magazine(_) | Step::Put(_) | Step::Get(_) => self.depot_step(core, step),
                 Step::Purge => {
                     (core.purge_to)(0);
+                }
+                Step::Forget => {
+                    (core.forget)(0);
                 }
                 Step::Chunk => {
                     let chunk = (core.take_chunks)(1);

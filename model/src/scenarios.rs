@@ -195,6 +195,15 @@ fn others() -> Vec<Entry> {
             ),
         ),
         entry(
+            "a chunk is forgotten while a slab is made in it",
+            Some(1),
+            two(
+                &[(rest, Claim(4, 1)), (rest, Release)],
+                &[Forget],
+                &[Take(X, 2), Claim(2, 1), Release],
+            ),
+        ),
+        entry(
             "two start the window",
             Some(2),
             two(&[], &[Chunk], &[Chunk]),

@@ -142,6 +142,15 @@ fn purged_slots_counted_twice() {
 }
 
 #[test]
+fn forgotten_without_claim() {
+    must_find_in(
+        "forgotten_without_claim",
+        "a chunk is forgotten while a slab is made in it",
+        "bits == 0",
+    );
+}
+
+#[test]
 fn failed_release_without_mark() {
     must_find_in(
         "failed_release_without_mark",

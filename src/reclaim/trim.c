@@ -8,6 +8,7 @@
 #include "reclaim/idle.h"
 #include "store/depot.h"
 #include "store/pages.h"
+#include "store/purge.h"
 #include "store/slab_life.h"
 #include "store/thp.h"
 #include "store/window.h"
@@ -82,7 +83,14 @@ void fh_trim_caches(void) {
     }
 }
 
+/* What is counted as purged is the program's memory; this comes on top. */
+static void forget_chunks(void) {
+    for (size_t chunk = 0; chunk < fh_window_chunks(); chunk++) fh_chunk_forget(chunk);
+}
+
 size_t fh_trim(size_t keep) {
     if (fh_window_chunks()) fh_trim_caches();
-    return fh_idle_purge_to(keep) + fh_trim_inside();
+    size_t purged = fh_idle_purge_to(keep) + fh_trim_inside();
+    forget_chunks();
+    return purged;
 }

@@ -164,3 +164,17 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most, size_t wanted) {
     fh_chunk_changed(index, before);
     return fh_count_bits(take);
 }
+
+/* ── Metadata ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_chunk_forget(size_t index) {
+    const fh_chunk *chunk = fh_chunk_at(index);
+    if (!fh_load(&chunk->used) || fh_load(&chunk->free) != FH_CHUNK_ALL) return;
+    if (!fh_chunk_claim_exactly(index, FH_CHUNK_ALL)) return;
+    size_t page = fh_system_page_size(), begin = (size_t)(uintptr_t)fh_slab_at(index * FH_CHUNK_SLOTS);
+    size_t end = begin + sizeof(fh_slab[FH_CHUNK_SLOTS]);
+    begin = fh_round_up(begin, page);
+    end -= end % page;
+    if (begin < end) fh_system_forget_zeroes((void *)begin, end - begin);
+    fh_chunk_release(index, FH_CHUNK_ALL);
+}

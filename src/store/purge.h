@@ -14,6 +14,10 @@ typedef enum { FH_PURGE_WHOLE_ONES, FH_PURGE_WHERE_IT_PAYS, FH_PURGE_EVERYTHING 
  * chunk is as much as is `wanted`. Returns the slots purged. */
 unsigned fh_chunk_purge(size_t index, fh_purge_extent most, size_t wanted);
 
+/* Where the chunk is all free, the memory of its slots' metadata goes: nine pages, which are all zero. Threads with a stale hint
+ * may read them meanwhile, and nobody writes to them, because all slots are claimed first. Cost: a system call. */
+void fh_chunk_forget(size_t index);
+
 /* Moves the pages of n slots to n others that have no memory, with their contents; both are the caller's. Afterwards the first
  * have no memory, and read as zero. It is done a chunk at a time, because chunks may be in mappings of different advice; what
  * the kernel does not move is copied, so that never more than a chunk is there twice.

@@ -310,6 +310,12 @@ void fh_system_purge(void *p, size_t size) {
     errno = saved;
 }
 
+void fh_system_forget_zeroes(void *p, size_t size) {
+    int saved = errno;
+    madvise(p, size, MADV_DONTNEED);
+    errno = saved;
+}
+
 bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
     if (fh_system_is_restricted()) return false;
     int saved = errno;

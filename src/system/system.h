@@ -81,6 +81,9 @@ void fh_system_renew(void *p, size_t size);
  * done. */
 void fh_system_purge(void *p, size_t size);
 
+/* The same for pages that are all zero already, and that others may read meanwhile. It may be that nothing is done. */
+void fh_system_forget_zeroes(void *p, size_t size);
+
 /* For each page of a range, in the lowest bit of a byte, whether it has memory. False: the kernel does not say. */
 bool fh_system_resident(void *p, size_t size, unsigned char *pages);
 

@@ -318,6 +318,15 @@ static void part_small(void) {
     printf("%d heaps of ten blocks: %zu KiB resident, %zu KiB after their end\n", HEAPS, (full - before) / KIB,
            after > before ? (after - before) / KIB : 0);
     CHECK(full - before <= 64 * MIB, "10,000 heaps have %zu KiB", (full - before) / KIB);
+    CHECK(after <= before + MIB, "%zu KiB stay", (after - before) / KIB);
+    whole_heap();
+    /* What was given back serves again. */
+    for (int i = 0; i < HEAPS; i++) {
+        heap[i] = fh_heap_new(NULL);
+        memset(fh_heap_malloc(heap[i], 1000), 1, 1000);
+    }
+    whole_heap();
+    for (int i = 0; i < HEAPS; i++) CHECK(fh_heap_destroy(heap[i]) == 0, "no end");
     whole_heap();
 }
 

@@ -10,7 +10,7 @@ use crate::allocators::Known;
 use crate::launcher::Launcher;
 use crate::record::{Origin, Record};
 use crate::selection::Selection;
-use crate::{compare, home, latency, markdown, page, schedule, table, workloads};
+use crate::{compare, heaps, home, latency, markdown, page, schedule, table, workloads};
 
 /// Measures every workload under every allocator, side by side.
 #[derive(Debug, Args)]
@@ -18,6 +18,7 @@ use crate::{compare, home, latency, markdown, page, schedule, table, workloads};
 #[command(after_help = "Examples:\n  \
     freehold bench --quick                     all workloads, the short form, under every allocator\n  \
     freehold bench latency                     how long single calls take, up to the longest\n  \
+    freehold bench heaps                       heaps, arenas and pools: making, filling and ending them\n  \
     freehold bench list                        what there is to choose from\n  \
     freehold bench compare old.json new.json   what a change did")]
 pub struct BenchArgs {
@@ -33,6 +34,8 @@ enum Verb {
     Run(Box<RunArgs>),
     /// Time each single call of malloc and free: p50, p99, p99.9, p99.99 and the longest. --full for more workloads.
     Latency(Box<RunArgs>),
+    /// Time heaps of 10, 1,000 and 10^6 blocks, made, filled and ended, beside the peers' heaps, arenas and pools.
+    Heaps(Box<RunArgs>),
     /// Show the workloads and the allocators that there are.
     List(ListArgs),
     /// Build the peers, or those named, into build/peers.
@@ -156,6 +159,7 @@ pub fn dispatch(args: BenchArgs) -> anyhow::Result<ExitCode> {
         None => run(&args.run, Measured::Suite),
         Some(Verb::Run(args)) => run(&args, Measured::Suite),
         Some(Verb::Latency(args)) => run(&args, Measured::Latency),
+        Some(Verb::Heaps(args)) => run(&args, Measured::Heaps),
         Some(Verb::List(args)) => list(&args),
         Some(Verb::Peers(args)) => peers(&args),
         Some(Verb::Report(args)) => report(args),
@@ -187,11 +191,12 @@ fn find_root(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// What a run is of: whole workloads, or single calls.
+/// What a run is of: whole workloads, single calls, or heaps.
 #[derive(Clone, Copy)]
 enum Measured {
     Suite,
     Latency,
+    Heaps,
 }
 
 fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
@@ -200,11 +205,14 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
     let found = match what {
         Measured::Suite => workloads::find(&root)?,
         Measured::Latency => latency::find(&root)?,
+        Measured::Heaps => heaps::find(&root)?,
     };
     workloads::are_built(&root)?;
     let mut selection = Selection::from_args(args, found)?;
-    if matches!(what, Measured::Latency) {
-        selection.mode = latency::MODE.into();
+    match what {
+        Measured::Suite => {}
+        Measured::Latency => selection.mode = latency::MODE.into(),
+        Measured::Heaps => selection.mode = heaps::MODE.into(),
     }
     let (allocators, skipped) = known.resolve(&args.allocators)?;
     selection.reference = match &args.reference {
@@ -239,8 +247,13 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
 
 /// Prints the tables and writes the page beside the record.
 fn conclude(record: &Record, stem: &Path) -> anyhow::Result<()> {
-    if record.settings.mode == latency::MODE {
-        print!("{}", latency::render(record));
+    let special = match record.settings.mode.as_str() {
+        latency::MODE => Some(latency::render(record)),
+        heaps::MODE => Some(heaps::render(record)),
+        _ => None,
+    };
+    if let Some(text) = special {
+        print!("{text}");
         println!("\nrecord  {}", stem.with_extension("json").display());
         return Ok(());
     }
@@ -322,11 +335,10 @@ fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
         record.settings.reference = reference;
     }
     if args.markdown {
-        let is_latency = record.settings.mode == latency::MODE;
-        let render = if is_latency {
-            latency::markdown
-        } else {
-            markdown::render
+        let render = match record.settings.mode.as_str() {
+            latency::MODE => latency::markdown,
+            heaps::MODE => heaps::markdown,
+            _ => markdown::render,
         };
         print!("{}", render(&record));
         return Ok(ExitCode::SUCCESS);

@@ -9,7 +9,7 @@ use crate::workloads::Found;
 pub struct Selection {
     pub workloads: Vec<Workload>,
     pub skipped: Vec<Skipped>,
-    /// What the record says that it is of: quick, full or latency.
+    /// What the record says that it is of: quick, full, latency or heaps.
     pub mode: String,
     pub repeats: usize,
     /// Seconds after which no further group begins; infinite for no limit.
