@@ -7,9 +7,9 @@
 
 #include "base/types.h"
 
-/* Empties the depots and releases the slabs that are all free, then purges free slots until at most `keep` bytes of them
- * have memory, and the free pages inside of slabs. The metadata of chunks that are all free goes too. Returns the bytes purged. What threads have in
- * their magazines is not touched. */
+/* Empties the depots and releases the slabs that are all free, then purges free slots until at most `keep` bytes of them have
+ * memory, and the free pages inside of slabs. The metadata of chunks that are all free goes too. Returns the bytes purged. What
+ * threads have in their magazines is not touched. */
 size_t fh_trim(size_t keep);
 
 /* Parts of it: the depots and the slabs that are all free; the free pages inside of slabs. */
