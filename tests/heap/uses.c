@@ -104,9 +104,9 @@ static void reset_meanwhile(void *block, size_t size, void *arg) {
 static void walk_with(void (*fn)(void *, size_t, void *)) {
     fh_heap *h = named("query");
     char *p = fh_heap_malloc(h, 100);
-    strcpy(p, "kept");
+    memcpy(p, "kept", 5);
     fh_heap_walk(h, fn, h);
-    CHECK(!strcmp(p, "kept") && fh_heap_of(p) == h, "the block is gone");
+    CHECK(strcmp(p, "kept") == 0 && fh_heap_of(p) == h, "the block is gone");
     fh_free(p);
     CHECK(fh_heap_destroy(h) == 0, "it does not end after the walk");
 }
@@ -316,7 +316,7 @@ int main(int count, char **words) {
                  PART(allowed),
                  PART(race)};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && count == 2; i++) {
-        if (strcmp(parts[i].name, words[1])) continue;
+        if (strcmp(parts[i].name, words[1]) != 0) continue;
         parts[i].part();
         return 0;
     }
