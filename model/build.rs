@@ -59,6 +59,17 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "#define FH_QUARANTINE_SLOTS ((uint64_t)1 << 17)",
         "#define FH_QUARANTINE_SLOTS ((uint64_t)2)",
     ),
+    ("heap/use.c", "#define USES 256u", "#define USES 2u"),
+    (
+        "heap/heap.c",
+        "if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);",
+        "h = fh_use_keep(h);",
+    ),
+    (
+        "heap/types.h",
+        "return FH_CHECKED && fh_load_acquire(&h->ending) == FH_HEAP_OVER;",
+        "return fh_load_acquire(&h->ending) == FH_HEAP_OVER;",
+    ),
     (
         "store/purge.c",
         "static fh_word moved_chunks;",
@@ -111,6 +122,7 @@ fn real_files(source: &Path) -> Vec<String> {
         "heap/scope.c",
         "heap/take.c",
         "heap/told.c",
+        "heap/use.c",
         "heap/valid.c",
         "misuse/guard_slots.c",
         "misuse/quarantine.c",
@@ -191,7 +203,7 @@ fn build(
     edits: &'static [(&'static str, &'static str, &'static str)],
 ) {
     let (folder, real) = (out.join(name), out.join("real"));
-    for layer in ["base", "cache", "misuse"] {
+    for layer in ["base", "cache", "heap", "misuse"] {
         fs::create_dir_all(folder.join(layer)).expect("a folder below OUT_DIR");
     }
     let (mut files, mut objects) = (vec![], vec![]);
@@ -206,6 +218,7 @@ fn build(
         "cache/cache.h",
         "cache/hardened.h",
         "cache/observed.h",
+        "heap/types.h",
         "misuse/quarantine.h",
     ] {
         let text = edited(source, header, "the model", ADAPTED.iter());

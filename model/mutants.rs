@@ -473,6 +473,30 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "heap_use_without_second_look",
+        edits: &[(
+            "heap/use.c",
+            "if (FH_LIKELY(!is_closed(h))) return use;",
+            "return use;",
+        )],
+    },
+    Mutant {
+        name: "heap_use_without_fence",
+        edits: &[(
+            "heap/use.c",
+            "fh_word *use = mark(h);\n    fh_fence_after_rmw();",
+            "fh_word *use = mark(h);",
+        )],
+    },
+    Mutant {
+        name: "heap_end_without_fence",
+        edits: &[(
+            "heap/use.c",
+            "of_this_process(fh_heap_this_thread())));\n    fh_fence_after_rmw();",
+            "of_this_process(fh_heap_this_thread())));",
+        )],
+    },
+    Mutant {
         name: "hardened_block_freed_twice",
         edits: &[(
             "cache/hardened.c",

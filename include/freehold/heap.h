@@ -10,8 +10,8 @@
  *   Errors       NULL, or -1, with errno set. ENOMEM: no memory, or a limit is met: that of the heap or of one above it.
  *   Memory       comes from the system, or is given by the caller and then never from elsewhere.
  *   Threads      all functions may be called by any thread at any time and take no lock, with two exceptions. While
- *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks. And a private heap
- *                (FH_HEAP_PRIVATE) and its blocks are used by the thread that made it alone.
+ *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks, and all earlier ones must
+ *                have returned. And a private heap (FH_HEAP_PRIVATE) and its blocks are used by the thread that made it alone.
  *   Fork         the child has all heaps with their blocks, and may use, reset and destroy them, also those that other threads of
  *                its parent were using. What such a thread was just taking may count as taken until the heap ends.
  *   Freeing      fh_free, and in the drop-in library free and operator delete, find the heap by themselves. So do realloc
@@ -21,7 +21,13 @@
  *   Misuse       a heap that does not exist (any more), freeing what is free already, or a pointer into a block: one line on
  *                stderr, and the process ends (option on_error). A block that is freed after its heap was destroyed is found
  *                unless its memory is in use again. Builds with FREEHOLD_CHECKED also find a private heap that another
- *                thread uses, and check the heap in every call. */
+ *                thread uses, and check the heap in every call.
+ *   Ends         In builds with FREEHOLD_CHECKED a call on a heap, a free and a realloc that overlap its reset or destroy are
+ *                reported, by the one or by the other. With on_error=report the one that reports does nothing: fh_heap_reset and
+ *                fh_heap_destroy answer -1 with EBUSY, free returns, and the others fail with EINVAL. The last 16 destroyed heaps
+ *                are known by name there. A use of one of them, or of a block from its first 64 KiB, is reported as that. In
+ *                release builds such an overlap is not found, and its outcome is undefined. Not looked at: cells of pools, and
+ *                fh_frame_malloc while it hits. */
 #ifndef FREEHOLD_HEAP_H
 #define FREEHOLD_HEAP_H
 

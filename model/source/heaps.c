@@ -1,17 +1,24 @@
 /* What scenarios call of heaps: one heap below a parent, its blocks, and the books of both. */
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/hooks.h"
 #include "heap/free.h"
 #include "heap/heap.h"
 #include "heap/take.h"
+#include "heap/use.h"
 #include "heap/valid.h"
 #include "store/window.h"
 
 static __thread fh_heap *parent, *heap;
 
+/* 1 from the moment on at which no call may be on the heap. */
+static fh_word ends;
+
 void fh_model_begin_heaps(void) {
     parent = fh_heap_create(&(fh_heap_plan){.name = "parent"});
     heap = fh_heap_create(&(fh_heap_plan){.name = "heap", .parent = parent});
+    fh_use_open(heap);
+    fh_store(&ends, 0);
 }
 
 /* From now on the parent has room for so many slots. Returns the word that the explorer watches, and in *most its bound. */
@@ -30,17 +37,35 @@ void fh_model_heap_free(void *p) {
     fh_hook_heap_free("free", p);
 }
 
+/* The two as in a checked build, where a free that comes too late is refused, and an end that comes too early. */
+bool fh_model_heap_free_in_use(void *p) {
+    const fh_owned *o = fh_owned_at(p);
+    fh_word *use = o ? fh_use_begin_block("free", p, o) : NULL;
+    if (!use) return false;
+    FH_ASSERT(!fh_load(&ends));
+    fh_heap_give("free", o, p);
+    FH_ASSERT(!fh_load(&ends));
+    fh_use_end(use);
+    return true;
+}
+
+void fh_model_heap_end(void) {
+    if (!fh_use_close("fh_heap_destroy", heap)) return;
+    fh_store(&ends, 1);
+    if (!fh_heap_end(heap)) fh_use_open(heap);
+}
+
 static void add(void *block, size_t size, void *arg) {
     (void)block, (void)size;
     ++*(size_t *)arg;
 }
 
-/* Live blocks of the heap; *wrong names the first of the books that is off. */
+/* Live blocks of the heap, or SIZE_MAX: there is none. *wrong names the first of the books that is off. */
 size_t fh_model_heap_books(const char **wrong) {
     size_t live = 0, bytes = FH_SLOT_SIZE;
     *wrong = NULL;
-    /* A heap of an earlier scenario of this thread is none any more. */
-    if (!fh_heap_exists(heap)) return 0;
+    /* It has ended, or is of an earlier scenario of this thread. */
+    if (!fh_heap_exists(heap)) return SIZE_MAX;
     fh_heap_each(heap, add, &live);
     for (unsigned list = 1; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load(&heap->list[list]); e; e = e->next) {

@@ -109,11 +109,14 @@ pub enum Step {
     GuardFreeShared,
     GuardLook(u32, usize),
     /// Heaps: makes one and its parent; the parent has room for so many slots more from now on; takes a block of so many bytes,
-    /// where the answer may be no; frees the oldest.
+    /// where the answer may be no; frees the oldest; frees it as in a checked build, and ends the heap as there: both may be
+    /// refused.
     Heaps,
     HeapLimit(usize),
     HeapTake(usize),
     HeapFree,
+    HeapFreeInUse,
+    HeapEnd,
     /// A hardened partition: begins it; takes a block of a class; frees the oldest; another hand has the oldest too; frees the
     /// block that two hands have, and one of them does.
     Hardened,
@@ -324,9 +327,12 @@ impl Hand {
                 | Step::GuardShare
                 | Step::GuardFreeShared
                 | Step::GuardLook(..) => self.guard_step(core, step),
-                Step::Heaps | Step::HeapLimit(_) | Step::HeapTake(_) | Step::HeapFree => {
-                    self.heap_step(core, step)
-                }
+                Step::Heaps
+                | Step::HeapLimit(_)
+                | Step::HeapTake(_)
+                | Step::HeapFree
+                | Step::HeapFreeInUse
+                | Step::HeapEnd => self.heap_step(core, step),
                 Step::Hardened
                 | Step::HardTake(_)
                 | Step::HardFree

@@ -421,6 +421,14 @@ fn guard_words_relaxed() {
     );
 }
 
+fn must_find_ended(variant: &str) {
+    must_find_in(
+        variant,
+        "heaps: a checked heap is destroyed while its block is freed",
+        "!fh_load(&ends)",
+    );
+}
+
 #[test]
 fn heap_units_by_plain_store() {
     must_find_in(
@@ -446,6 +454,25 @@ fn heap_charged_by_plain_store() {
         "heaps: two charge a parent that has room for one",
         "beyond",
     );
+}
+
+#[test]
+fn heap_use_without_second_look() {
+    must_find_in(
+        "heap_use_without_second_look",
+        "heaps: a checked heap is destroyed while its block is freed",
+        "fault 2",
+    );
+}
+
+#[test]
+fn heap_use_without_fence() {
+    must_find_ended("heap_use_without_fence");
+}
+
+#[test]
+fn heap_end_without_fence() {
+    must_find_ended("heap_end_without_fence");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 #include "heap/scope.h"
 #include "heap/take.h"
 #include "heap/told.h"
+#include "heap/use.h"
 #include "heap/valid.h"
 #include "store/locate.h"
 
@@ -35,21 +36,42 @@ static bool may_use(const char *call, const fh_heap *h) {
     return false;
 }
 
+/* Marks a call on the heap in checked builds (heap/use.h). NULL: there is no such heap. */
+static fh_word *begin(const char *call, fh_heap *h) {
+    static fh_word nothing;
+    if (!FH_CHECKED) return may_use(call, h) ? &nothing : NULL;
+    fh_word *use = fh_use_begin(call, h, h);
+    if (!use) errno = EINVAL;
+    return use;
+}
+
+static void end(fh_word *use) {
+    if (FH_CHECKED) fh_use_end(use);
+}
+
 fh_heap *fh_heap_new(const fh_heap_options *options) {
     static const fh_heap_options plain;
     const fh_heap_options *o = options ? options : &plain;
     bool known = !(o->flags & ~FH_HEAP_PRIVATE) && !o->reserved[0] && !o->reserved[1];
     if (!known || !limits_make_sense(o->soft_limit, o->hard_limit) || !memory_makes_sense(o)) return fh_fail(EINVAL);
-    if (o->parent && !may_use("fh_heap_new", o->parent)) return NULL;
-    return fh_heap_create(&(fh_heap_plan){o->name, o->parent, o->soft_limit, o->hard_limit, o->callback, o->arg,
-                                          o->flags, o->memory, o->memory_size});
+    fh_heap_plan plan = {o->name, o->parent, o->soft_limit, o->hard_limit, o->callback,
+                         o->arg,  o->flags,  o->memory,     o->memory_size};
+    if (!o->parent) return fh_heap_create(&plan);
+    fh_word *use = begin("fh_heap_new", o->parent);
+    if (!use) return NULL;
+    fh_heap *h = fh_heap_create(&plan);
+    end(use);
+    return h;
 }
 
 /* Every call finds a heap that is gone in a checked build, and a mistake costs nothing else. */
 static void *take(const char *call, fh_heap *h, size_t align, size_t n, bool *clean) {
-    if (FH_CHECKED && !may_use(call, h)) return NULL;
-    if (FH_UNLIKELY(fh_is_observing())) return fh_hook_heap_alloc(h, align, n, clean);
-    return fh_heap_take(h, align, n, clean);
+    fh_word *use = FH_CHECKED ? begin(call, h) : NULL;
+    if (FH_CHECKED && !use) return NULL;
+    void *p =
+        FH_UNLIKELY(fh_is_observing()) ? fh_hook_heap_alloc(h, align, n, clean) : fh_heap_take(h, align, n, clean);
+    end(use);
+    return p;
 }
 
 void *fh_heap_malloc(fh_heap *heap, size_t size) {
@@ -93,24 +115,34 @@ const char *fh_heap_name(const fh_heap *heap) {
     return may_use("fh_heap_name", heap) ? heap->name : "";
 }
 
-int fh_heap_reset(fh_heap *heap) {
-    if (!may_use("fh_heap_reset", heap)) return -1;
-    if (fh_heap_clear(heap)) return 0;
+static int busy(void) {
     errno = EBUSY;
     return -1;
+}
+
+int fh_heap_reset(fh_heap *heap) {
+    if (!may_use("fh_heap_reset", heap)) return -1;
+    if (FH_CHECKED && !fh_use_close("fh_heap_reset", heap)) return busy();
+    bool cleared = fh_heap_clear(heap);
+    if (FH_CHECKED) fh_use_open(heap);
+    return cleared ? 0 : busy();
 }
 
 int fh_heap_destroy(fh_heap *heap) {
     if (!heap) return 0;
     if (!may_use("fh_heap_destroy", heap)) return -1;
+    if (FH_CHECKED && !fh_use_close("fh_heap_destroy", heap)) return busy();
     if (fh_heap_end(heap)) return 0;
-    errno = EBUSY;
-    return -1;
+    if (FH_CHECKED) fh_use_open(heap);
+    return busy();
 }
 
 int fh_heap_on_destroy(fh_heap *heap, void (*fn)(void *arg), void *arg) {
-    if (!may_use("fh_heap_on_destroy", heap)) return -1;
-    return fh_ending_add(heap, fn, arg) ? 0 : -1;
+    fh_word *use = begin("fh_heap_on_destroy", heap);
+    if (!use) return -1;
+    bool added = fh_ending_add(heap, fn, arg);
+    end(use);
+    return added ? 0 : -1;
 }
 
 /* ── Frames ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -121,8 +153,11 @@ static int invalid(void) {
 }
 
 void *fh_frame_more(fh_heap *heap, size_t size) {
-    if (FH_CHECKED && !may_use("fh_frame_malloc", heap)) return NULL;
-    return fh_heap_is_private(heap) ? fh_frame_grow(heap, size) : fh_fail(EINVAL);
+    fh_word *use = FH_CHECKED ? begin("fh_frame_malloc", heap) : NULL;
+    if (FH_CHECKED && !use) return NULL;
+    void *p = fh_heap_is_private(heap) ? fh_frame_grow(heap, size) : fh_fail(EINVAL);
+    end(use);
+    return p;
 }
 
 fh_heap_mark fh_mark(fh_heap *heap) {
@@ -139,8 +174,11 @@ int fh_release_to(fh_heap *heap, fh_heap_mark mark) {
 
 int fh_heap_enter(fh_heap *heap) {
     if (fh_heap_exists(heap) && !fh_heap_is_mine(heap)) return invalid();
-    if (!may_use("fh_heap_enter", heap)) return -1;
-    return fh_scope_enter(heap) ? 0 : -1;
+    fh_word *use = begin("fh_heap_enter", heap);
+    if (!use) return -1;
+    bool entered = fh_scope_enter(heap);
+    end(use);
+    return entered ? 0 : -1;
 }
 
 int fh_heap_leave(void) {
@@ -163,21 +201,24 @@ static void show(void *block, size_t size, void *arg) {
 }
 
 int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg) {
-    if (!may_use("fh_heap_walk", heap)) return -1;
+    fh_word *use = begin("fh_heap_walk", heap);
+    if (!use) return -1;
     walk w = {heap, fn, arg};
     fh_heap_each(heap, show, &w);
+    end(use);
     return 0;
 }
 
 int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit) {
-    if (!may_use("fh_heap_limit", heap)) return -1;
-    if (!limits_make_sense(soft_limit, hard_limit) || heap->given) {
-        errno = EINVAL;
-        return -1;
+    fh_word *use = begin("fh_heap_limit", heap);
+    if (!use) return -1;
+    bool may = limits_make_sense(soft_limit, hard_limit) && !heap->given;
+    if (may) {
+        fh_store(&heap->soft, soft_limit);
+        fh_store(&heap->hard, hard_limit);
     }
-    fh_store(&heap->soft, soft_limit);
-    fh_store(&heap->hard, hard_limit);
-    return 0;
+    end(use);
+    return may ? 0 : invalid();
 }
 
 static void add(void *block, size_t size, void *arg) {
@@ -188,7 +229,8 @@ static void add(void *block, size_t size, void *arg) {
 }
 
 int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures) {
-    if (!may_use("fh_heap_stats", heap)) return -1;
+    fh_word *use = begin("fh_heap_stats", heap);
+    if (!use) return -1;
     *figures = (fh_heap_figures){
         .resident = fh_heap_resident(heap),
         .taken = (size_t)fh_load(&heap->charged),
@@ -198,5 +240,6 @@ int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures) {
         .refusals = (size_t)fh_load(&heap->refusals),
     };
     fh_heap_each(heap, add, figures);
+    end(use);
     return 0;
 }

@@ -7,7 +7,7 @@
 #include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/told.h"
-#include "heap/valid.h"
+#include "heap/use.h"
 #include "heap/words.h"
 #include "store/large.h"
 #include "store/window.h"
@@ -128,14 +128,24 @@ void fh_heap_give(const char *call, const fh_owned *o, void *p) {
     if (FH_UNLIKELY(!freed)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, size);
 }
 
+/* The heap does not end meanwhile, or it is a mistake that is reported. */
+static void give_in_use(const char *call, const fh_owned *o, void *p) {
+    fh_word *use = fh_use_begin_block(call, p, o);
+    if (!use) return;
+    fh_heap_give(call, o, p);
+    fh_use_end(use);
+}
+
 void fh_hook_heap_free(const char *call, void *p) {
     int error = errno;
     const fh_owned *o = fh_owned_at(p);
     if (!o) {
         fh_told_misfreed(p);
         fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, 0); /* the heap was destroyed since */
-    } else if (!FH_CHECKED || !fh_heap_is_private(o->heap) || fh_heap_is_valid(call, o->heap)) {
+    } else if (!FH_CHECKED) {
         fh_heap_give(call, o, p);
+    } else {
+        give_in_use(call, o, p);
     }
     errno = error;
 }

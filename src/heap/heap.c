@@ -11,6 +11,7 @@
 #include "heap/quota.h"
 #include "heap/scope.h"
 #include "heap/told.h"
+#include "heap/use.h"
 #include "heap/valid.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -23,7 +24,7 @@
 #define HEADER_END offsetof(fh_heap, list[0])
 #define FIRST_UNIT ((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) / FH_MIN_ALIGN)
 #define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
-#define LISTS_END ((HEADER_END + 2 * sizeof(fh_word[FH_HEAP_LISTS]) + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN)
+#define LISTS_END ((offsetof(fh_heap, ending) + sizeof(fh_word) + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN)
 
 _Static_assert((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) % FH_MIN_ALIGN == 0,
                "units begin where it ends");
@@ -110,6 +111,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
         fh_store(&h->list[i], 0);
         fh_store(&h->at[i], 0);
     }
+    if (FH_CHECKED) fh_use_open(h);
     if (h->parent) fh_add_relaxed(&h->parent->children, 1);
     fh_store_release(&fh_slab_at(fh_slot_of(h))->heap, (uintptr_t)h);
     return h;
@@ -167,6 +169,12 @@ static void tell_observer(fh_heap *h) {
     if (FH_UNLIKELY(fh_load(&h->sampled))) end_samples(h);
 }
 
+/* Checked builds keep it for a while, unless a tool that watches memory is told that it is gone. */
+static void release_first(fh_heap *h) {
+    if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);
+    if (h) release(h, h, FH_SLOT_SIZE);
+}
+
 bool fh_heap_clear(fh_heap *h) {
     if (fh_scope_is_open(h)) return false;
     fh_endings_run(h);
@@ -191,7 +199,7 @@ bool fh_heap_end(fh_heap *h) {
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
     /* More in the child of a fork, if another thread was about to take something (quota.h). */
     FH_ASSERT(fh_load(&h->charged) >= bytes);
-    release(h, h, FH_SLOT_SIZE);
+    release_first(h);
     fh_thp_count_heap(-1);
     if (parent) {
         fh_quota_return(parent, bytes);

@@ -4,6 +4,7 @@
 #include "heap/free.h"
 #include "heap/take.h"
 #include "heap/told.h"
+#include "heap/use.h"
 #include "system/report.h"
 
 #include <errno.h>
@@ -15,10 +16,9 @@ static void *in_place(const fh_heap *h, void *p, size_t n) {
     return p;
 }
 
-void *fh_hook_heap_resize(void *p, size_t n) {
+static void *resize(const fh_owned *o, void *p, size_t n) {
     size_t old = 0;
     bool clean;
-    const fh_owned *o = fh_owned_at(p);
     void *begin = o ? fh_hook_heap_block(p, &old) : NULL;
     if (!o || begin != p) {
         fh_told_misfreed(p);
@@ -35,5 +35,18 @@ void *fh_hook_heap_resize(void *p, size_t n) {
     if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;
     memcpy(q, p, n < old ? n : old);
     fh_heap_give("realloc", o, p);
+    return q;
+}
+
+void *fh_hook_heap_resize(void *p, size_t n) {
+    const fh_owned *o = fh_owned_at(p);
+    if (!FH_CHECKED || !o) return resize(o, p, n);
+    fh_word *use = fh_use_begin_block("realloc", p, o);
+    if (!use) {
+        errno = EINVAL;
+        return NULL;
+    }
+    void *q = resize(o, p, n);
+    fh_use_end(use);
     return q;
 }

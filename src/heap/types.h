@@ -25,6 +25,7 @@
 #ifndef FH_HEAP_TYPES_H
 #define FH_HEAP_TYPES_H
 
+#include "base/settings.h"
 #include "base/types.h"
 
 typedef struct fh_heap fh_heap;
@@ -64,6 +65,7 @@ typedef struct {
 #define FH_HEAP_IS_PRIVATE 1u
 #define FH_HEAP_IS_APART 2u /* one of the rare kinds: over given memory, or told */
 #define FH_HEAP_IS_TOLD 4u  /* a tool that watches memory is told of its blocks (told.h) */
+#define FH_HEAP_OVER UINT64_C(1)
 #define FH_UNIT_WORDS FH_SLAB_WORDS
 #define FH_UNITS_MOST ((size_t)1024) /* bytes of a block of units: those of one word */
 
@@ -104,11 +106,17 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     /* A page further on, which a heap that does not grow never touches. */
     _Alignas(4096) fh_word list[FH_HEAP_LISTS]; /* fh_extent*, the newest first */
     fh_word at[FH_HEAP_LISTS];                  /* fh_extent* in which a block was found or freed last */
+    fh_word ending; /* checked builds: 0, the thread that resets or destroys it (use.h), or FH_HEAP_OVER */
 };
 
 /* The bit of a block's address in the word `sampled`: where it is 0, free has nothing to tell the observer. */
 static inline uint64_t fh_sampled_bit(const void *p) {
     return UINT64_C(1) << (((uintptr_t)p >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 58);
+}
+
+/* Of a checked build: the heap was destroyed, and its header is kept (use.h). Acquire: what was done to it by then. */
+static inline bool fh_heap_is_over(const fh_heap *h) {
+    return FH_CHECKED && fh_load_acquire(&h->ending) == FH_HEAP_OVER;
 }
 
 static inline bool fh_heap_is_private(const fh_heap *h) {

@@ -13,13 +13,19 @@ bool fh_heap_is_mine(const fh_heap *h) {
     return !fh_heap_is_private(h) || fh_load(&h->thread) == fh_heap_this_thread();
 }
 
-bool fh_heap_exists(const fh_heap *h) {
+/* True if h is a heap, or the header of one that was destroyed: that is kept in checked builds. */
+static bool is_header(const fh_heap *h) {
     return h && fh_heap_word(h) == (uintptr_t)h && h->owned.kind == FH_OWNED_UNITS;
+}
+
+bool fh_heap_exists(const fh_heap *h) {
+    return is_header(h) && !fh_heap_is_over(h);
 }
 
 bool fh_heap_is_valid(const char *call, const fh_heap *h) {
     bool ours = fh_heap_exists(h) && (!FH_CHECKED || fh_heap_is_mine(h));
     if (FH_LIKELY(ours)) return true;
-    fh_report_fault(FH_FAULT_FOREIGN, call, h, 0, 0);
+    bool over = is_header(h) && fh_heap_is_over(h);
+    fh_report_fault(over ? FH_FAULT_HEAP_OVER : FH_FAULT_FOREIGN, call, h, over ? (size_t)h->name : 0, 0);
     return false;
 }

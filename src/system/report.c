@@ -57,6 +57,20 @@ static void say_fault(fh_text *t, fh_fault fault, size_t a, size_t b) {
         fh_text_string(t, "; pass the size that was asked for, and delete an object through its own type or a virtual "
                           "destructor");
         break;
+    case FH_FAULT_HEAP_OVER:
+        fh_text_string(t, "use after destroy: the heap \"");
+        fh_text_string(t, (const char *)a);
+        fh_text_string(t, "\" was destroyed, and its blocks with it; look for a pointer that outlived it");
+        break;
+    case FH_FAULT_HEAP_ENDS:
+        fh_text_string(t,
+                       "use during destroy: another thread resets or destroys this heap at the moment; let all calls "
+                       "on a heap and its blocks return before");
+        break;
+    case FH_FAULT_HEAP_USED:
+        fh_text_string(t, "heap in use: another call on it or on one of its blocks has not returned; let all of them "
+                          "return before a heap is reset or destroyed");
+        break;
     }
 }
 

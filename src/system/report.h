@@ -13,6 +13,9 @@ typedef enum {
     FH_FAULT_INSIDE,      /* p points into a block that begins at `a` and has `b` bytes */
     FH_FAULT_DOUBLE_FREE, /* the block of `b` bytes at p is free already */
     FH_FAULT_WRONG_SIZE,  /* a sized free said `a` bytes, the block has `b` */
+    FH_FAULT_HEAP_OVER,   /* its heap was destroyed; `a` is the address of its name, which ends with a 0 */
+    FH_FAULT_HEAP_ENDS,   /* another thread resets or destroys its heap */
+    FH_FAULT_HEAP_USED,   /* the heap at p cannot be reset or destroyed: a call is on it */
 } fh_fault;
 
 /* `call` is the name of the function that the program called ("free", "realloc", …), or NULL when it was some earlier

@@ -1,6 +1,8 @@
 /* A thread in a heap of the embedding API is stopped: other threads go on, in that heap and elsewhere. */
 #include "stall.h"
 
+#include "heap/use.h"
+
 #include "freehold/heap.h"
 
 #include <pthread.h>
@@ -63,6 +65,14 @@ void stall_heap_scope(void) {
     pthread_join(thread, NULL);
 }
 
+/* As checked builds do around a call, and around the end of the heap. */
+static void mark_a_call(fh_heap *h) {
+    fh_use_open(h);
+    fh_word *use = fh_use_begin("fh_heap_malloc", h, h);
+    if (use) fh_use_end(use);
+    if (fh_use_close("fh_heap_reset", h)) fh_use_open(h);
+}
+
 /* A heap below it, from its beginning to its end. */
 void stall_heap_life(void) {
     fh_heap_figures figures;
@@ -71,6 +81,7 @@ void stall_heap_life(void) {
     for (unsigned i = 0; i < 100; i++) (void)fh_heap_of(fh_heap_malloc(h, 30 * i));
     (void)fh_heap_of(fh_heap_malloc(h, 200000));
     fh_heap_stats(h, &figures);
+    mark_a_call(h);
     for (unsigned i = 0; i < 3; i++) fh_heap_on_destroy(h, nothing, NULL);
     fh_heap_limit(h, 0, 0);
     fh_heap_reset(h);
