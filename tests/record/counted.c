@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Counts its own calls of the allocator and prints them, for record.py: counted MODE [THREADS]
+// Counts its own calls of the allocator and prints them, for record.rs and flight.rs: counted MODE [THREADS]
 //
 //     threads   THREADS threads allocate, resize and release, and hand blocks to the next one
 //     fork      a child does 1,000 calls of its own
