@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Counts its own calls of the allocator and prints them, for record.py: counted MODE [THREADS]
+// Counts its own calls of the allocator and prints them, for record.rs and flight.rs: counted MODE [THREADS]
 //
 //     threads   THREADS threads allocate, resize and release, and hand blocks to the next one
 //     fork      a child does 1,000 calls of its own
-//     kill      dies by SIGKILL at once after the last call
+//     kill      as threads; dies by SIGKILL at once after the last call
+//     abort     as threads; dies by abort
+//     fork-kill as fork; child and parent die by SIGKILL
 //     loop      nothing but pairs, as many as THREADS says
+//     loop-kill as loop; dies by SIGKILL
+//     wait      as threads; then waits for the end of its input
 //
 // The figures on stdout are those of the calls made between the start of main and the printing.
 #define _GNU_SOURCE
@@ -12,6 +16,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,17 +116,21 @@ static void say(void) {
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "threads";
     long count = argc > 2 ? atol(argv[2]) : 4;
-    if (strcmp(mode, "loop") == 0) {
+    if (strncmp(mode, "loop", 4) == 0) {
         for (long i = 0; i < count; i++) {
             release(allocate(1 + (size_t)(i & 255)));
         }
     } else {
         run_threads(count);
     }
-    if (strcmp(mode, "fork") == 0) {
+    bool killed = strstr(mode, "kill") != NULL;
+    if (strncmp(mode, "fork", 4) == 0) {
         pid_t child = fork();
         for (int i = 0; child == 0 && i < 500; i++) {
             free(malloc(24));
+        }
+        if (child == 0 && killed) {
+            raise(SIGKILL);
         }
         if (child == 0) {
             _exit(0);
@@ -129,8 +138,14 @@ int main(int argc, char **argv) {
         waitpid(child, NULL, 0);
     }
     say();
-    if (strcmp(mode, "kill") == 0) {
+    if (killed) {
         raise(SIGKILL);
+    }
+    if (strcmp(mode, "abort") == 0) {
+        abort();
+    }
+    char byte;
+    while (strcmp(mode, "wait") == 0 && read(STDIN_FILENO, &byte, 1) > 0) {
     }
     return 0;
 }

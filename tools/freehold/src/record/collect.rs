@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use super::ticks;
 
-const BLOCK: usize = 65536;
-const HEADER: usize = 4096;
-const OWNED: u32 = 1;
-const FULL: u32 = 2;
+pub const BLOCK: usize = 65536;
+pub const HEADER: usize = 4096;
+pub const OWNED: u32 = 1;
+pub const FULL: u32 = 2;
 const FREE: u32 = 3;
 
 /// One process that is being recorded.

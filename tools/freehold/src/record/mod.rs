@@ -3,9 +3,11 @@
 //! | module | what it does |
 //! |---|---|
 //! | `collect` | drains the recorder's shared files while the program runs |
+//! | `flight` | the ring that a program keeps without a command beside it |
 //! | `ticks` | the clock of the records |
 
 mod collect;
+pub mod flight;
 mod ticks;
 
 use std::ffi::OsString;
@@ -32,6 +34,7 @@ use collect::{Collector, Process};
 #[command(after_help = "Examples:\n  \
     freehold record -o server.trace ./server      under Freehold\n  \
     freehold record --on system -o git.trace git status\n  \
+    freehold record --flight 64m -- ./server      only its last records, with no command beside it\n  \
     freehold trace info git.trace                 what is in it\n  \
     freehold replay git.trace --on system,freehold\n\n\
     Exit code: that of the command; 128 and the signal if a signal ended it; 127 if it did not start.")]
@@ -45,9 +48,14 @@ pub struct Args {
     )]
     command: Vec<OsString>,
 
-    /// Where the trace goes.
-    #[arg(long, short, value_name = "FILE", default_value = "freehold.trace")]
-    output: PathBuf,
+    /// Where the trace goes: freehold.trace if not given. With --flight the directory of the records.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Keep only the last SIZE of each process's records, in a file that outlives it, and become the command.
+    #[arg(long, value_name = "SIZE", value_parser = flight::size,
+          conflicts_with_all = ["when_full", "blocks", "all", "json"])]
+    flight: Option<u64>,
 
     /// The allocator that the command gets: freehold, system, a known name, or the path of a library.
     #[arg(long, value_name = "ALLOCATOR", default_value = "freehold")]
@@ -74,6 +82,14 @@ pub struct Args {
     library: Option<PathBuf>,
 }
 
+impl Args {
+    fn output(&self) -> &Path {
+        self.output
+            .as_deref()
+            .unwrap_or(Path::new("freehold.trace"))
+    }
+}
+
 /// The recorder times one call in so many.
 const TIMED_EACH: f64 = 61.0;
 
@@ -90,18 +106,21 @@ struct Written {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let recorder = library::beside(args.library.as_deref(), library::RECORDER)?;
     let below = allocator::library_of(&args.on, args.library.as_deref())?;
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    command.env("LD_PRELOAD", preload(&recorder, below.as_deref()));
+    if let Some(bytes) = args.flight {
+        return flight::begin(command, bytes, args.output.as_deref(), &args.command[0]);
+    }
     // Found out before the program has run for an hour.
-    File::create(&args.output)
-        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    File::create(args.output())
+        .with_context(|| format!("cannot write {}", args.output().display()))?;
     let mut collector = Collector::new(u64::from(args.blocks), &args.when_full)?;
     let asked = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM].map(|signal| {
         let flag = Arc::new(AtomicBool::new(false));
         let registered = signal_hook::flag::register(signal, Arc::clone(&flag));
         (signal, flag, registered)
     });
-    let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]);
-    command.env("LD_PRELOAD", preload(&recorder, below.as_deref()));
     command.envs(collector.environment());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -207,11 +226,11 @@ fn summarize(args: &Args, processes: &[Process], status: ExitStatus) -> Result<(
              `freehold doctor CMD` says more"
         );
     };
-    let mut written = vec![write_trace(args, main, &args.output)?];
+    let mut written = vec![write_trace(args, main, args.output())?];
     let others: Vec<&Process> = processes.iter().filter(|p| p.name != main.name).collect();
     if args.all {
         for process in &others {
-            let mut path = args.output.clone().into_os_string();
+            let mut path = args.output().as_os_str().to_owned();
             path.push(format!(".{}", process.name));
             written.push(write_trace(args, process, Path::new(&path))?);
         }
@@ -243,7 +262,7 @@ fn summarize(args: &Args, processes: &[Process], status: ExitStatus) -> Result<(
             share * 100.0
         );
     }
-    eprintln!("Next: freehold trace info {}", args.output.display());
+    eprintln!("Next: freehold trace info {}", args.output().display());
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use trace_file::{
 };
 
 use crate::output;
+use crate::record::flight;
 use crate::wording;
 
 /// Shows, cuts, anonymizes and imports traces.
@@ -22,6 +23,7 @@ use crate::wording;
 #[command(after_help = "Examples:\n  \
     freehold trace info server.trace\n  \
     freehold trace dump server.trace | head\n  \
+    freehold trace flight DIRECTORY -o end.trace\n  \
     freehold trace import mtrace.log -o program.trace\n  \
     freehold trace cut --from 1000000 --count 400000 server.trace -o part.trace")]
 pub struct Args {
@@ -59,6 +61,13 @@ enum What {
         /// Keep the sizes as they are.
         #[arg(long)]
         exact_sizes: bool,
+    },
+    /// What `freehold record --flight` left: a list, or with -o a trace of the last records.
+    Flight {
+        /// The directory, or one process's file in it. Of a directory -o takes the file with the most records.
+        recording: PathBuf,
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// From the text of another tool; packed by gzip or zstd, or as it is.
     Import {
@@ -112,6 +121,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 change::anonymize(trace.ops(), *exact_sizes, out)
             })?;
         }
+        What::Flight { recording, output } => return flight::show(recording, output.as_deref()),
         What::Import {
             text,
             format,
@@ -292,7 +302,7 @@ fn text(trace: &Trace, sum: &Tally) -> String {
     out
 }
 
-fn missing(losses: &Losses) -> String {
+pub fn missing(losses: &Losses) -> String {
     let count = wording::plain_count;
     format!(
         "Not in it: {} lost records, {} releases of unknown blocks, {} missed releases, {} refused calls\n",

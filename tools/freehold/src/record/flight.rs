@@ -1,0 +1,301 @@
+//! The flight recorder: each process keeps its last records in a file, and no command stays beside it.
+//!
+//! The file is the recorder's own ring (`recorder/raw.h`), which is in a directory that outlives the program.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use trace_file::{Compiler, Header, Losses, RawRecording};
+
+use super::collect::{BLOCK, FULL, HEADER, OWNED};
+use super::ticks;
+use crate::{amounts, output, trace, wording};
+
+const LEAST: u64 = 1 << 20;
+const MOST: u64 = 64 << 30;
+const BLOCK_HEADER: usize = 64;
+const RECORD: usize = 24;
+
+/// What one process's ring may hold.
+pub fn size(text: &str) -> Result<u64, String> {
+    let bytes = amounts::parse_bytes(text)?;
+    if !(LEAST..=MOST).contains(&bytes) {
+        return Err("the flight recorder keeps 1m to 64g of records".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// Becomes the command; returns only if that fails.
+pub fn begin(
+    mut command: Command,
+    bytes: u64,
+    place: Option<&Path>,
+    name: &OsString,
+) -> Result<ExitCode> {
+    let directory = directory(place)?;
+    command
+        .env("FREEHOLD_RECORD", &directory)
+        .env("FREEHOLD_RECORD_WHEN_FULL", "ring")
+        .env("FREEHOLD_RECORD_BLOCKS", (bytes / BLOCK as u64).to_string())
+        .env("FREEHOLD_RECORD_READER", "0");
+    eprintln!(
+        "freehold: the last {} of each process's records are kept in {}\n\
+         After its end: freehold trace flight {} -o FILE",
+        amounts::bytes(bytes),
+        directory.display(),
+        directory.display()
+    );
+    let error = command.exec();
+    eprintln!("freehold: cannot start {name:?}: {error}");
+    // Stays if something was in it before.
+    let _ = std::fs::remove_dir(&directory);
+    Ok(ExitCode::from(127))
+}
+
+/// The one that was asked for, or a new one in memory.
+fn directory(place: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = place {
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("cannot make the directory {}", path.display()))?;
+        return path
+            .canonicalize()
+            .with_context(|| path.display().to_string());
+    }
+    let name = || {
+        tempfile::Builder::new()
+            .prefix("freehold-flight-")
+            .to_owned()
+    };
+    let made = name()
+        .tempdir_in("/dev/shm")
+        .or_else(|_| name().tempdir())
+        .context("cannot make a directory for the records")?;
+    Ok(made.keep())
+}
+
+/// What one process left.
+struct Flight {
+    path: PathBuf,
+    process: u64,
+    begin_ticks: u64,
+    overwritten: u64,
+    damaged: u64,
+    blocks: Vec<u8>,
+}
+
+impl Flight {
+    fn records(&self) -> u64 {
+        RawRecording::new(&self.blocks).records
+    }
+
+    /// Seconds from the oldest record that is left to the newest one.
+    fn seconds(&self, ticks_per_ns: f64) -> f64 {
+        let recording = RawRecording::new(&self.blocks);
+        let mut stamps = recording.ordered().map(|record| record.ticks);
+        let first = stamps.next().unwrap_or(self.begin_ticks);
+        let last = stamps.last().unwrap_or(first);
+        last.saturating_sub(first) as f64 / ticks_per_ns / 1e9
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(eight)
+}
+
+/// Checks all that it uses: the program may have died anywhere, and may have written over its own file.
+fn open(path: &Path) -> Result<Flight> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut header = vec![0; HEADER];
+    match file.read_exact(&mut header) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            bail!("unfinished or no recording: {length} bytes, and the header alone has {HEADER}")
+        }
+        other => other?,
+    }
+    ensure!(
+        header[..8] != [0; 8],
+        "unfinished: the program died before it had written the header"
+    );
+    ensure!(
+        &header[..8] == b"FHRAWREC",
+        "no recording: it does not begin with FHRAWREC"
+    );
+    let version = word(&header, 8) as u32;
+    ensure!(
+        version == 1,
+        "a recording of version {version}; this command reads version 1"
+    );
+    let count = word(&header, 16);
+    ensure!(
+        (1..=1 << 24).contains(&count),
+        "corrupt: {count} blocks at offset 16"
+    );
+    let first = HEADER as u64 + (count * 4).next_multiple_of(4096);
+    let whole = first + count * BLOCK as u64;
+    ensure!(
+        length == whole,
+        "corrupt: {length} bytes instead of {whole}"
+    );
+    let process = word(&header, 24);
+    ensure!(
+        !is_mapped(process, path),
+        "process {process} still runs and writes into it; ask again after its end"
+    );
+    let mut states = vec![0; count as usize * 4];
+    file.read_exact_at(&mut states, HEADER as u64)?;
+    let mut found = Flight {
+        path: path.to_owned(),
+        process,
+        begin_ticks: word(&header, 40),
+        overwritten: word(&header, 56),
+        damaged: 0,
+        blocks: Vec::new(),
+    };
+    let mut block = vec![0; BLOCK];
+    for (index, state) in (0..).zip(states.chunks_exact(4)) {
+        if ![OWNED, FULL].contains(&u32::from_le_bytes([
+            state[0], state[1], state[2], state[3],
+        ])) {
+            continue;
+        }
+        file.read_exact_at(&mut block, first + index * BLOCK as u64)?;
+        let thread_and_count = word(&block, 0);
+        if (thread_and_count >> 32) as usize > (BLOCK - BLOCK_HEADER) / RECORD {
+            found.damaged += 1;
+        } else if thread_and_count >> 32 != 0 {
+            found.blocks.extend_from_slice(&block);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the process that made the file still has it mapped; its number may belong to another one by now.
+fn is_mapped(process: u64, path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
+    std::fs::read_to_string(format!("/proc/{process}/maps")).is_ok_and(|maps| {
+        maps.lines()
+            .any(|line| line.ends_with(&*path.to_string_lossy()))
+    })
+}
+
+/// Ticks in a nanosecond on this machine. The recording's own beginning may be of an earlier boot.
+fn ticks_per_ns() -> f64 {
+    let (ticks, ns) = (ticks::now(), ticks::monotonic_ns());
+    std::thread::sleep(Duration::from_millis(20));
+    let passed = ticks::monotonic_ns().saturating_sub(ns).max(1);
+    ticks::now().saturating_sub(ticks).max(1) as f64 / passed as f64
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found: Vec<PathBuf> = std::fs::read_dir(path)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "raw"))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Lists what is there, or compiles the recording with the most records into a trace.
+pub fn show(path: &Path, to: Option<&Path>) -> Result<ExitCode> {
+    let files = files(path).with_context(|| path.display().to_string())?;
+    let mut found = Vec::new();
+    for file in &files {
+        match open(file).with_context(|| file.display().to_string()) {
+            Ok(flight) => found.push(flight),
+            Err(error) if files.len() == 1 => return Err(error),
+            Err(error) => eprintln!("freehold: {error:#}"),
+        }
+    }
+    let per_ns = ticks_per_ns();
+    let most = found.iter().max_by_key(|flight| flight.records());
+    let Some(most) = most.filter(|flight| flight.records() > 0) else {
+        bail!("{}: no records of an ended program", path.display());
+    };
+    if let Some(to) = to {
+        write(most, per_ns, to)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for flight in &found {
+        text += &format!(
+            "{}: process {}, {} records of its last {}; {} older ones overwritten\n",
+            flight.path.display(),
+            flight.process,
+            wording::plain_count(flight.records()),
+            wording::duration(flight.seconds(per_ns)),
+            wording::plain_count(flight.overwritten)
+        );
+    }
+    output::print(&format!(
+        "{text}Next: freehold trace flight {} -o FILE\n",
+        most.path.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(flight: &Flight, per_ns: f64, to: &Path) -> Result<()> {
+    let recording = RawRecording::new(&flight.blocks);
+    let header = Header {
+        origin: "flight".to_string(),
+        allocator: "unknown".to_string(),
+        arch: std::env::consts::ARCH.to_string(),
+    };
+    let (operations, losses) = trace::write_whole(to, &header, |put| {
+        let mut compiler = Compiler::default();
+        let (mut begin, mut failed) = (None, None);
+        for record in recording.ordered() {
+            // The trace begins with the oldest record that is left, not with the program.
+            let ticks = record
+                .ticks
+                .saturating_sub(*begin.get_or_insert(record.ticks));
+            compiler.add(&record, (ticks as f64 / per_ns) as u64, &mut |op| {
+                if failed.is_none() {
+                    failed = put(op).err();
+                }
+            });
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Losses {
+                lost: compiler.losses.lost + flight.overwritten,
+                ..compiler.losses
+            }),
+        }
+    })?;
+    let mut text = format!(
+        "{} operations in {}: the last {} of process {}\n{}",
+        wording::plain_count(operations),
+        to.display(),
+        wording::duration(flight.seconds(per_ns)),
+        flight.process,
+        trace::missing(&losses)
+    );
+    if flight.damaged > 0 {
+        text += &format!(
+            "{} damaged; their records are not in it\n",
+            wording::plural(flight.damaged as usize, "block is", "blocks are")
+        );
+    }
+    if flight.overwritten > 0 {
+        text += "Blocks that were allocated before its beginning are not in it: its peak is too low by what they held\n";
+    }
+    output::print(&format!(
+        "{text}Next: freehold replay {} --on system,freehold\n",
+        to.display()
+    ))
+}
