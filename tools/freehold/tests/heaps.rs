@@ -163,12 +163,23 @@ fn free_room_in_heaps_is_a_part_of_the_explanation() {
     let whole = explained["resident_bytes"].as_u64().unwrap();
     assert!(unexplained.unsigned_abs() <= whole / 50, "{explained:#}");
 
+    let saved = directory.path().join("saved.freehold");
+    let saved = saved.to_str().unwrap();
+    answer(&["profile", "--save", saved, &pid]);
     // When it has ended, its heaps cannot be read any more.
     let profile = run.profile_files().remove(0);
     let (_, _, _kept) = run.end();
     let explained = json(&["explain", "--json", profile.to_str().unwrap()]);
     let notes = explained["notes"].to_string();
     assert!(notes.contains("what is free in heaps"), "{explained:#}");
+    // What was saved before has them.
+    let explained = json(&["explain", "--json", saved]);
+    assert_eq!(in_heaps(&explained), [more_live, more_free]);
+    assert_eq!(explained["verdict"]["finding"], "heaps", "{explained:#}");
+    let notes = explained["notes"].to_string();
+    assert!(!notes.contains("what is free in heaps"), "{explained:#}");
+    let tree = json(&["explain", "--heaps", "--json", saved]);
+    assert_eq!(list(&tree), by_address(said));
 }
 
 #[test]
@@ -323,10 +334,10 @@ fn without_heaps_and_without_a_program_it_is_said() {
     answer(&["profile", "--save", saved.to_str().unwrap(), &pid]);
     let (_, _, profiles) = run.end();
     let left = profiles.path().to_str().unwrap();
-    for gone in [left, saved.to_str().unwrap()] {
-        let said = complaint(&["explain", "--heaps", gone], 2);
-        assert!(said.contains("the program does not run any more"), "{said}");
-    }
+    let said = complaint(&["explain", "--heaps", left], 2);
+    assert!(said.contains("the program does not run any more"), "{said}");
+    let said = answer(&["explain", "--heaps", saved.to_str().unwrap()]);
+    assert!(said.contains(": it has no heaps"), "{said}");
     let said = complaint(&["explain", "--heaps", "no-such-program"], 2);
     assert!(said.contains("none has left a profile file"), "{said}");
 }

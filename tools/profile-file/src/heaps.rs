@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::ops::{Add, AddAssign};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::amount::Amount;
 use crate::snapshot::Snapshot;
 
 /// What is there once in each heap, and can be added up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Bytes with memory behind them, as the kernel says.
     #[serde(rename = "resident_bytes")]
@@ -40,7 +40,7 @@ impl AddAssign for Figures {
 }
 
 /// A heap.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
     /// Where it is: what the program has as `fh_heap *`.
     pub address: u64,
@@ -73,7 +73,7 @@ pub struct Heap {
 }
 
 /// What all heaps together have of the allocator's own memory: not of what the program gave them. In bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// What the allocator counts as live blocks of up to 2 MiB, and what of them is in memory.
     pub slots: u64,
@@ -103,7 +103,7 @@ impl AddAssign for Share {
 }
 
 /// All heaps of a program: each stands behind its parent, and the largest comes first.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heaps {
     pub list: Vec<Heap>,
     /// Heaps that there was no room for.

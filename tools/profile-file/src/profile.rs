@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use bytemuck::Zeroable;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bytes::{Bytes, read_one};
 use crate::error::ReadError;
 use crate::layout::{self, CONTROL_OFFSET, SectionKind};
@@ -45,7 +47,7 @@ pub struct Profile {
 }
 
 /// Bytes of blocks up to 2 MiB that are not sampled and not in memory: never touched, or returned to the OS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
     pub live: u64,
     pub cached: u64,

@@ -5,8 +5,8 @@
 //! "FREESNAP"  format: u32  reserved: u32  gzip( { name_length: u32  name  data_length: u64  data }… )
 //! ```
 //!
-//! Parts are `profile` (the bytes of a profile file), and as JSON `reading`, `warnings`, `symbols`, `process`. Unknown
-//! parts are skipped; gzip's own check sum covers all of them.
+//! Parts are `page` (the bytes of a profile file), and as JSON `reading`, `warnings`, `symbols`, `process`. Older files have
+//! no `heaps` and no `absent`. Unknown parts are skipped; gzip's own check sum covers all of them.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -62,6 +62,8 @@ fn write(snapshot: &Snapshot, mut file: &File) -> io::Result<()> {
     json(&mut packed, "warnings", &snapshot.warnings)?;
     json(&mut packed, "symbols", &snapshot.symbols)?;
     json(&mut packed, "process", &snapshot.process)?;
+    json(&mut packed, "heaps", &snapshot.heaps)?;
+    json(&mut packed, "absent", &snapshot.profile.absent)?;
     packed.finish()?;
     match file.sync_all() {
         // A pipe or a device cannot be synchronised, and needs not.
@@ -117,6 +119,8 @@ struct Parts {
     warnings: Option<Vec<u8>>,
     symbols: Option<Vec<u8>>,
     process: Option<Vec<u8>>,
+    heaps: Option<Vec<u8>>,
+    absent: Option<Vec<u8>>,
 }
 
 impl Parts {
@@ -129,6 +133,8 @@ impl Parts {
                 "warnings" => parts.warnings = Some(data),
                 "symbols" => parts.symbols = Some(data),
                 "process" => parts.process = Some(data),
+                "heaps" => parts.heaps = Some(data),
+                "absent" => parts.absent = Some(data),
                 _ => {}
             }
         }
@@ -147,6 +153,8 @@ impl Parts {
         let warnings = decode(self.warnings, "warnings").map_err(damaged)?;
         let symbols = decode(self.symbols, "symbols").map_err(damaged)?;
         let process = decode(self.process, "process").map_err(damaged)?;
+        let heaps = decode_if_there(self.heaps, "heaps").map_err(damaged)?;
+        let absent = decode_if_there(self.absent, "absent").map_err(damaged)?;
         // The warnings of the reading are saved: what comes up again is not said twice.
         let mut again = Vec::new();
         let profile =
@@ -163,6 +171,8 @@ impl Parts {
         }
         snapshot.symbols = symbols;
         snapshot.process = process;
+        snapshot.heaps = heaps;
+        snapshot.profile.absent = absent;
         Ok(snapshot)
     }
 }
@@ -170,6 +180,14 @@ impl Parts {
 fn decode<T: DeserializeOwned>(part: Option<Vec<u8>>, name: &str) -> Result<T, String> {
     let bytes = part.ok_or_else(|| format!("it has no {name} in it"))?;
     serde_json::from_slice(&bytes).map_err(|error| format!("its {name} cannot be read: {error}"))
+}
+
+/// A part that older files do not have.
+fn decode_if_there<T: DeserializeOwned>(
+    part: Option<Vec<u8>>,
+    name: &str,
+) -> Result<Option<T>, String> {
+    part.map_or(Ok(None), |part| decode(Some(part), name))
 }
 
 /// The next part; none at the end.

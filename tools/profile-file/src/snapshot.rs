@@ -7,6 +7,7 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::counted;
 use crate::error::ReadError;
+use crate::heaps::Heaps;
 use crate::integrity;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
 use crate::names;
@@ -140,6 +141,8 @@ pub struct Snapshot {
     pub process: Option<ProcessFacts>,
     /// Names of the addresses: only in snapshots that were saved.
     pub symbols: Option<SymbolTable>,
+    /// The heaps that the program has made: only in snapshots that were saved while it ran, or that were asked for it.
+    pub heaps: Option<Heaps>,
     /// The moment that this was made to be about; none: that of reading, or the last one.
     pub moment_ns: Option<u64>,
     /// How its call sites are to be named.
@@ -176,6 +179,7 @@ impl Snapshot {
             warnings,
             process: None,
             symbols: None,
+            heaps: None,
             moment_ns: None,
             naming: Naming::default(),
         };

@@ -385,8 +385,11 @@ impl Held {
         Ok(snapshot)
     }
 
-    /// The heaps of the program that a snapshot is of, as they are now.
+    /// The heaps of the program that a snapshot is of, as they are now, or as they were saved with it.
     pub fn heaps(&self, snapshot: &Snapshot) -> Result<Heaps, HeapsError> {
+        if let Some(heaps) = &snapshot.heaps {
+            return Ok(heaps.clone());
+        }
         let file = self.file.as_ref().ok_or(HeapsError::Gone)?;
         recount::heaps::read(snapshot, file)
     }

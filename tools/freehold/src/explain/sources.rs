@@ -156,7 +156,10 @@ fn of_left(target: &Target) -> Result<Sources> {
     let found = memory
         .as_ref()
         .map_or(Ours::default(), |memory| ours(&snapshot, memory, None));
-    notes.extend(untold(&snapshot, "the program does not run any more"));
+    let share = snapshot.heaps.as_ref().map(|heaps| heaps.share);
+    if share.is_none() {
+        notes.extend(untold(&snapshot, "the program does not run any more"));
+    }
     Ok(Sources {
         word: target.word(),
         pid: u32::try_from(snapshot.pid()).ok().filter(|pid| *pid != 0),
@@ -166,7 +169,7 @@ fn of_left(target: &Target) -> Result<Sources> {
         memory,
         pages: None,
         ours: found,
-        share: Share::default(),
+        share: share.unwrap_or_default(),
         allocator: None,
         notes,
     })

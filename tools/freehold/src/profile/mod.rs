@@ -106,11 +106,14 @@ impl ViewArgs {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = Target::find_or_only(args.target.as_deref())?;
-    let mut snapshot = args.naming.of(target.read()?);
+    let held = target.hold()?;
+    let mut snapshot = args.naming.of(held.read()?);
     if let Some(heap) = &args.heap {
         snapshot.keep_heaps(heap)?;
     }
     if let Some(path) = &args.save {
+        // Without the right to read them, or of a program that has ended, the rest is saved all the same.
+        snapshot.heaps = held.heaps(&snapshot).ok();
         snapshot.save(path)?;
     }
     let view = args.view.view();

@@ -186,6 +186,7 @@ impl Feed {
 
     fn save(&mut self) {
         let mut snapshot = self.model.snapshot.clone();
+        snapshot.heaps = self.model.heaps.clone().ok();
         let message = match free_name(&self.model).and_then(|path| {
             snapshot.save(&path)?;
             Ok(path)
