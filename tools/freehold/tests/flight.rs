@@ -118,6 +118,48 @@ fn a_program_that_died_has_left_every_call() {
     }
 }
 
+/// As a person types it: without a directory, and later the number of the process that died.
+#[test]
+fn a_process_is_found_by_its_number() {
+    let Some(place) = Place::new("a_process_is_found_by_its_number") else {
+        return;
+    };
+    let child = Command::new(command())
+        .args(["record", "--flight", "1m", "--"])
+        .arg(&place.program)
+        .args(["kill", "3"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let process = child.id().to_string();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(9));
+    let said = text(&output.stderr);
+    let directory = said
+        .split_whitespace()
+        .find(|word| word.contains("/freehold-flight-"))
+        .unwrap_or_else(|| panic!("{said}"));
+    let trace = place.at("end.trace");
+    let found = freehold(&["trace", "flight", &process, "-o", trace.to_str().unwrap()]);
+    let all = freehold(&["trace", "flight"]);
+    std::fs::remove_dir_all(directory).unwrap();
+    assert!(found.status.success(), "{}", text(&found.stderr));
+    let info = freehold(&["trace", "info", "--json", trace.to_str().unwrap()]);
+    let info: Value = serde_json::from_slice(&info.stdout).unwrap();
+    let calls: Counts = serde_json::from_value(info["tally"]["calls"].clone()).unwrap();
+    same(&output, &calls);
+    assert!(text(&all.stdout).contains(&format!(": process {process}, ")));
+
+    let gone = freehold(&["trace", "flight", &process]);
+    assert_eq!(gone.status.code(), Some(2));
+    let said = text(&gone.stderr);
+    assert!(
+        said.contains(&format!("no process {process} has left records")),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_killed_child_has_a_file_of_its_own() {
     let Some(place) = Place::new("a_killed_child_has_a_file_of_its_own") else {

@@ -18,6 +18,10 @@ use super::collect::{BLOCK, FULL, HEADER, OWNED};
 use super::ticks;
 use crate::{amounts, output, trace, wording};
 
+/// How the directories begin that are made where nobody asked for one, and where they are.
+const PREFIX: &str = "freehold-flight-";
+const MEMORY: &str = "/dev/shm";
+
 const LEAST: u64 = 1 << 20;
 const MOST: u64 = 64 << 30;
 const BLOCK_HEADER: usize = 64;
@@ -68,13 +72,9 @@ fn directory(place: Option<&Path>) -> Result<PathBuf> {
             .canonicalize()
             .with_context(|| path.display().to_string());
     }
-    let name = || {
-        tempfile::Builder::new()
-            .prefix("freehold-flight-")
-            .to_owned()
-    };
+    let name = || tempfile::Builder::new().prefix(PREFIX).to_owned();
     let made = name()
-        .tempdir_in("/dev/shm")
+        .tempdir_in(MEMORY)
         .or_else(|_| name().tempdir())
         .context("cannot make a directory for the records")?;
     Ok(made.keep())
@@ -198,6 +198,54 @@ fn ticks_per_ns() -> f64 {
     ticks::now().saturating_sub(ticks).max(1) as f64 / passed as f64
 }
 
+/// The directories that are made where nobody asked for one, as far as this user may read them.
+fn directories() -> Vec<PathBuf> {
+    let mut places = vec![PathBuf::from(MEMORY), std::env::temp_dir()];
+    places.dedup();
+    let entries = places
+        .iter()
+        .filter_map(|place| std::fs::read_dir(place).ok());
+    let begins = |path: &PathBuf| {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        name.is_some_and(|name| name.starts_with(PREFIX))
+    };
+    let paths = entries.flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = paths.filter(begins).collect();
+    found.sort();
+    found
+}
+
+/// What a person calls `recording`: a path, or a process by its number.
+fn meant(recording: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let everywhere = || -> Result<Vec<PathBuf>> {
+        let all: Result<Vec<_>> = directories().iter().map(|path| files(path)).collect();
+        Ok(all?.concat())
+    };
+    let Some(path) = recording else {
+        return everywhere();
+    };
+    let number = path.to_str().and_then(|word| word.parse::<u64>().ok());
+    let Some(process) = number.filter(|_| !path.exists()) else {
+        return files(path);
+    };
+    let begin = format!("{process}-");
+    let mut found = everywhere()?;
+    found.retain(|path| {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        name.is_some_and(|name| name.starts_with(&begin))
+    });
+    ensure!(
+        !found.is_empty(),
+        "no process {process} has left records below {MEMORY} or {}; of `record --flight -o DIRECTORY` name the directory",
+        std::env::temp_dir().display()
+    );
+    Ok(found)
+}
+
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -211,8 +259,9 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Lists what is there, or compiles the recording with the most records into a trace.
-pub fn show(path: &Path, to: Option<&Path>) -> Result<ExitCode> {
-    let files = files(path).with_context(|| path.display().to_string())?;
+pub fn show(recording: Option<&Path>, to: Option<&Path>) -> Result<ExitCode> {
+    let called = recording.map_or(MEMORY.into(), |path| path.display().to_string());
+    let files = meant(recording).with_context(|| called.clone())?;
     let mut found = Vec::new();
     for file in &files {
         match open(file).with_context(|| file.display().to_string()) {
@@ -224,7 +273,7 @@ pub fn show(path: &Path, to: Option<&Path>) -> Result<ExitCode> {
     let per_ns = ticks_per_ns();
     let most = found.iter().max_by_key(|flight| flight.records());
     let Some(most) = most.filter(|flight| flight.records() > 0) else {
-        bail!("{}: no records of an ended program", path.display());
+        bail!("{called}: no records of an ended program");
     };
     if let Some(to) = to {
         write(most, per_ns, to)?;

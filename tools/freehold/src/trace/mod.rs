@@ -23,7 +23,7 @@ use crate::wording;
 #[command(after_help = "Examples:\n  \
     freehold trace info server.trace\n  \
     freehold trace dump server.trace | head\n  \
-    freehold trace flight DIRECTORY -o end.trace\n  \
+    freehold trace flight 4711 -o end.trace\n  \
     freehold trace import mtrace.log -o program.trace\n  \
     freehold trace cut --from 1000000 --count 400000 server.trace -o part.trace")]
 pub struct Args {
@@ -64,9 +64,10 @@ enum What {
     },
     /// What `freehold record --flight` left: a list, or with -o a trace of the last records.
     Flight {
-        /// The directory, or one process's file in it. Of a directory -o takes the file with the most records.
-        recording: PathBuf,
-        #[arg(long, short, value_name = "FILE")]
+        /// The directory, one process's file in it, or the process's number; without it all that is there. Of a directory -o
+        /// takes the file with the most records.
+        recording: Option<PathBuf>,
+        #[arg(long, short, value_name = "FILE", requires = "recording")]
         output: Option<PathBuf>,
     },
     /// From the text of another tool; packed by gzip or zstd, or as it is.
@@ -121,7 +122,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 change::anonymize(trace.ops(), *exact_sizes, out)
             })?;
         }
-        What::Flight { recording, output } => return flight::show(recording, output.as_deref()),
+        What::Flight { recording, output } => {
+            return flight::show(recording.as_deref(), output.as_deref());
+        }
         What::Import {
             text,
             format,
