@@ -143,6 +143,36 @@ fn a_process_is_found_by_its_number() {
     let trace = place.at("end.trace");
     let found = freehold(&["trace", "flight", &process, "-o", trace.to_str().unwrap()]);
     let all = freehold(&["trace", "flight"]);
+    let replay = |limit: &str| {
+        let replayed = freehold(&[
+            "replay",
+            "--until-end",
+            &process,
+            "--on",
+            "freehold",
+            "--repeats",
+            "1",
+            "--limit",
+            limit,
+            "--json",
+        ]);
+        assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+        let said = text(&replayed.stderr);
+        assert!(said.contains("operations: the last"), "{said}");
+        serde_json::from_slice::<Value>(&replayed.stdout).unwrap()
+    };
+    let (roomy, tight) = (replay("1g"), replay("4k"));
+    let table = freehold(&[
+        "replay",
+        "--until-end",
+        &process,
+        "--on",
+        "freehold",
+        "--repeats",
+        "1",
+        "--limit",
+        "4k",
+    ]);
     std::fs::remove_dir_all(directory).unwrap();
     assert!(found.status.success(), "{}", text(&found.stderr));
     let info = freehold(&["trace", "info", "--json", trace.to_str().unwrap()]);
@@ -150,6 +180,15 @@ fn a_process_is_found_by_its_number() {
     let calls: Counts = serde_json::from_value(info["tally"]["calls"].clone()).unwrap();
     same(&output, &calls);
     assert!(text(&all.stdout).contains(&format!(": process {process}, ")));
+    let peak = roomy["trace"]["peak_bytes"].as_u64().unwrap();
+    assert_eq!(info["tally"]["peak_bytes"].as_u64(), Some(peak));
+    assert_eq!(roomy["below_limit"], serde_json::json!(["freehold"]));
+    assert_eq!(tight["below_limit"], serde_json::json!([]));
+    let said = text(&table.stdout);
+    assert!(
+        said.contains("Below 4,096 B of resident memory: none"),
+        "{said}"
+    );
 
     let gone = freehold(&["trace", "flight", &process]);
     assert_eq!(gone.status.code(), Some(2));

@@ -258,25 +258,17 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Lists what is there, or compiles the recording with the most records into a trace.
+/// Lists what is there, or compiles a recording into a trace.
 pub fn show(recording: Option<&Path>, to: Option<&Path>) -> Result<ExitCode> {
-    let called = recording.map_or(MEMORY.into(), |path| path.display().to_string());
-    let files = meant(recording).with_context(|| called.clone())?;
-    let mut found = Vec::new();
-    for file in &files {
-        match open(file).with_context(|| file.display().to_string()) {
-            Ok(flight) => found.push(flight),
-            Err(error) if files.len() == 1 => return Err(error),
-            Err(error) => eprintln!("freehold: {error:#}"),
-        }
-    }
     let per_ns = ticks_per_ns();
-    let most = found.iter().max_by_key(|flight| flight.records());
-    let Some(most) = most.filter(|flight| flight.records() > 0) else {
-        bail!("{called}: no records of an ended program");
-    };
+    let (found, most) = find(recording)?;
+    let most = &found[most];
     if let Some(to) = to {
-        write(most, per_ns, to)?;
+        output::print(&format!(
+            "{}Next: freehold replay {} --on system,freehold\n",
+            write(most, per_ns, to)?,
+            to.display()
+        ))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
@@ -297,7 +289,33 @@ pub fn show(recording: Option<&Path>, to: Option<&Path>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(flight: &Flight, per_ns: f64, to: &Path) -> Result<()> {
+/// Compiles the last records of what a person calls `recording` into a trace. Returns what is to be said of it.
+pub fn compile(recording: &Path, to: &Path) -> Result<String> {
+    let (found, most) = find(Some(recording))?;
+    write(&found[most], ticks_per_ns(), to)
+}
+
+/// The recordings that are meant, and which of them has the most records.
+fn find(recording: Option<&Path>) -> Result<(Vec<Flight>, usize)> {
+    let called = recording.map_or(MEMORY.into(), |path| path.display().to_string());
+    let files = meant(recording).with_context(|| called.clone())?;
+    let mut found = Vec::new();
+    for file in &files {
+        match open(file).with_context(|| file.display().to_string()) {
+            Ok(flight) => found.push(flight),
+            Err(error) if files.len() == 1 => return Err(error),
+            Err(error) => eprintln!("freehold: {error:#}"),
+        }
+    }
+    let most = (0..found.len()).max_by_key(|at| found[*at].records());
+    match most.filter(|at| found[*at].records() > 0) {
+        Some(most) => Ok((found, most)),
+        None => bail!("{called}: no records of an ended program"),
+    }
+}
+
+/// Returns what is to be said of the trace.
+fn write(flight: &Flight, per_ns: f64, to: &Path) -> Result<String> {
     let recording = RawRecording::new(&flight.blocks);
     let header = Header {
         origin: "flight".to_string(),
@@ -343,8 +361,5 @@ fn write(flight: &Flight, per_ns: f64, to: &Path) -> Result<()> {
     if flight.overwritten > 0 {
         text += "Blocks that were allocated before its beginning are not in it: its peak is too low by what they held\n";
     }
-    output::print(&format!(
-        "{text}Next: freehold replay {} --on system,freehold\n",
-        to.display()
-    ))
+    Ok(text)
 }

@@ -23,19 +23,21 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use trace_file::{Tally, tally};
 
+use crate::record::flight;
 use crate::wording::{bytes, plain_count};
-use crate::{output, trace};
+use crate::{amounts, output, trace};
 use prepare::{How, Order, Prepared, Touch};
 use process::{Contender, Ending, Replayer, Run};
 
 /// Replays a trace on allocators: time, latency, resident memory.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:\n  \
     freehold replay server.trace --on system,freehold\n  \
     freehold replay server.trace --on freehold --order total --verify\n  \
     freehold replay server.trace --on freehold --set purge=eager\n  \
     freehold replay server.trace --on system,freehold --html replay.html\n  \
-    freehold replay server.trace --on system,jemalloc --advise\n\n\
+    freehold replay server.trace --on system,jemalloc --advise\n  \
+    freehold replay --until-end 4711 --limit 512m  what `record --flight` left of process 4711\n\n\
     Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
 pub struct Args {
     trace: PathBuf,
@@ -77,6 +79,14 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seed: Option<u64>,
 
+    /// TRACE is what `freehold record --flight` left: a directory, a file in it, or the process's number.
+    #[arg(long)]
+    until_end: bool,
+
+    /// Say which allocators stay below so much resident memory.
+    #[arg(long, value_name = "BYTES", value_parser = amounts::parse_bytes, conflicts_with_all = ["prepare", "advise"])]
+    limit: Option<u64>,
+
     /// Print everything that was measured as JSON.
     #[arg(long)]
     json: bool,
@@ -108,6 +118,24 @@ struct Measured {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if !args.until_end {
+        return replay(args);
+    }
+    let directory = tempfile::tempdir()?;
+    let trace = directory.path().join("end.trace");
+    let said = flight::compile(&args.trace, &trace)?;
+    // The trace is nobody's but ours.
+    eprint!(
+        "{}",
+        said.replacen(&format!(" in {}", trace.display()), "", 1)
+    );
+    replay(&Args {
+        trace,
+        ..args.clone()
+    })
+}
+
+fn replay(args: &Args) -> Result<ExitCode> {
     check_seed(args.seed, args.order)?;
     if let Some(file) = &args.prepare {
         let trace = trace::open(&args.trace)?;
@@ -133,7 +161,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.json {
         let all = serde_json::json!({"trace": sum, "live": live, "waits": prepared.waits, "pruned": prepared.pruned,
-                                     "allocators": measured});
+                                     "allocators": measured, "limit": args.limit,
+                                     "below_limit": args.limit.map(|limit| below(&measured, limit))});
         output::print(&format!("{all}\n"))?;
     } else {
         output::print(&text(args, &sum, &prepared, &measured))?;
@@ -301,6 +330,16 @@ fn quantile(times: &[(u64, u64)], part: f64) -> u64 {
     0
 }
 
+/// The allocators that stayed below a limit in every run.
+fn below(all: &[Measured], limit: u64) -> Vec<&str> {
+    let stays =
+        |one: &&Measured| one.died.is_none() && one.runs.iter().all(|run| run.peak_rss() < limit);
+    all.iter()
+        .filter(stays)
+        .map(|one| one.name.as_str())
+        .collect()
+}
+
 fn text(args: &Args, sum: &Tally, prepared: &Prepared, all: &[Measured]) -> String {
     let mut out = format!(
         "{} operations of {} threads; at the peak {} live; {} waits between threads, {} pruned\n",
@@ -358,6 +397,17 @@ fn text(args: &Args, sum: &Tally, prepared: &Prepared, all: &[Measured]) -> Stri
                 "  {failed} calls failed, {wrong} blocks were not as they should be"
             );
         }
+    }
+    if let Some(limit) = args.limit {
+        let _ = writeln!(
+            out,
+            "\nBelow {} of resident memory: {}",
+            bytes(limit as f64),
+            match below(all, limit).as_slice() {
+                [] => "none".to_owned(),
+                names => names.join(", "),
+            }
+        );
     }
     if args.verify {
         out.push_str("\nEvery block was filled and checked, so the times say little.\n");
