@@ -37,7 +37,7 @@ static bool may_use(const char *call, const fh_heap *h) {
 }
 
 /* Marks a call on the heap in checked builds (heap/use.h). NULL: there is no such heap. */
-static fh_word *begin(const char *call, fh_heap *h) {
+static fh_word *begin_call(const char *call, fh_heap *h) {
     static fh_word nothing;
     if (!FH_CHECKED) return may_use(call, h) ? &nothing : NULL;
     fh_word *use = fh_use_begin(call, h, h);
@@ -45,7 +45,7 @@ static fh_word *begin(const char *call, fh_heap *h) {
     return use;
 }
 
-static void end(fh_word *use) {
+static void end_call(fh_word *use) {
     if (FH_CHECKED) fh_use_end(use);
 }
 
@@ -57,20 +57,20 @@ fh_heap *fh_heap_new(const fh_heap_options *options) {
     fh_heap_plan plan = {o->name, o->parent, o->soft_limit, o->hard_limit, o->callback,
                          o->arg,  o->flags,  o->memory,     o->memory_size};
     if (!o->parent) return fh_heap_create(&plan);
-    fh_word *use = begin("fh_heap_new", o->parent);
+    fh_word *use = begin_call("fh_heap_new", o->parent);
     if (!use) return NULL;
     fh_heap *h = fh_heap_create(&plan);
-    end(use);
+    end_call(use);
     return h;
 }
 
 /* Every call finds a heap that is gone in a checked build, and a mistake costs nothing else. */
 static void *take(const char *call, fh_heap *h, size_t align, size_t n, bool *clean) {
-    fh_word *use = FH_CHECKED ? begin(call, h) : NULL;
+    fh_word *use = FH_CHECKED ? begin_call(call, h) : NULL;
     if (FH_CHECKED && !use) return NULL;
     void *p =
         FH_UNLIKELY(fh_is_observing()) ? fh_hook_heap_alloc(h, align, n, clean) : fh_heap_take(h, align, n, clean);
-    end(use);
+    end_call(use);
     return p;
 }
 
@@ -138,10 +138,10 @@ int fh_heap_destroy(fh_heap *heap) {
 }
 
 int fh_heap_on_destroy(fh_heap *heap, void (*fn)(void *arg), void *arg) {
-    fh_word *use = begin("fh_heap_on_destroy", heap);
+    fh_word *use = begin_call("fh_heap_on_destroy", heap);
     if (!use) return -1;
     bool added = fh_ending_add(heap, fn, arg);
-    end(use);
+    end_call(use);
     return added ? 0 : -1;
 }
 
@@ -153,10 +153,10 @@ static int invalid(void) {
 }
 
 void *fh_frame_more(fh_heap *heap, size_t size) {
-    fh_word *use = FH_CHECKED ? begin("fh_frame_malloc", heap) : NULL;
+    fh_word *use = FH_CHECKED ? begin_call("fh_frame_malloc", heap) : NULL;
     if (FH_CHECKED && !use) return NULL;
     void *p = fh_heap_is_private(heap) ? fh_frame_grow(heap, size) : fh_fail(EINVAL);
-    end(use);
+    end_call(use);
     return p;
 }
 
@@ -174,10 +174,10 @@ int fh_release_to(fh_heap *heap, fh_heap_mark mark) {
 
 int fh_heap_enter(fh_heap *heap) {
     if (fh_heap_exists(heap) && !fh_heap_is_mine(heap)) return invalid();
-    fh_word *use = begin("fh_heap_enter", heap);
+    fh_word *use = begin_call("fh_heap_enter", heap);
     if (!use) return -1;
     bool entered = fh_scope_enter(heap);
-    end(use);
+    end_call(use);
     return entered ? 0 : -1;
 }
 
@@ -201,23 +201,23 @@ static void show(void *block, size_t size, void *arg) {
 }
 
 int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg) {
-    fh_word *use = begin("fh_heap_walk", heap);
+    fh_word *use = begin_call("fh_heap_walk", heap);
     if (!use) return -1;
     walk w = {heap, fn, arg};
     fh_heap_each(heap, show, &w);
-    end(use);
+    end_call(use);
     return 0;
 }
 
 int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit) {
-    fh_word *use = begin("fh_heap_limit", heap);
+    fh_word *use = begin_call("fh_heap_limit", heap);
     if (!use) return -1;
     bool may = limits_make_sense(soft_limit, hard_limit) && !heap->given;
     if (may) {
         fh_store(&heap->soft, soft_limit);
         fh_store(&heap->hard, hard_limit);
     }
-    end(use);
+    end_call(use);
     return may ? 0 : invalid();
 }
 
@@ -229,7 +229,7 @@ static void add(void *block, size_t size, void *arg) {
 }
 
 int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures) {
-    fh_word *use = begin("fh_heap_stats", heap);
+    fh_word *use = begin_call("fh_heap_stats", heap);
     if (!use) return -1;
     *figures = (fh_heap_figures){
         .resident = fh_heap_resident(heap),
@@ -240,6 +240,6 @@ int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures) {
         .refusals = (size_t)fh_load(&heap->refusals),
     };
     fh_heap_each(heap, add, figures);
-    end(use);
+    end_call(use);
     return 0;
 }
