@@ -99,6 +99,7 @@ static inline void *exchange_for_full(fh_thread *t, unsigned c) {
 
 /* Observed: what the hot path would have done, with the real bin behind the decoy. */
 static inline void *alloc_behind_decoy(size_t n, fh_bin *bin) {
+    FH_ASSERT(fh_is_observed());
     void *p = fh_bin_pop(&bin[FH_ROW]);
     return FH_LIKELY(p != NULL) ? p : fh_alloc_class(class_of_bin(bin), n);
 }

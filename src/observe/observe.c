@@ -102,10 +102,15 @@ static uint64_t draw_guard(fh_thread *t) {
     return ((before + chosen + 1) << ALONE_SHIFT) - 1;
 }
 
+/* Of a thread with decoys. One that is in a scope of a heap has no bins at all, and goes the long way each time. */
+static void count_down_from(int64_t bytes) {
+    if (FH_LIKELY(fh_is_observed())) fh_here.bytes_until_sample = bytes;
+}
+
 static void draw(fh_thread *t, uint64_t interval) {
     uint64_t distance = interval == GUARDS_ALONE ? draw_guard(t) : fh_sampling_distance(&t->random, interval);
     t->weight_left = (int64_t)distance;
-    fh_here.bytes_until_sample = t->block_weight ? 0 : (int64_t)distance;
+    count_down_from(t->block_weight ? 0 : (int64_t)distance);
 }
 
 /* Draws a distance for thread t. What it had left of the last one is dropped, which changes nothing: an exponential
@@ -167,7 +172,7 @@ uint64_t fh_observe_draw(void) {
     if (interval) {
         draw(t, interval);
     } else {
-        fh_here.bytes_until_sample = INT64_MAX;
+        count_down_from(INT64_MAX);
     }
     return interval == GUARDS_ALONE ? 0 : interval;
 }
