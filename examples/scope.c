@@ -28,9 +28,11 @@ static int count_in(const char *pattern, const char *text, size_t *taken) {
 }
 
 int main(void) {
-    size_t live = fh_mallinfo2().uordblks, taken, most = 0;
+    size_t live = 0, taken, most = 0;
     int found = 0;
     for (unsigned i = 0; i < 200; i++) {
+        /* By then a checked build keeps all that it keeps of heaps that have ended (16 slots): no heap may leave more. */
+        if (i == 100) live = fh_mallinfo2().uordblks;
         found = count_in("[a-z]+(ing|ed)\\b", "sorting, merging, counted and sleeping", &taken);
         if (taken > most) most = taken;
     }

@@ -18,6 +18,7 @@ const PROGRAM: &str = r#"#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -45,8 +46,21 @@ static void *work(void *arg) {
     }
     return NULL;
 }
+static void say(void) {
+    setitimer(ITIMER_PROF, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+    printf("%f\n", (double)inside / (double)looks);
+}
 int main(int argc, char **argv) {
-    (void)argc;
+    if (argc > 2 && !strcmp(argv[2], "short")) {
+        for (int i = 0; i < 300; i++) {
+            if (fork() == 0) {
+                for (clock_t start = clock(); clock() - start < CLOCKS_PER_SEC / 500;) free(malloc(100));
+                _exit(0);
+            }
+            wait(NULL);
+        }
+        return 0;
+    }
     char line[512];
     FILE *maps = fopen("/proc/self/maps", "r");
     while (fgets(line, sizeof line, maps)) {
@@ -62,10 +76,11 @@ int main(int argc, char **argv) {
     setitimer(ITIMER_PROF, &each, NULL);
     pthread_t thread;
     pthread_create(&thread, NULL, work, argv[1]);
+    atexit(say);
+    // The process goes on without its first thread.
+    if (argc > 2) pthread_exit(NULL);
     work(argv[1]);
     pthread_join(thread, NULL);
-    setitimer(ITIMER_PROF, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
-    printf("%f\n", (double)inside / (double)looks);
     return 0;
 }
 "#;
@@ -82,7 +97,11 @@ fn the_share_is_what_the_program_finds_out_by_itself() {
     for rounds in ["1000", "30000"] {
         let shell = format!("{program} {rounds}; exit 0");
         // Of a process that a shell starts it is the same.
-        for command in [&[program, rounds][..], &["sh", "-c", &shell]] {
+        for command in [
+            &[program, rounds][..],
+            &["sh", "-c", &shell],
+            &[program, rounds, "leader"],
+        ] {
             let output = Command::new(observed::command())
                 .args(["run", "--json", "--"])
                 .args(command)
@@ -104,7 +123,22 @@ fn the_share_is_what_the_program_finds_out_by_itself() {
         }
     }
     // Not the same whatever the program does.
-    assert!(shares[0] > shares[2] + 0.1, "{shares:?}");
+    assert!(shares[0] > shares[3] + 0.1, "{shares:?}");
+}
+
+/// Each is over before the first look, so what was seen is not what there was.
+#[test]
+fn of_many_short_processes_nothing_is_said() {
+    if !is_allowed() {
+        return skip("the kernel lets nobody look where a program is (perf_event_open)");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "shared", PROGRAM, &["-O1", "-pthread"]);
+    let run = Observed::start(&["--json"], &[program.to_str().unwrap(), "1", "short"]);
+    let (code, said, _) = run.end();
+    assert_eq!(code, 0);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["allocator_share_unknown"], "short_processes", "{said}");
 }
 
 fn is_allowed() -> bool {

@@ -248,15 +248,23 @@ fn ending(status: ExitStatus, before: &Kills, after: &Kills) -> Ending {
 
 /// The largest resident size of a child that was waited for, and of those that it waited for.
 fn peak_of_children() -> Option<u64> {
+    let kib = usage_of_children()?.ru_maxrss;
+    u64::try_from(kib).ok().map(|kib| kib * 1024)
+}
+
+/// Seconds of CPU time that they had outside of the kernel.
+pub fn seconds_of_children() -> Option<f64> {
+    let time = usage_of_children()?.ru_utime;
+    Some(time.tv_sec as f64 + time.tv_usec as f64 / 1e6)
+}
+
+fn usage_of_children() -> Option<libc::rusage> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to memory of the right type and size, which the call fills; zeroes are a valid rusage.
-    let usage = unsafe {
-        if libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) != 0 {
-            return None;
-        }
-        usage.assume_init()
-    };
-    u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024)
+    unsafe {
+        let done = libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) == 0;
+        done.then(|| usage.assume_init())
+    }
 }
 
 #[cfg(test)]

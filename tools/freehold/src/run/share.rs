@@ -13,6 +13,8 @@ use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 use serde::Serialize;
 
+use super::child::seconds_of_children;
+
 /// Looks in a second of CPU time. Each interrupts the program for some microseconds: less than a thousandth of it.
 const RATE: u64 = 199;
 /// Room for what a CPU notes until it is read.
@@ -20,6 +22,8 @@ const ROOM: usize = 128 << 10;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Fewer looks say nothing.
 const LEAST: u64 = 20;
+/// Of the looks that its CPU time should have had, fewer make a wrong picture.
+const MOST_OF: f64 = 0.8;
 /// That a program became another one (`PERF_RECORD_MISC_COMM_EXEC`).
 const EXEC: u16 = 1 << 13;
 
@@ -40,6 +44,8 @@ pub enum Unknown {
     NotAllowed,
     /// It had less than a tenth of a second of CPU time.
     TooShort,
+    /// Most of its processes had some milliseconds each, and were over before the first look.
+    ShortProcesses,
     /// No process of it has the library as a file of its own.
     NoLibrary,
     /// More happened than could be noted.
@@ -64,7 +70,7 @@ enum Note {
     Code(u32, Range<u64>),
     /// A process has a child.
     Child(u32, u32),
-    /// A process has ended, or has become another program.
+    /// A process has become another program.
     Other(u32),
     /// Where a thread of a process was.
     Look(u32, u64),
@@ -79,7 +85,6 @@ impl Note {
                 Note::Code(mapping.pid, mapping.addr..end)
             }
             Record::Fork(fork) if fork.pid != fork.ppid => Note::Child(fork.ppid, fork.pid),
-            Record::Exit(exit) if exit.pid == exit.tid => Note::Other(exit.pid),
             Record::Comm(comm) if misc & EXEC != 0 => Note::Other(comm.pid),
             Record::Sample(sample) => Note::Look(sample.pid()?, sample.ip()?),
             _ => return None,
@@ -95,9 +100,11 @@ impl Tally {
                 self.code.entry(pid).or_default().push(code);
             }
             Note::Child(parent, child) => {
-                if let Some(code) = self.code.get(&parent).cloned() {
-                    self.code.insert(child, code);
-                }
+                // A number may be used again. That a first thread ends says nothing: its process may go on.
+                match self.code.get(&parent).cloned() {
+                    Some(code) => self.code.insert(child, code),
+                    None => self.code.remove(&child),
+                };
             }
             Note::Other(pid) => {
                 self.code.remove(&pid);
@@ -110,9 +117,14 @@ impl Tally {
         }
     }
 
-    fn share(&self) -> Result<Share, Unknown> {
+    /// `seconds` of CPU time are known to have passed outside of the kernel.
+    fn share(&self, seconds: f64) -> Result<Share, Unknown> {
         if self.lost != 0 {
             return Err(Unknown::Lost);
+        }
+        let due = seconds * RATE as f64;
+        if due > 2.0 * LEAST as f64 && (self.looks as f64) < MOST_OF * due {
+            return Err(Unknown::ShortProcesses);
         }
         if self.looks < LEAST {
             return Err(Unknown::TooShort);
@@ -249,9 +261,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// After the program was waited for.
     pub fn end(self) -> Result<Share, Unknown> {
         drop(self.stop);
-        self.thread.join().map_err(|_| Unknown::Lost)?.share()
+        let tally = self.thread.join().map_err(|_| Unknown::Lost)?;
+        tally.share(seconds_of_children().unwrap_or(0.0))
     }
 }
 
@@ -276,16 +290,20 @@ mod tests {
             lost,
             ..Tally::default()
         };
-        let share = tally(400, 100, true, 0).share().unwrap();
+        let share = tally(400, 100, true, 0).share(2.0).unwrap();
         assert_eq!(share.share, 0.25);
         assert!((share.error - 0.0217).abs() < 0.001, "{share:?}");
-        assert!(tally(400, 0, true, 0).share().unwrap().error > 0.0);
+        assert!(tally(400, 0, true, 0).share(2.0).unwrap().error > 0.0);
+        assert_eq!(
+            tally(100, 0, true, 0).share(2.0),
+            Err(Unknown::ShortProcesses)
+        );
         for (nothing, why) in [
             (tally(19, 5, true, 0), Unknown::TooShort),
             (tally(400, 0, false, 0), Unknown::NoLibrary),
             (tally(400, 100, true, 1), Unknown::Lost),
         ] {
-            assert_eq!(nothing.share(), Err(why));
+            assert_eq!(nothing.share(0.1), Err(why));
         }
     }
 
