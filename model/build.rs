@@ -60,6 +60,22 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "#define FH_QUARANTINE_SLOTS ((uint64_t)2)",
     ),
     ("heap/use.c", "#define USES 256u", "#define USES 2u"),
+    ("heap/defer.c", "#define SLOTS 4096u", "#define SLOTS 2u"),
+    (
+        "heap/defer.c",
+        "    64u /* slots that",
+        "    1u /* slots that",
+    ),
+    (
+        "heap/defer.c",
+        "    fh_release_batch(b->block, b->count);",
+        "    void fh_model_defer_freed(void **block, size_t n);\n    fh_model_defer_freed(b->block, b->count);\n    fh_release_batch(b->block, b->count);",
+    ),
+    (
+        "heap/defer.c",
+        "size_t fh_defer_waiting(void) {",
+        "#include \"defer_books.h\"\nsize_t fh_defer_waiting(void) {",
+    ),
     (
         "heap/heap.c",
         "if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);",
@@ -113,6 +129,7 @@ fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
         "base/classes.c",
         "base/settings.c",
+        "heap/defer.c",
         "heap/endings.c",
         "heap/frames.c",
         "heap/free.c",
@@ -153,6 +170,7 @@ const OWN: &[&str] = &[
     "verify.c",
     "aba.c",
     "calls.c",
+    "defer.c",
     "guards.c",
     "hardened.c",
     "heaps.c",

@@ -560,4 +560,36 @@ pub const MUTANTS: &[Mutant] = &[
             "swap(at, entry);\n        put_back(stranded(at));",
         )],
     },
+    Mutant {
+        name: "defer_one_epoch_short",
+        edits: &[(
+            "heap/defer.c",
+            "return b->stamp < least;",
+            "return b->stamp <= least;",
+        )],
+    },
+    Mutant {
+        name: "defer_late_reader_overlooked",
+        edits: &[(
+            "heap/defer.c",
+            "uint64_t least = fh_add_acq_rel(&epoch, 0) + 1;",
+            "uint64_t least = UINT64_MAX;\n    fh_add_acq_rel(&epoch, 0);",
+        )],
+    },
+    Mutant {
+        name: "defer_online_without_fence",
+        edits: &[(
+            "heap/defer.c",
+            "fh_swap_acq_rel(&r->seen, now());\n    fh_fence_after_rmw();",
+            "fh_swap_acq_rel(&r->seen, now());",
+        )],
+    },
+    Mutant {
+        name: "defer_pass_relaxed",
+        edits: &[(
+            "heap/defer.c",
+            "if (r && fh_load(&r->seen)) fh_store_release(&r->seen, now());",
+            "if (r && fh_load(&r->seen)) fh_store(&r->seen, now());",
+        )],
+    },
 ];

@@ -84,6 +84,9 @@ bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
 void fh_system_wake(fh_word *word) {
     (void)word;
 }
+uint32_t fh_system_thread_number(void) {
+    return 1;
+}
 unsigned fh_system_group_stall(void) {
     return 0;
 }
@@ -131,10 +134,6 @@ void fh_hook_metrics(void) {
 void *fh_hook_heap_resize(void *p, size_t n) {
     (void)p, (void)n;
     return NULL;
-}
-void fh_hook_participant_ends(void) {
-}
-void fh_hook_participants_forked(void) {
 }
 
 /* No tool watches, and nothing is sampled. */

@@ -10,6 +10,7 @@
 //! thread. After every run the equations of `src/base/types.h` are checked over the whole heap.
 
 pub mod core;
+mod defer;
 pub mod explore;
 mod first;
 mod guards;

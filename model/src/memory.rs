@@ -21,7 +21,7 @@ mod blocks;
 mod threads;
 
 use blocks::access;
-pub use blocks::{hold, is_held, let_go};
+pub use blocks::{hold, is_held, let_go, look};
 pub use threads::{be_near, begin_threads, cpu_of_thread, i_am};
 use threads::{near, own};
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::core::Core;
+use crate::defer::{Deferring, verify_deferred};
 use crate::guards::verify_guards;
 use crate::guests::{HOST, lodges, pieces, verify_guests};
 use crate::hardened::verify_hardened;
@@ -129,6 +130,8 @@ pub enum Step {
     QuarantinePut(u32),
     QuarantineDrain,
     QuarantineEach,
+    /// The deferred free: see `defer.rs`.
+    Defer(Deferring),
     /// Gets a node of the negative control; push and pop of it.
     AbaNode(u64),
     AbaPush,
@@ -160,6 +163,8 @@ pub struct Hand {
     pub(crate) shared_hardened: Option<usize>,
     pub(crate) hardened_freed: u32,
     pub(crate) put_away: Vec<u32>,
+    pub(crate) published: Vec<usize>,
+    pub(crate) reading: usize,
     nodes: Vec<u64>,
 }
 
@@ -176,7 +181,7 @@ impl Scenario {
         let prologue = self.prologue.iter().map(|(_, step)| step);
         prologue
             .chain(self.threads.iter().flatten())
-            .any(|step| matches!(step, Step::Malloc(_)))
+            .any(|step| matches!(step, Step::Malloc(_) | Step::Defer(_)))
     }
 
     /// True if slabs are let in it.
@@ -321,6 +326,7 @@ impl Hand {
                 | Step::QuarantinePut(_)
                 | Step::QuarantineDrain
                 | Step::QuarantineEach => self.quarantine_step(core, step),
+                Step::Defer(step) => self.defer_step(core, step),
                 Step::Guards
                 | Step::GuardTake(..)
                 | Step::GuardFree
@@ -550,6 +556,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         verify_heaps(core, hands);
         verify_hardened(core, hands);
         verify_quarantine(core, hands);
+        verify_deferred(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");

@@ -2,6 +2,7 @@
 //! small enough to be explored. Class 111 has slabs of the same number of slots, so that one can follow in the other's
 //! place.
 
+use crate::defer::defer;
 use crate::first::{first_uses, neighbours};
 use crate::guards::guards;
 use crate::hardened::hardened;
@@ -553,6 +554,7 @@ pub fn all() -> Vec<Entry> {
         .chain(heaps())
         .chain(hardened())
         .chain(quarantine())
+        .chain(defer())
         .chain(threesomes())
         .chain(first_uses())
         .chain(neighbours())

@@ -555,3 +555,32 @@ fn quarantine_puts_back_blindly() {
         "are not those of the blocks that wait",
     );
 }
+
+#[test]
+fn defer_one_epoch_short() {
+    must_find_in("defer_one_epoch_short", "defer: a reader passes", "");
+}
+
+/// It was so once.
+#[test]
+fn defer_late_reader_overlooked() {
+    must_find_in(
+        "defer_late_reader_overlooked",
+        "defer: another frees while a reader comes late",
+        "",
+    );
+}
+
+#[test]
+fn defer_online_without_fence() {
+    must_find_in(
+        "defer_online_without_fence",
+        "defer: a reader comes late",
+        "",
+    );
+}
+
+#[test]
+fn defer_pass_relaxed() {
+    must_find_in("defer_pass_relaxed", "defer: a reader passes", "Causality");
+}

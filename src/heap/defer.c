@@ -184,9 +184,12 @@ void fh_reader_return(void) {
 
 /* ── What may be freed ───────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The least that a reader online has seen. *who is that reader; NULL and UINT64_MAX if there is none. */
+/* The least that a reader online has seen, and at most what it would see now: of what is stamped later the walk says nothing,
+ * because its readers may have come after it. *who is the reader that is behind, or NULL. */
 static uint64_t least_seen(participant **who) {
-    uint64_t least = UINT64_MAX;
+    /* acq_rel and the fence: a reader that is not seen here comes online later, and finds no block of the batches up to this epoch. */
+    uint64_t least = fh_add_acq_rel(&epoch, 0) + 1;
+    fh_fence_after_rmw();
     *who = NULL;
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
         uint64_t seen = fh_load_acquire(&r->seen); /* acquire: pairs with the reader's release */

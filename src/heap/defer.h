@@ -13,7 +13,8 @@
  * Why it is right. The stamp is the epoch that the writer itself made, after it had unlinked the block. A reader whose word has
  * that stamp read the epoch after that (acquire), so whatever it reads later does not find the block. What it read before is
  * over, because its word was written with release. A reader that comes online stores its word, then has a full barrier, then
- * reads. The writer unlinks, then has a full barrier, then looks for readers. So one of the two sees the other.
+ * reads. Who frees reads the epoch, then has a full barrier, then looks for readers. So one of the two sees the other. It
+ * frees no batch that was stamped after it read the epoch: a reader of that may have come when it had looked.
  *
  * Rejected: one list of batches for all threads. A thread that is stopped while it has the list would hold all of the backlog.
  * From a slot it takes one batch.
