@@ -143,7 +143,8 @@ class Page:
             said = struct.unpack_from("<Q", data, row - 11 * 8)[0]
             if said != check_word(data[at + 8:row - 11 * 8] + data[row:row + rows * 128]):
                 bad.append("the check of the statistics")
-        if self.control["interval"] != 2**64 - 1 - self.control["interval_again"]:
+        again = self.control["interval_again"]
+        if again and self.control["interval"] != 2**64 - 1 - again:
             bad.append("the check of the interval")
         if self.metadata_bytes != struct.unpack_from("<Q", data, 16 + 13 * 8)[0]:
             bad.append("the second count of the file's own memory")
@@ -152,7 +153,8 @@ class Page:
         for number in range(1, self.used("sites")):
             at = self.entry("sites", number)
             place, first = struct.unpack_from("<2Q", data, at + 240)
-            if place != check_word(data[at:at + 8]) or first != check_word(data[at + 72:at + 80]):
+            # 0: the program ended before it was written.
+            if place not in (0, check_word(data[at:at + 8])) or first not in (0, check_word(data[at + 72:at + 80])):
                 bad.append(f"the check of site {number}")
         if any(point[0] and point[7] != check_word(struct.pack("<7Q", *point[:7])) for point in self.moments()):
             bad.append("the check of a point")
