@@ -12,6 +12,12 @@ static fh_word busy;
 static fh_word entered;    /* fh_modules_changes() as it was when the file was brought in step */
 static uint64_t told_lost; /* of fh_modules_lost(), those that are counted in the file */
 
+/* The word that says when the module was found to be gone, with its check; 0: it is there. */
+static uint64_t unloaded_word(const fh_profile_module *entry, uint64_t gone) {
+    const uint64_t words[2] = {gone >> 16, entry->begin};
+    return (gone >> 16) << 16 | fh_profile_checked_16(fh_profile_check(0, words, sizeof words));
+}
+
 static fh_profile_module *add(const fh_module *m) {
     uint64_t number = fh_profile_add(FH_PROFILE_MODULES);
     fh_profile_module *entry = number == FH_PROFILE_NO_ENTRY ? NULL : fh_profile_entry(FH_PROFILE_MODULES, number);
@@ -28,6 +34,7 @@ static fh_profile_module *add(const fh_module *m) {
     uint64_t h = fh_profile_check(0, words, sizeof words);
     const size_t begin = offsetof(fh_profile_module, build_id_bytes), end = offsetof(fh_profile_module, check);
     entry->check = fh_profile_checked(fh_profile_check(h, (const char *)entry + begin, end - begin));
+    entry->unloaded_ns = unloaded_word(entry, 0);
     /* Last, so that a reader who finds an end finds the rest. */
     fh_store_release(fh_profile_word(&entry->end), m->image.end);
     return entry;
@@ -36,7 +43,8 @@ static fh_profile_module *add(const fh_module *m) {
 static void set_unloaded(fh_profile_module *entry, const fh_module *m) {
     /* acquire: when it was found to be gone. */
     uint64_t gone = fh_load_acquire(&m->state) == FH_MODULE_GONE ? fh_load(&m->gone_ns) : 0;
-    if (fh_load(fh_profile_word(&entry->unloaded_ns)) != gone) fh_store(fh_profile_word(&entry->unloaded_ns), gone);
+    uint64_t word = unloaded_word(entry, gone);
+    if (fh_load(fh_profile_word(&entry->unloaded_ns)) != word) fh_store(fh_profile_word(&entry->unloaded_ns), word);
 }
 
 static void enter_all(fh_profile_header *profile) {

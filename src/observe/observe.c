@@ -66,11 +66,17 @@ static fh_profile_header *profile_by_now(bool read_clock) {
 
 /* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* A sample's word has room for no longer interval, and with one of 256 TiB nothing is sampled. */
+static uint64_t bounded(uint64_t interval) {
+    uint64_t most = fh_profile_plain(~UINT64_C(0));
+    return interval < most ? interval : most;
+}
+
 /* The wanted mean number of bytes between two samples; 0: none. */
 static uint64_t wanted_interval(const fh_profile_control *control) {
     uint64_t asked = control ? fh_load((const fh_word *)&control->wanted_interval) : FH_PROFILE_INTERVAL_AS_STARTED;
-    if (asked != FH_PROFILE_INTERVAL_AS_STARTED) return asked;
-    return FH_SETTING(observe) ? FH_SETTING(sample) : 0;
+    if (asked != FH_PROFILE_INTERVAL_AS_STARTED) return bounded(asked);
+    return FH_SETTING(observe) ? bounded(FH_SETTING(sample)) : 0;
 }
 
 /* One draw serves samples and guards. A thread counts down what it draws; each allocation takes its bytes and block_weight.
@@ -143,6 +149,14 @@ static void poll_reachable(fh_profile_header *profile) {
     fh_reachable_poll(profile, &samples);
 }
 
+/* Of two threads that see different ones, each may write one word: the next that comes by writes both again. */
+static void show_interval(fh_profile_control *control, uint64_t interval) {
+    fh_word *shown = fh_profile_word(&control->interval), *again = fh_profile_word(&control->interval_again);
+    if (FH_LIKELY(fh_load(shown) == interval && fh_load(again) == ~interval)) return;
+    fh_store(shown, interval);
+    fh_store(again, ~interval);
+}
+
 void fh_hook_observe(fh_thread *t) {
     bool read_clock = t->polls++ % POLLS == 0;
     fh_profile_header *profile = own_profile();
@@ -152,9 +166,7 @@ void fh_hook_observe(fh_thread *t) {
     uint64_t interval = fh_profile_failed() ? 0 : wanted_interval(control), drawn_by = or_guards(interval);
     if (FH_UNLIKELY(t->interval != drawn_by)) start(t, drawn_by);
     if (!control) return;
-    if (FH_UNLIKELY(fh_load(fh_profile_word(&control->interval)) != interval)) {
-        fh_store(fh_profile_word(&control->interval), interval);
-    }
+    show_interval(control, interval);
     fh_refresh(profile, read_clock ? FH_REFRESH_IF_DUE : FH_REFRESH_IF_ASKED);
     poll_reachable(profile);
 }
@@ -163,7 +175,7 @@ void fh_hook_observe(fh_thread *t) {
 
 /* By what the calling thread has drawn. Just forked: in the parent, where it was as it is here. */
 static uint64_t drawn_interval(const fh_thread *t) {
-    return t->interval ? t->interval : or_guards(FH_SETTING(observe) ? FH_SETTING(sample) : 0);
+    return t->interval ? t->interval : or_guards(FH_SETTING(observe) ? bounded(FH_SETTING(sample)) : 0);
 }
 
 uint64_t fh_observe_draw(void) {
@@ -260,7 +272,7 @@ void fh_hook_heap_cleared(uint32_t number) {
 }
 
 static fh_weight weight_of(const fh_profile_sample *s) {
-    return fh_sampling_weight(s->size, s->drawn, s->interval);
+    return fh_sampling_weight(s->size, fh_profile_plain(s->drawn), fh_profile_plain(s->interval));
 }
 
 void fh_hook_freed(const void *p, bool surely) {

@@ -15,7 +15,8 @@
  * it, so that a full file system is an error and not SIGBUS. Words marked (atomic) change while one reads: each is right
  * by itself. A reader checks every offset, count and index before it uses it: the writer may have died in the middle.
  *
- * A new field goes into a reserved place or changes FH_PROFILE_LAYOUT.
+ * A new field goes into a reserved place or changes FH_PROFILE_LAYOUT. Layout 1 had no checks of samples, sites, points,
+ * sections, marks and the interval. The command still reads it.
  *
  * The command's structures and constants are generated from this header when the command is built. It has to stay simple
  * for that: constants, enumerations, and structures of whole numbers and characters. Anything else is an error of that
@@ -26,7 +27,7 @@
 #include <stdint.h>
 
 #define FH_PROFILE_MAGIC UINT64_C(0x444C4F4845455246) /* "FREEHOLD" */
-#define FH_PROFILE_LAYOUT 1u
+#define FH_PROFILE_LAYOUT 2u
 #define FH_PROFILE_EXTENTS 24u /* of a section: extent k holds first << k entries, so that an index is never moved */
 #define FH_PROFILE_CLASSES 200u
 
@@ -76,9 +77,11 @@ typedef struct {
     uint64_t metadata_bytes;             /* bytes of this file that have memory: the profiler's own */
     uint64_t inherited; /* 1: forked from an observed program; blocks of before are not in the samples */
     uint64_t check; /* of pid … process_start, inherited, and page_size … options: see FH_PROFILE_CHECK_FACTOR */
-    uint64_t window_check; /* of window_begin and window_bytes */
-    uint64_t ended_check;  /* of pid, written before state ENDED */
-    uint64_t reserved[4];
+    uint64_t window_check;   /* of window_begin and window_bytes */
+    uint64_t ended_check;    /* of pid, written before state ENDED */
+    uint64_t metadata_again; /* (atomic) added to as metadata_bytes is: they differ only while a thread adds to both */
+    uint64_t sections_check; /* of each section: entry_bytes + (first << 32), then extent[0] */
+    uint64_t reserved[2];
     uint64_t file_bytes; /* (atomic) */
     uint32_t page_size, cpus;
     char version[32];  /* FH_VERSION of the library */
@@ -99,7 +102,9 @@ typedef struct {
     uint64_t refresh;         /* (atomic) the command adds 1: new statistics are wanted as soon as possible */
     uint64_t record;          /* (atomic) reserved for recording */
     uint64_t scan;            /* (atomic) the command adds 1: what can be reached? The answer is in fh_profile_scan */
-    uint64_t reserved[11];
+    uint64_t mark_again;      /* (atomic) the command adds 1 here too: equal to `mark` */
+    uint64_t interval_again;  /* (atomic) written by the library after `interval`: its complement */
+    uint64_t reserved[9];
     /* The library's answers */
     uint64_t interval;      /* (atomic) T in force */
     uint64_t refreshed;     /* (atomic) the last `refresh` that was answered */
@@ -297,15 +302,17 @@ typedef struct {
 typedef struct {
     uint64_t ns; /* 0: never written */
     uint64_t resident_bytes, live_bytes, cached_bytes, free_bytes, dirty_bytes, huge_bytes;
-    uint64_t taken; /* samples so far */
+    uint64_t check; /* (atomic) of all before it; 0 while they are written */
 } fh_profile_point;
 
 /* ── Modules: files with code, so that addresses can be named when the process is gone ───────────────────────────── */
 
 typedef struct {
-    uint64_t begin, end;  /* addresses of the executable part */
-    uint64_t bias;        /* address = bias + address in the file's symbol table */
-    uint64_t unloaded_ns; /* 0: still there */
+    uint64_t begin, end; /* addresses of the executable part */
+    uint64_t bias;       /* address = bias + address in the file's symbol table */
+    /* (atomic) When it was found to be gone; 0: still there. Its lower 16 bits are the upper ones of the check of the others
+     * above them, then begin; a check of 0 is 1. Of layout 1 the word is the time. */
+    uint64_t unloaded_ns;
     uint32_t build_id_bytes;
     uint8_t build_id[36];
     char path[944]; /* zero-terminated */
@@ -359,29 +366,34 @@ typedef struct {
     /* Of freed blocks (weighted, bytes) by the age at which they were freed: below 1 µs, 4 µs, 16 µs … 4^14 µs, and the
      * rest; what realloc took off a block counts too. Equation: their sum = freed_bytes */
     uint64_t freed_at_age[FH_PROFILE_AGES];
-    uint64_t reserved[6];
+    uint64_t place_check; /* of node + (heap << 32) */
+    uint64_t first_check; /* of first_ns, by the thread that wrote it */
+    uint64_t reserved[4];
 } fh_profile_site;
 
 /* A block that lives and was sampled. Found by its address: entry (hash of the address) and those that follow it, within
  * 32, in each extent. */
 #define FH_PROFILE_SAMPLE_EMPTY UINT64_C(0)   /* the address in a place without a sample */
 #define FH_PROFILE_SAMPLE_WRITING UINT64_C(1) /* the address while the entry is being written */
+#define FH_PROFILE_PLAIN_BITS 48u             /* of `interval` and `drawn`: what is above them is a check */
 
 typedef struct {
     uint64_t address;  /* (atomic) written last */
     uint64_t size;     /* (atomic) as requested; realloc in place changes it */
-    uint64_t interval; /* T in force when it was drawn */
+    uint64_t interval; /* T in force when it was drawn, and half of the check */
     uint64_t born_ns;
     uint32_t site;
     uint32_t thread; /* the kernel's number of the thread */
     uint32_t mark;   /* control.mark when it was born */
     uint32_t heap;   /* number of the heap that the block is of, which no other heap of the process has; 0: none */
     /* The size with which it was drawn: P = 1 − exp(−drawn/interval), and it stands for size/P bytes and 1/P blocks. It
-     * differs from `size` when realloc changed a small block where it is. 0: as `size` */
+     * differs from `size` when realloc changed a small block where it is. 0: as `size`.
+     * Above FH_PROFILE_PLAIN_BITS is a check of interval … heap, this size, and address >> 4; in a place without a sample, of
+     * `size` and `reached` in place of the address. Its upper 16 bits are here, the next 16 in `interval`. */
     uint64_t drawn;
     /* (atomic) The verdict of a scan (fh_profile_scan): 2 · number of the scan + 1 if the block could be reached from the program's
-     * variables. It counts only if the number is that of the last scan and born_ns is before the scan's begun_ns: the scan
-     * may be late, and write it to a slot that has another sample by then.
+     * variables. It counts only if the number is that of the last scan and born_ns is before the scan's begun_ns. The upper 32
+     * bits are those of the check of born_ns and the lower ones, which are 0 before any scan.
      * In a place without a sample: when its last sample was freed, on the clock of born_ns. The other words are that sample's
      * until the place is used again. So a reader knows what a program held before it freed everything at its end. */
     uint64_t reached;

@@ -171,6 +171,17 @@ static void check_header(fh_profile_header *profile) {
     profile->check = fh_profile_checked(fh_profile_check(h, (const char *)profile + begin, end - begin));
 }
 
+/* Where the first extents are, which never move. */
+static uint64_t sections_check(const fh_profile_header *profile) {
+    uint64_t h = 0;
+    for (unsigned kind = 0; kind < FH_PROFILE_SECTIONS; kind++) {
+        const fh_profile_section *s = &profile->section[kind];
+        const uint64_t words[2] = {s->entry_bytes | (uint64_t)s->first << 32, s->extent[0]};
+        h = fh_profile_check(h, words, sizeof words);
+    }
+    return fh_profile_checked(h);
+}
+
 static void fill_in(fh_profile_header *profile, const fh_process *self, const uint64_t *offset_of) {
     bool ready;
     profile->layout = FH_PROFILE_LAYOUT;
@@ -181,7 +192,7 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
     profile->begun_unix_ns = self->unix_ns;
     profile->begun_ns = fh_system_nanoseconds();
     profile->inherited = inherited;
-    profile->metadata_bytes = profile->file_bytes = first_bytes;
+    profile->metadata_bytes = profile->metadata_again = profile->file_bytes = first_bytes;
     profile->page_size = (uint32_t)fh_system_page_size();
     profile->cpus = fh_system_processors();
     copy_text(profile->version, sizeof profile->version, FH_VERSION);
@@ -197,6 +208,7 @@ static void fill_in(fh_profile_header *profile, const fh_process *self, const ui
         s->extent[0] = offset_of[kind];
         fh_store(&extents[kind][0], (uintptr_t)profile + offset_of[kind]);
     }
+    profile->sections_check = sections_check(profile);
     /* Entry 0 is not a stack, a site or a heap; the root is all zero, which is what it should be. */
     profile->section[FH_PROFILE_NODES].used = profile->section[FH_PROFILE_SITES].used = 1;
     profile->section[FH_PROFILE_HEAPS].used = 1;
@@ -352,6 +364,7 @@ static bool make_extent(fh_profile_header *profile, fh_profile_section_kind kind
         return true;
     }
     fh_add_relaxed(fh_profile_word(&profile->metadata_bytes), bytes);
+    fh_add_relaxed(fh_profile_word(&profile->metadata_again), bytes);
     fh_store_release(fh_profile_word(&s->extent[k]), offset);
     return true;
 }

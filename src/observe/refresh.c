@@ -63,13 +63,16 @@ static void add_point(fh_profile_header *profile, const fh_profile_statistics *f
     fh_profile_point *m = &ring[number % places];
     /* 0 while the others are written; release: they come before the time that makes them count. */
     fh_swap_acq_rel(fh_profile_word(&m->ns), 0);
+    fh_store(fh_profile_word(&m->check), 0);
     m->resident_bytes = f->resident_bytes;
     m->live_bytes = f->live_bytes;
     m->cached_bytes = f->cached_bytes;
     m->free_bytes = f->free_bytes;
     m->dirty_bytes = f->dirty_bytes;
     m->huge_bytes = f->huge_bytes;
-    m->taken = fh_load(fh_profile_word(&fh_profile_controls(profile)->taken));
+    uint64_t h = fh_profile_check(0, &now, sizeof now);
+    const size_t begin = offsetof(fh_profile_point, resident_bytes), end = offsetof(fh_profile_point, check);
+    fh_store(fh_profile_word(&m->check), fh_profile_checked(fh_profile_check(h, (const char *)m + begin, end - begin)));
     fh_store_release(fh_profile_word(&m->ns), now);
     fh_store_release(fh_profile_word(&profile->section[FH_PROFILE_TIMELINE].used), number + 1);
     fh_store(&last_point, now);

@@ -39,21 +39,23 @@ static bool enter_in(fh_profile_sample *extent, uint64_t entries, const fh_profi
         /* One word: who looks for the samples of a heap reads it while another thread writes. */
         fh_store(belongs_word(slot), sample->mark | (uint64_t)sample->heap << 32);
         slot->drawn = sample->drawn;
-        fh_store(fh_profile_word(&slot->reached), 0);
+        fh_store(fh_profile_word(&slot->reached), fh_profile_reached_word(sample->born_ns, 0));
         fh_store_release(address, sample->address);
         return true;
     }
     return false;
 }
 
-bool fh_samples_enter(const fh_profile_sample *sample) {
-    FH_ASSERT(sample->address > FH_PROFILE_SAMPLE_WRITING);
+bool fh_samples_enter(const fh_profile_sample *plain) {
+    FH_ASSERT(plain->address > FH_PROFILE_SAMPLE_WRITING);
+    fh_profile_sample sample = *plain;
+    fh_profile_sign(&sample, 0);
     uint64_t entries;
     for (unsigned k = 0; k < FH_PROFILE_EXTENTS; k++) {
         fh_profile_sample *extent = fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries);
         if (!extent && fh_profile_grow(FH_PROFILE_SAMPLES)) extent = fh_profile_extent(FH_PROFILE_SAMPLES, k, &entries);
         if (!extent) break;
-        if (enter_in(extent, entries, sample)) return true;
+        if (enter_in(extent, entries, &sample)) return true;
     }
     fh_profile_drop(FH_PROFILE_SAMPLES);
     return false;
@@ -89,15 +91,19 @@ bool fh_samples_remove(uint64_t address, uint64_t now, fh_profile_sample *sample
     *sample = (fh_profile_sample){
         .address = address,
         .size = fh_load(fh_profile_word(&slot->size)),
-        .interval = slot->interval,
+        .interval = fh_profile_plain(slot->interval),
         .born_ns = slot->born_ns,
         .site = slot->site,
         .thread = slot->thread,
         .mark = (uint32_t)fh_load(belongs_word(slot)),
         .heap = fh_load(belongs_word(slot)) >> 32,
-        .drawn = slot->drawn,
+        .drawn = fh_profile_plain(slot->drawn),
     };
     /* What stays behind is the trace of a block that was freed: see fh_profile_sample.reached. */
+    fh_profile_sample trace = *sample;
+    fh_profile_sign(&trace, now);
+    slot->interval = trace.interval;
+    slot->drawn = trace.drawn;
     fh_store(fh_profile_word(&slot->reached), now);
     fh_store_release(fh_profile_word(&slot->address), FH_PROFILE_SAMPLE_EMPTY);
     return true;

@@ -22,6 +22,8 @@ static uint32_t make(const void *key) {
     if (!entry) return 0;
     entry->node = ((const place *)key)->node;
     entry->heap = ((const place *)key)->heap;
+    const uint64_t both = entry->node | (uint64_t)entry->heap << 32;
+    entry->place_check = fh_profile_checked(fh_profile_check(0, &both, sizeof both));
     return (uint32_t)number;
 }
 
@@ -74,7 +76,9 @@ void fh_site_allocated(fh_profile_control *control, uint32_t number, const fh_we
     if (!entry) return;
     keep_share_of_peak(control, entry);
     uint64_t none = 0;
-    fh_cas_relaxed(fh_profile_word(&entry->first_ns), &none, now);
+    if (fh_cas_relaxed(fh_profile_word(&entry->first_ns), &none, now)) {
+        fh_store(fh_profile_word(&entry->first_check), fh_profile_checked(fh_profile_check(0, &now, sizeof now)));
+    }
     fh_store(fh_profile_word(&entry->last_ns), now);
     add(&entry->allocated_samples, 1);
     add(&entry->allocated_bytes, w->bytes);

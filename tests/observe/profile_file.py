@@ -9,7 +9,7 @@ MAGIC = 0x444C4F4845455246
 NONE = 2**64 - 1
 SECTIONS = ["figures", "timeline", "modules", "nodes", "sites", "samples"]
 SAMPLE_PLACES = 32
-CONTROL = ["wanted_interval", "mark", "refresh", "record", "scan"] + ["reserved"] * 11 + [
+CONTROL = ["wanted_interval", "mark", "refresh", "record", "scan"] + ["mark_again", "interval_again"] + ["reserved"] * 9 + [
     "interval", "refreshed", "taken", "lost_samples", "lost_stacks", "short_stacks", "unknown_frees", "live_bytes",
     "peak_bytes", "peak_number", "peak_ns"]
 SITE = ["allocated_samples", "allocated_bytes", "allocated_blocks", "allocated_variance", "freed_samples",
@@ -93,6 +93,15 @@ class Page:
             site["ages"] = struct.unpack_from("<16Q", self.data, at + 8 + 8 * len(SITE))
             yield site
 
+    @staticmethod
+    def is_signed(fields):
+        """Whether the words of a living sample have the checks above them that belong to them."""
+        address, _, interval, born_ns, site, thread, owner, drawn, reached = fields
+        words = [interval % 2**48, born_ns, site | thread << 32, owner, drawn % 2**48, address >> 4]
+        check = check_word(struct.pack("<6Q", *words))
+        verdict = check_word(struct.pack("<2Q", born_ns, reached % 2**32))
+        return (drawn >> 48, interval >> 48, reached >> 32) == (check >> 48, check >> 32 & 0xFFFF, verdict >> 32)
+
     def samples(self):
         """Live samples, with the extent and the place in it where each lies."""
         size, first, _, _, extents = self.section["samples"]
@@ -101,7 +110,10 @@ class Page:
                 fields = struct.unpack_from("<4QII3Q", self.data, offset + place * size)
                 if fields[0] > 1:
                     names = ["address", "size", "interval", "born_ns", "site", "thread", "mark", "drawn", "reached"]
-                    yield dict(zip(names, fields), extent=k, place=place)
+                    sample = dict(zip(names, fields), extent=k, place=place, signed=self.is_signed(fields))
+                    sample["interval"] %= 2**48
+                    sample["drawn"] %= 2**48
+                    yield sample
 
     def figures(self):
         names = ["sequence", "taken_ns", "cost_ns", "rows", "live_bytes", "live_blocks", "cached_bytes", "thread_cached_bytes",
@@ -131,6 +143,21 @@ class Page:
             said = struct.unpack_from("<Q", data, row - 11 * 8)[0]
             if said != check_word(data[at + 8:row - 11 * 8] + data[row:row + rows * 128]):
                 bad.append("the check of the statistics")
+        again = self.control["interval_again"]
+        if again and self.control["interval"] != 2**64 - 1 - again:
+            bad.append("the check of the interval")
+        if self.metadata_bytes != struct.unpack_from("<Q", data, 16 + 13 * 8)[0]:
+            bad.append("the second count of the file's own memory")
+        if any(not sample["signed"] for sample in self.samples()):
+            bad.append("the check of a sample")
+        for number in range(1, self.used("sites")):
+            at = self.entry("sites", number)
+            place, first = struct.unpack_from("<2Q", data, at + 240)
+            # 0: the program ended before it was written.
+            if place not in (0, check_word(data[at:at + 8])) or first not in (0, check_word(data[at + 72:at + 80])):
+                bad.append(f"the check of site {number}")
+        if any(point[0] and point[7] != check_word(struct.pack("<7Q", *point[:7])) for point in self.moments()):
+            bad.append("the check of a point")
         for number in range(self.used("modules")):
             at = self.entry("modules", number)
             said = struct.unpack_from("<Q", data, at + 1016)[0]
@@ -146,7 +173,7 @@ class Page:
             if not true:
                 bad.append(what)
 
-        must(self.layout == 1, f"layout {self.layout}")
+        must(self.layout == 2, f"layout {self.layout}")
         must(self.state in (1, 2), f"state {self.state}")
         must(len(self.data) >= self.file_bytes or slack, f"file of {len(self.data)}, said to have {self.file_bytes}")
         spans = []

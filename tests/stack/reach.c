@@ -89,7 +89,7 @@ static int verdict(uint64_t address) {
         const fh_profile_sample *sample = (const fh_profile_sample *)(page + s->extent[k]);
         for (uint64_t i = 0; i < (uint64_t)s->first << k; i++) {
             if (load(&sample[i].address) != address) continue;
-            uint64_t word = load(&sample[i].reached);
+            uint64_t word = (uint32_t)load(&sample[i].reached); /* above it is a check */
             return word >> 1 == load(&scan->number) && sample[i].born_ns < load(&scan->begun_ns) ? (int)(word & 1) : -1;
         }
     }

@@ -32,12 +32,16 @@ typedef struct {
 
 static void judge(const request *q, const fh_reach *r, fh_profile_sample *sample) {
     bool live;
-    uintptr_t address = (uintptr_t)fh_load(fh_profile_word(&sample->address));
+    uint64_t seen = fh_load(fh_profile_word(&sample->reached)), born_ns = sample->born_ns;
+    /* acquire: the birth of the sample that has this address, or of a later one, which has another verdict. */
+    uintptr_t address = (uintptr_t)fh_load_acquire(fh_profile_word(&sample->address));
     /* The program continues, and changes the table: what is younger than the copy is not in it. */
-    if (address <= 1 || sample->born_ns >= q->answer->begun_ns) return;
+    if (address <= 1 || born_ns >= q->answer->begun_ns) return;
     bool reached = fh_reach_reached(r, address, &live);
     if (!live) return;
-    fh_store(fh_profile_word(&sample->reached), q->number << 1 | reached);
+    /* A block that was freed meanwhile has the time of that here, and the place may have another sample. */
+    uint64_t verdict = fh_profile_reached_word(born_ns, q->number << 1 | reached);
+    if (!fh_cas_acq_rel(fh_profile_word(&sample->reached), &seen, verdict)) return;
     q->answer->samples_reachable += reached;
     q->answer->samples_unreachable += !reached;
 }

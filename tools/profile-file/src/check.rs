@@ -31,6 +31,11 @@ pub fn mend_nodes(profile: &mut Profile, warnings: &mut Vec<Warning>) {
     }
 }
 
+/// Every point of the timeline has a time afterwards: one without was being written, or hurt.
+pub fn mend_timeline(profile: &mut Profile) {
+    profile.timeline.retain(|point| point.ns != 0);
+}
+
 /// Every site names a node that is there afterwards.
 pub fn mend_sites(profile: &mut Profile, warnings: &mut Vec<Warning>) {
     let nodes = profile.nodes.len() as u64;
@@ -91,7 +96,7 @@ pub fn mend_samples(profile: &mut Profile, warnings: &mut Vec<Warning>) {
     // What is left of others is found by chance, and is not missed.
     profile
         .traces
-        .retain(|trace| trace.site != 0 && (trace.site as usize) < sites);
+        .retain(|trace| trace.is_trace() && trace.site != 0 && (trace.site as usize) < sites);
     if gone != 0 {
         warnings.push(Warning::damaged(format!(
             "{gone} live samples name a call site that is not in the profile file: they are left out"
@@ -116,7 +121,7 @@ pub fn modules(profile: &Profile, warnings: &mut Vec<Warning>) -> Vec<Module> {
             begin: raw.begin,
             end: raw.end,
             bias: raw.bias,
-            unloaded_ns: (raw.unloaded_ns != 0).then_some(raw.unloaded_ns),
+            unloaded_ns: raw.unloaded(),
             build_id: id.unwrap_or_default().to_vec(),
             path: layout::text(&raw.path),
         });

@@ -94,6 +94,8 @@ impl Control {
 
     /// Sets a mark: blocks that are sampled from now on carry its number, which is returned.
     pub fn set_mark(&self) -> u64 {
+        self.word(std::mem::offset_of!(layout::Control, mark_again))
+            .fetch_add(1, Ordering::Relaxed);
         // An addition, so that two commands make two marks.
         self.word(std::mem::offset_of!(layout::Control, mark))
             .fetch_add(1, Ordering::Relaxed)

@@ -35,14 +35,10 @@ fn at_class_size(snapshot: &Snapshot, born_until: u64) -> (Amount, u64) {
         if sample.born_ns > born_until {
             continue;
         }
-        let drawn = if sample.drawn == 0 {
-            sample.size
-        } else {
-            sample.drawn
-        };
+        let drawn = sample.drawn_size();
         let class = sizes.partition_point(|&size| size < drawn);
         let usable = sizes.get(class).copied().unwrap_or(drawn).max(drawn);
-        sum += Amount::of_resized_sample(usable, drawn, sample.interval);
+        sum += Amount::of_resized_sample(usable, drawn, sample.drawn_interval());
         if drawn <= SLAB_MOST {
             in_slabs = in_slabs.saturating_add(usable);
         }
@@ -92,7 +88,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Warning> {
     let statistics = snapshot.profile.statistics.as_deref()?;
     let samples = snapshot.profile.samples.iter();
     let interval = samples
-        .map(|sample| sample.interval)
+        .map(|sample| sample.drawn_interval())
         .max()
         .unwrap_or(0)
         .max(snapshot.interval());

@@ -20,7 +20,7 @@ pub enum ReadError {
     )]
     OtherLayout(u32),
     #[error(
-        "the header of the profile file says that it has {0} bytes, which is not so in layout 1: the profile file is damaged"
+        "the header of the profile file says that it has {0} bytes, which is not so in any layout that it reads: the profile file is damaged"
     )]
     OtherHeader(u32),
     #[error("the profile file is only being made: try again in a moment")]

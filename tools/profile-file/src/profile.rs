@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::{Bytes, read_one};
 use crate::error::ReadError;
+use crate::integrity::is_whole_trace;
 use crate::layout::{self, CONTROL_OFFSET, SectionKind};
 use crate::sections::{Reader, Writer, check_overlap};
 use crate::warning::Warning;
@@ -78,14 +79,14 @@ impl Profile {
         };
         let statistics = read_figures(&reader, warnings);
         let timeline = read_timeline(&reader, warnings);
-        let (empty, mut samples): (Vec<_>, Vec<_>) = reader
+        let (samples, others): (Vec<_>, Vec<_>) = reader
             .all::<layout::Sample>(SectionKind::Samples, warnings)
             .into_iter()
-            .partition(|s| s.address == layout::SAMPLE_EMPTY);
-        samples.retain(|s| s.address != layout::SAMPLE_WRITING);
-        // A slot that never had a sample has no birth; one whose block was freed has a time after it.
-        let is_trace = |s: &layout::Sample| s.born_ns != 0 && s.reached >= s.born_ns;
-        let traces = empty.into_iter().filter(is_trace).collect();
+            .partition(|s| s.address > layout::SAMPLE_WRITING);
+        // A slot that never had a sample is all zero. One that was being written may still have what was left there.
+        let used = |s: &layout::Sample| bytemuck::bytes_of(s).iter().any(|byte| *byte != 0);
+        let kept = |s: &layout::Sample| s.address == layout::SAMPLE_EMPTY || is_whole_trace(s);
+        let traces = others.into_iter().filter(used).filter(kept).collect();
         reader.refresh()?;
         let sites = reader.handed_out(SectionKind::Sites, warnings);
         reader.refresh()?;
@@ -93,7 +94,7 @@ impl Profile {
         reader.refresh()?;
         let nodes = reader.handed_out(SectionKind::Nodes, warnings);
         reader.refresh()?;
-        let modules = reader.handed_out(SectionKind::Modules, warnings);
+        let modules = reader.table(SectionKind::Modules, warnings);
         Ok(Profile {
             header: reader.header,
             control,
@@ -162,7 +163,7 @@ pub fn read_header(
             ReadError::NotAProfile(header.magic)
         });
     }
-    if header.layout != layout::LAYOUT {
+    if !(layout::LAYOUT_OLDEST..=layout::LAYOUT).contains(&header.layout) {
         return Err(ReadError::OtherLayout(header.layout));
     }
     let whole = size_of::<layout::Header>();
@@ -192,6 +193,13 @@ fn read_figures<B: Bytes + ?Sized>(
     for attempt in 0..SEQUENCE_TRIES {
         let before: u64 = read_one(reader.bytes, offset).ok()?;
         if before == 0 {
+            // The first that writes makes it odd before anything else.
+            let taken_ns = offset + std::mem::offset_of!(layout::Statistics, taken_ns) as u64;
+            if read_one::<u64>(reader.bytes, taken_ns).is_ok_and(|taken| taken != 0) {
+                warnings.push(Warning::damaged(
+                    "the heap's statistics were taken, and are said not to be there: they are left out",
+                ));
+            }
             return None;
         }
         reader
@@ -263,7 +271,8 @@ fn read_timeline<B: Bytes + ?Sized>(
         let oldest = (written % ring.len() as u64) as usize;
         ring.rotate_left(oldest);
     }
-    ring.retain(|point| point.ns != 0);
+    // Both are 0 while a point is being written.
+    ring.retain(|point| point.ns != 0 || point.check != 0);
     if !ring.is_sorted_by_key(|point| point.ns) {
         // The oldest may have been overwritten while we read: the order of time is right in any case.
         ring.sort_by_key(|point| point.ns);

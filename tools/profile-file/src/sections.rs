@@ -146,6 +146,19 @@ impl<B: Bytes + ?Sized> Reader<'_, B> {
         entries
     }
 
+    /// The entries up to the last that was written, also if fewer are said to be handed out.
+    pub fn table<T>(&self, kind: SectionKind, warnings: &mut Vec<Warning>) -> Vec<T>
+    where
+        T: AnyBitPattern + NoUninit + Zeroable,
+    {
+        let mut quiet = Vec::new();
+        let mut entries = self.all::<T>(kind, &mut quiet);
+        let written = |entry: &T| bytemuck::bytes_of(entry).iter().any(|byte| *byte != 0);
+        let length = entries.iter().rposition(written).map_or(0, |last| last + 1);
+        entries.truncate(length.max(self.handed_out::<T>(kind, warnings).len()));
+        entries
+    }
+
     /// All entries that there is room for: of a ring or a table with holes.
     pub fn all<T>(&self, kind: SectionKind, warnings: &mut Vec<Warning>) -> Vec<T>
     where
@@ -233,6 +246,9 @@ impl Writer {
     }
 
     pub fn finish(mut self) -> Vec<u8> {
+        if self.header.layout > layout::LAYOUT_OLDEST {
+            self.header.sections_check = crate::integrity::of_sections(&self.header);
+        }
         self.header.file_bytes = self.bytes.len() as u64;
         let header = bytemuck::bytes_of(&self.header);
         self.bytes[..header.len()].copy_from_slice(header);

@@ -90,7 +90,6 @@ pub struct Site {
     pub freed_at_age: [f64; AGES],
     /// When its first and its last sample were born, on the profile file's clock.
     pub first_ns: u64,
-    pub last_ns: u64,
 }
 
 impl Site {
@@ -165,6 +164,7 @@ impl Snapshot {
         mut warnings: Vec<Warning>,
     ) -> Snapshot {
         integrity::check(&profile, reading.alive, &mut warnings);
+        check::mend_timeline(&mut profile);
         check::mend_nodes(&mut profile, &mut warnings);
         check::mend_sites(&mut profile, &mut warnings);
         check::mend_heap_names(&mut profile, &mut warnings);
@@ -253,11 +253,10 @@ impl Snapshot {
         let profile = &self.profile;
         let statistics = profile.statistics.as_ref().map_or(0, |f| f.taken_ns);
         let point = profile.timeline.last().map_or(0, |m| m.ns);
-        let site = profile.sites.iter().map(|s| s.last_ns).max().unwrap_or(0);
         let born = profile.samples.iter().map(|s| s.born_ns).max().unwrap_or(0);
         let freed = profile.traces.iter().map(|s| s.reached).max().unwrap_or(0);
         // A wild time in a damaged profile file must not make everything ancient: nothing is later than the reading.
-        let last = statistics.max(point).max(site).max(born).max(freed);
+        let last = statistics.max(point).max(born).max(freed);
         if self.reading.monotonic_ns > profile.header.begun_ns {
             last.min(self.reading.monotonic_ns)
         } else {
@@ -393,29 +392,25 @@ impl Snapshot {
 
 /// A live sample, with its age and weight.
 pub(crate) fn live_sample(sample: &layout::Sample, now: u64, scan: &layout::Scan) -> LiveSample {
-    let drawn = if sample.drawn == 0 {
-        sample.size
-    } else {
-        sample.drawn
-    };
-    // The scan may write a late verdict to a slot that has another block by then: what counts is of the last scan, and
-    // about a block that was born before it.
+    let drawn = sample.drawn_size();
+    // What counts is of the last scan, and about a block that was born before it.
     let judged = scan.state == layout::SCAN_DONE
         && scan.number != 0
-        && sample.reached >> 1 == scan.number
+        && sample.verdict() >> 1 == scan.number
         && sample.born_ns < scan.begun_ns;
     LiveSample {
-        address: sample.address,
+        // Of a block that realloc was moving, the address as it was before.
+        address: sample.address & !15,
         size: sample.size,
-        interval: sample.interval,
+        interval: sample.drawn_interval(),
         born_ns: sample.born_ns,
         age_ns: now.saturating_sub(sample.born_ns),
         site: sample.site,
         thread: sample.thread,
         mark: u64::from(sample.mark),
         heap: sample.heap,
-        reachable: judged.then_some(sample.reached & 1 == 1),
-        weight: Amount::of_resized_sample(sample.size, drawn, sample.interval),
+        reachable: judged.then_some(sample.verdict() & 1 == 1),
+        weight: Amount::of_resized_sample(sample.size, drawn, sample.drawn_interval()),
     }
 }
 
@@ -461,6 +456,5 @@ fn understand(number: u32, site: &layout::Site, control: &layout::Control) -> Si
         short_lived: freed.part(short),
         freed_at_age,
         first_ns: site.first_ns,
-        last_ns: site.last_ns,
     }
 }

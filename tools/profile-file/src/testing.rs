@@ -258,12 +258,10 @@ impl ProfileBuilder {
 
     /// A point of the timeline, so many nanoseconds after the program's beginning.
     pub fn point(&mut self, after_ns: u64, resident_bytes: u64, live_bytes: u64) -> &mut Self {
-        let taken = self.profile.control.taken;
         self.profile.timeline.push(layout::Point {
             ns: BEGUN_NS + after_ns,
             resident_bytes,
             live_bytes,
-            taken,
             ..Zeroable::zeroed()
         });
         self

@@ -8,8 +8,7 @@
 //! * reading fails, with an error;
 //! * the snapshot has a warning that the sound profile file's did not have;
 //! * the answer equals the sound profile file's, within what is lost by rounding (see `same`);
-//! * the word that was mutated is one of a few that the library changes by itself, so that no other word can vouch for
-//!   it: those of `Shown`, with the reason of each.
+//! * the word that was mutated is one of the few that no command prints: those of `Shown`, with the reason of each.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -40,10 +39,14 @@ fn sound_profile(interval: u64) -> Vec<u8> {
     let mut profile = ProfileBuilder::new(interval);
     profile.module("/usr/bin/made-up", 0x40_0000, 0x48_0000);
     profile.module("/usr/lib/libmade.so", 0x7f00_0000_0000, 0x7f00_0008_0000);
+    profile.module("/usr/lib/libgone.so", 0x7e00_0000_0000, 0x7e00_0008_0000);
     let mut random = Random(7);
-    let sites: Vec<u32> = (0..12u64)
-        .map(|n| profile.site(&[0x40_1000 + n * 64, 0x7f00_0000_2000 + n / 3 * 32, 0x40_0100]))
-        .collect();
+    let stack = |n: u64| [0x40_1000 + n * 64, 0x7f00_0000_2000 + n / 3 * 32, 0x40_0100];
+    let cache = profile.heap_name("cache", 0);
+    let queries = profile.heap_name("queries", cache);
+    let mut sites: Vec<u32> = (0..10).map(|n| profile.site(&stack(n))).collect();
+    sites.push(profile.site_in(&stack(10), cache));
+    sites.push(profile.site_in(&stack(11), queries));
     let mut living = Vec::new();
     for step in 0..120 {
         let site = sites[random.below(sites.len())];
@@ -63,11 +66,19 @@ fn sound_profile(interval: u64) -> Vec<u8> {
     profile.change(|profile| {
         profile.header.window_begin = 0x7000_0000_0000;
         profile.header.window_bytes = 1 << 40;
+        profile.header.metadata_bytes = 204_800;
+        profile.control.mark = 2;
+        profile.modules[2].unloaded_ns = profile.header.begun_ns + MS;
         profile.scan.number = 1;
+        profile.scan.begun_ns = profile.header.begun_ns + 900 * MS;
+        for (number, sample) in profile.samples.iter_mut().enumerate() {
+            sample.reached = 2 + u64::from(number % 5 != 0);
+        }
         profile.scan.state = layout::SCAN_DONE;
         profile.scan.reachable_bytes = 3 << 20;
         profile.scan.unreachable_bytes = 1 << 20;
         profile.scan.fork_ns = 700_000;
+        profile.scan.scan_ns = 40 * MS;
     });
     for n in 1..5 {
         profile.point(n * 100 * MS, n << 20, n << 19);
@@ -117,7 +128,37 @@ fn facts(snapshot: &Snapshot) -> Vec<u8> {
         facts.extend(&bytemuck::bytes_of(&**statistics)[begin..end]);
     }
     facts.extend(snapshot.rows().iter().flat_map(bytemuck::bytes_of));
+    let control = &snapshot.profile.control;
+    let asked = [header.metadata_bytes, control.interval, control.mark];
+    facts.extend(asked.iter().flat_map(|number| number.to_le_bytes()));
+    facts.extend(snapshot.profile.timeline.iter().flat_map(point));
+    for sample in &snapshot.samples {
+        facts.extend(sample.site.to_le_bytes());
+        let judged = sample.reachable.map_or(2, u64::from);
+        let numbers = [sample.address, sample.born_ns, sample.age_ns, judged];
+        facts.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    }
+    facts.extend(snapshot.profile.samples.iter().flat_map(owner));
+    facts.extend(snapshot.profile.traces.iter().flat_map(owner));
+    for trace in &snapshot.profile.traces {
+        let numbers = [
+            trace.size,
+            trace.drawn_interval(),
+            trace.born_ns,
+            trace.reached,
+        ];
+        facts.extend(trace.site.to_le_bytes());
+        facts.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    }
+    for site in snapshot.profile.sites.iter().skip(1) {
+        let place = [u64::from(site.heap), site.first_ns];
+        facts.extend(place.iter().flat_map(|number| number.to_le_bytes()));
+    }
+    for heap in snapshot.profile.heap_names.iter().skip(1) {
+        facts.extend(&bytemuck::bytes_of(heap)[..offset_of!(layout::Heap, check)]);
+    }
     for module in &snapshot.modules {
+        facts.push(u8::from(module.unloaded_ns.is_some()));
         let places = [module.begin, module.end, module.bias];
         facts.extend(places.iter().flat_map(|place| place.to_le_bytes()));
         facts.extend(&module.build_id);
@@ -132,6 +173,22 @@ fn facts(snapshot: &Snapshot) -> Vec<u8> {
         facts.extend(scan.scan_ns.to_le_bytes());
     }
     facts
+}
+
+/// What a point of the timeline says.
+fn point(point: &layout::Point) -> Vec<u8> {
+    bytemuck::bytes_of(point)[..offset_of!(layout::Point, check)].to_vec()
+}
+
+/// Whose a sample is, and of which time between marks.
+fn owner(sample: &layout::Sample) -> Vec<u8> {
+    let (begin, end) = (
+        offset_of!(layout::Sample, thread),
+        offset_of!(layout::Sample, drawn),
+    );
+    let mut owner = bytemuck::bytes_of(sample)[begin..end].to_vec();
+    owner.extend(sample.drawn_size().to_le_bytes());
+    owner
 }
 
 fn sums(snapshot: &Snapshot) -> Sums {
@@ -182,7 +239,7 @@ fn same_sums(one: &Sums, two: &Sums, whole: f64) -> bool {
             })
 }
 
-/// Where words are that nothing vouches for.
+/// Where words are that nothing vouches for. No command prints any of them.
 struct Shown {
     ranges: Vec<(usize, usize)>,
 }
@@ -193,52 +250,20 @@ impl Shown {
             bytemuck::pod_read_unaligned(&profile[..size_of::<layout::Header>()]);
         let mut ranges = Vec::new();
         let mut field = |offset: usize, bytes: usize| ranges.push((offset, offset + bytes));
-        // It grows with the file.
-        field(offset_of!(layout::Header, metadata_bytes), 8);
         let control = layout::CONTROL_OFFSET as usize;
-        // What commands wrote, and counters that threads add to: of those that matter `check` compares the sums.
-        field(control, offset_of!(layout::Control, interval) + 16);
+        // What commands ask of the library, and which question was the last that it answered: only a command that waits
+        // for an answer reads it, and it waits no longer than its patience.
+        field(control + offset_of!(layout::Control, wanted_interval), 8);
+        field(control + offset_of!(layout::Control, refresh), 24);
+        field(control + offset_of!(layout::Control, refreshed), 8);
+        // For who works on the library: commands do not read them, and threads change them by themselves.
         field(control + offset_of!(layout::Control, short_stacks), 8);
         field(control + offset_of!(layout::Control, peak_ns), 8);
-        let section = |kind: SectionKind| &header.section[kind as usize];
-        // Points have no room for a check. They draw a curve, and what is said of it is said with its error.
-        let whole = section(SectionKind::Timeline).used as usize * size_of::<layout::Point>();
-        field(section(SectionKind::Timeline).extent[0] as usize, whole);
-        // Whether there is any of it. Nothing shown is not a wrong answer: "no statistics" is said then.
-        for kind in [
-            SectionKind::Statistics,
-            SectionKind::Timeline,
-            SectionKind::Modules,
-        ] {
-            let at =
-                offset_of!(layout::Header, section) + kind as usize * size_of::<layout::Section>();
-            field(at, size_of::<layout::Section>());
-        }
-        let statistics = section(SectionKind::Statistics).extent[0] as usize;
-        field(statistics + offset_of!(layout::Statistics, sequence), 8);
-        field(
-            layout::SCAN_OFFSET as usize + offset_of!(layout::Scan, state),
-            8,
-        );
-        // When a module was unloaded is added later. An unused one is no module.
-        for number in 0..section(SectionKind::Modules).used as usize {
-            let at = section(SectionKind::Modules).extent[0] as usize
-                + number * size_of::<layout::Module>();
-            field(at + offset_of!(layout::Module, unloaded_ns), 8);
-            field(at + offset_of!(layout::Module, end), 8);
-        }
-        // Which stack a site has is told by its samples' sums only, and threads move its times.
-        for number in 0..section(SectionKind::Sites).used as usize {
-            let at =
-                section(SectionKind::Sites).extent[0] as usize + number * size_of::<layout::Site>();
-            field(at, 8);
-            field(at + offset_of!(layout::Site, first_ns), 16);
-        }
-        // An age; the table has no room for a check.
-        for number in 0..section(SectionKind::Samples).used as usize {
-            let at = section(SectionKind::Samples).extent[0] as usize
-                + number * size_of::<layout::Sample>();
-            field(at + offset_of!(layout::Sample, born_ns), 8);
+        // The library needs it. A command takes the last birth of the samples and of what is left of samples.
+        let sites = &header.section[SectionKind::Sites as usize];
+        for number in 0..sites.used as usize {
+            let at = sites.extent[0] as usize + number * size_of::<layout::Site>();
+            field(at + offset_of!(layout::Site, last_ns), 8);
         }
         Shown { ranges }
     }

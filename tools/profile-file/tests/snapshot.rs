@@ -114,6 +114,29 @@ fn a_saved_snapshot_that_was_hurt_says_so() {
 }
 
 #[test]
+fn a_page_of_the_first_layout_is_read_without_the_checks_that_it_lacks() {
+    let mut profile = ProfileBuilder::new(4096);
+    let site = profile.site(&[0x40_1000]);
+    profile.module("/usr/lib/libgone.so", 0x7e00_0000_0000, 0x7e00_0008_0000);
+    profile.allocate(site, 100, 1_000_000);
+    let freed = profile.allocate(site, 200, 2_000_000);
+    profile.free(freed, 5_000);
+    profile.point(3_000_000, 1 << 20, 1 << 19);
+    let gone = profile_file::testing::BEGUN_NS + 4_000_000;
+    profile.change(|profile| {
+        profile.header.layout = 1;
+        profile.header.metadata_bytes = 204_800;
+        profile.control.mark = 3;
+        profile.modules[0].unloaded_ns = gone;
+    });
+    let snapshot = profile.snapshot();
+    assert_eq!(snapshot.warnings, []);
+    assert_eq!(snapshot.modules[0].unloaded_ns, Some(gone));
+    assert_eq!((snapshot.samples.len(), snapshot.samples[0].size), (1, 100));
+    assert_eq!(snapshot.profile.traces.len(), 1);
+}
+
+#[test]
 fn what_is_no_page_is_refused_by_name() {
     let read = |bytes: &Vec<u8>| Snapshot::read(bytes, reading()).err();
     assert!(matches!(
@@ -126,10 +149,10 @@ fn what_is_no_page_is_refused_by_name() {
     ));
     assert!(matches!(read(&vec![0; 10_000]), Some(ReadError::NotReady)));
     let mut other = two_sites(1);
-    other.change(|profile| profile.header.layout = 2);
+    other.change(|profile| profile.header.layout = 3);
     assert!(matches!(
         read(&other.bytes()),
-        Some(ReadError::OtherLayout(2))
+        Some(ReadError::OtherLayout(3))
     ));
 }
 
