@@ -180,8 +180,8 @@ FH_FAST_INLINE void fh_fast_free(void *p) {
 }
 
 /* fh_free_sized: `size` is what was asked for last, by fh_malloc, fh_calloc or fh_realloc. p is a block, and not NULL. A
- * wrong size is harmless: the block's class is compared, and what differs is a call. Does not look for a double free. Hit:
- * 12 instructions for a size that the compiler knows. */
+ * wrong size is harmless: the block's class is compared, and what differs is a call. So is a block of a heap, or a guarded one.
+ * Does not look for a double free. Hit: 14 instructions for a size that the compiler knows. */
 FH_FAST_INLINE void fh_fast_free_sized(void *p, size_t size) {
     if (FH_FAST_CALLS) {
         fh_free_sized(p, size);
@@ -190,9 +190,11 @@ FH_FAST_INLINE void fh_fast_free_sized(void *p, size_t size) {
     if (FH_FAST_LIKELY(fh_fast_has_bin(size))) {
         struct fh_fast_bin *bins = fh_fast_bins, *bin = fh_fast_bin_of(bins, size);
         uintptr_t base = __atomic_load_n(&fh_fast_base, __ATOMIC_RELAXED);
-        unsigned class_of_p = fh_fast_class(base, fh_fast_slot(p, base));
+        uintptr_t slot = fh_fast_slot(p, base);
         void **top = bin->top;
-        if (FH_FAST_LIKELY(class_of_p == (unsigned)(bin - bins)) && FH_FAST_LIKELY(top != bin->end)) {
+        /* A block outside of the window has no byte in the class map: a guarded one, or one of a heap over given memory. */
+        if (FH_FAST_LIKELY(slot < FH_FAST_CLASS_MAP) &&
+            FH_FAST_LIKELY(fh_fast_class(base, slot) == (unsigned)(bin - bins)) && FH_FAST_LIKELY(top != bin->end)) {
             fh_fast_push(bin, top, p);
             return;
         }
@@ -200,8 +202,8 @@ FH_FAST_INLINE void fh_fast_free_sized(void *p, size_t size) {
     fh_fast_1_free(p);
 }
 
-/* The same for a caller who knows more: p came from fh_malloc, fh_fast_malloc or fh_malloc_batch with exactly this size, and was
- * neither resized nor aligned, nor NULL. Nothing is looked up. A wrong size damages the heap: blocks overlap. Hit: 6 instructions. */
+/* The same for a caller who knows more: p came from fh_malloc, fh_fast_malloc or fh_malloc_batch with exactly this size, outside of
+ * any heap's scope, and was neither resized nor aligned, nor NULL. Nothing is looked up. A wrong size damages the heap: blocks overlap. Hit: 6 instructions. */
 FH_FAST_INLINE void fh_fast_free_exact(void *p, size_t size) {
     if (FH_FAST_CALLS) {
         fh_free_sized(p, size);
