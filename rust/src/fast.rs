@@ -32,7 +32,7 @@ mod layout {
     }
 
     unsafe extern "C" {
-        pub fn fh_fast_1_malloc(size: usize) -> *mut std::ffi::c_void;
+        pub fn fh_fast_2_malloc(size: usize) -> *mut std::ffi::c_void;
         /// Written once, by the library.
         pub static fh_base: AtomicUsize;
     }
@@ -77,7 +77,7 @@ pub fn malloc(size: usize) -> *mut c_void {
         let top = (*bin).top;
         let p = *top.sub(1);
         if p.is_null() {
-            return layout::fh_fast_1_malloc(size);
+            return layout::fh_fast_2_malloc(size);
         }
         // A signal handler that allocates finds the block taken.
         compiler_fence(Ordering::SeqCst);

@@ -8,7 +8,7 @@ fn the_numbers_are_those_of_the_header() {
     let header = std::fs::read_to_string(root.join("../include/freehold/fast.h")).unwrap();
     let ours = std::fs::read_to_string(root.join("src/fast.rs")).unwrap();
     for (theirs, mine) in [
-        ("#define FH_FAST_LAYOUT 1\n", "fn fh_fast_1_malloc("),
+        ("#define FH_FAST_LAYOUT 2\n", "fn fh_fast_2_malloc("),
         (
             "#define FH_FAST_FINE_MAX 1024u\n",
             "FINE_MAX: usize = 1024;",
