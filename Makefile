@@ -126,6 +126,7 @@ lint: $(BUILD)/build.ninja
 format:
 	git ls-files -z -- '*.c' '*.h' '*.cc' '*.hpp' | xargs -0r clang-format -i
 	$(CARGO) fmt --all --manifest-path tools/Cargo.toml
+	$(CARGO) fmt --all --manifest-path rust/Cargo.toml
 
 # What `make` has built is copied, without a compiler, CMake or cargo, and nothing in BUILD is written: `sudo make install`
 # leaves no file of root's there. Only where nothing was built is it built first, and never by root in somebody else's folder.

@@ -78,6 +78,9 @@ check "packages" packages
 check "version" version
 check "cargo fmt" cargo fmt --all --manifest-path tools/Cargo.toml --check
 check "cargo clippy" cargo clippy --quiet --all-targets --locked --manifest-path tools/Cargo.toml -- -D warnings
+check "cargo fmt, the crate" cargo fmt --all --manifest-path rust/Cargo.toml --check
+check "cargo clippy, the crate" cargo clippy --quiet --all-targets --locked --manifest-path rust/Cargo.toml \
+    --target-dir "$build/rust" -- -D warnings
 check "cargo fmt, model" cargo fmt --all --manifest-path model/Cargo.toml --check
 check "cargo clippy, model" cargo clippy --quiet --all-targets --locked --manifest-path model/Cargo.toml \
     --target-dir "$build/model" -- -D warnings

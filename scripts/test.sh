@@ -89,3 +89,6 @@ run_cargo model --manifest-path model/Cargo.toml --target-dir "$build/model"
 
 begin command "test: the command"
 run_cargo command --manifest-path tools/Cargo.toml
+
+begin crate "test: the Rust crate"
+run_cargo crate --manifest-path rust/Cargo.toml --target-dir "$build/rust"

@@ -40,8 +40,8 @@ __attribute__((noinline, unused)) inline void *try_again(std::size_t size, std::
 
 } // namespace inside
 
-/* A block of `size` bytes at a multiple of `alignment`, never nullptr; and back, with the same two. The look for a double free is
- * left out, as fh_fast_free_exact says. Cost: as the C functions; alignments above 16 are a call. */
+/* A block of `size` bytes at a multiple of `alignment`, never nullptr; and back, with the same two. It may be one from a heap's
+ * scope. The look for a double free is left out, as fh_fast_free_sized says. Cost: as the C functions; alignments above 16 are a call. */
 FH_FAST_INLINE void *allocate(std::size_t size, std::size_t alignment = 16) {
     void *p = alignment <= 16 ? fh_fast_malloc(size) : inside::allocate_slow(size, alignment);
     return FH_FAST_LIKELY(p != nullptr) ? p : inside::try_again(size, alignment);
@@ -49,7 +49,7 @@ FH_FAST_INLINE void *allocate(std::size_t size, std::size_t alignment = 16) {
 
 FH_FAST_INLINE void deallocate(void *p, std::size_t size, std::size_t alignment = 16) {
     if (alignment <= 16) {
-        fh_fast_free_exact(p, size);
+        fh_fast_free_sized(p, size);
     } else {
         fh_free(p);
     }

@@ -1,5 +1,6 @@
 /* freehold/fast.h: what is inlined behaves as the calls do, and the two mix. One process for each mistake. */
 #include <freehold/fast.h>
+#include <freehold/heap.h>
 
 #include "../support/check.h"
 #include "../support/processes.h"
@@ -64,6 +65,20 @@ static void known_sizes(void) {
         fh_fast_free_exact(p[0], 1), fh_fast_free_exact(p[1], 1024), fh_fast_free_sized(p[2], 1025);
         fh_fast_free_sized(p[3], 40000), fh_fast_free_exact(p[4], 65537), fh_fast_free_exact(p[5], 0);
     }
+}
+
+/* Blocks that are in no slab: of a heap over the program's own memory, from a scope that has ended. And guarded ones: see main. */
+static void elsewhere(void) {
+    static _Alignas(4096) char memory[1 << 20];
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.memory = memory, .memory_size = sizeof memory});
+    CHECK(h != NULL && fh_heap_enter(h) == 0, "no heap");
+    void *volatile p[100];
+    for (int i = 0; i < 100; i++) p[i] = fh_fast_malloc(48);
+    CHECK(fh_heap_of(p[99]) == h && fh_heap_leave() == 0, "not of the heap");
+    for (int i = 0; i < 100; i++) fh_fast_free_sized(p[i], 48);
+    fh_heap_figures f;
+    CHECK(fh_heap_stats(h, &f) == 0 && f.count == 0, "%zu blocks are left", f.count);
+    CHECK(fh_heap_destroy(h) == 0, "not destroyed");
 }
 
 /* What was resized or aligned may be of another class than its size says. The sized form sees it. */
@@ -137,9 +152,8 @@ static void overrun(void) {
     fh_fast_free_exact(p, 40);
 }
 
-/* Runs it in a child with these options and expects the child's end by a signal, with this on stderr. */
-static void expect(const char *what, const char *program, const char *options, const char *message) {
-    char text[8192];
+/* Runs it in a child with these options, and returns how that ended. `text` is what it wrote to stderr. */
+static int ends(const char *what, const char *program, const char *options, char text[8192]) {
     int out[2], status;
     CHECK(pipe(out) == 0, "no pipe");
     fflush(stdout);
@@ -153,11 +167,17 @@ static void expect(const char *what, const char *program, const char *options, c
     }
     close(out[1]);
     size_t length = 0;
-    for (ssize_t n; length < sizeof text - 1 && (n = read(out[0], text + length, sizeof text - 1 - length)) > 0;)
-        length += (size_t)n;
+    for (ssize_t n; length < 8191 && (n = read(out[0], text + length, 8191 - length)) > 0;) length += (size_t)n;
     text[length] = 0;
     close(out[0]);
     CHECK(waitpid(child, &status, 0) == child, "no child");
+    return status;
+}
+
+/* By a signal, with this message. */
+static void expect(const char *what, const char *program, const char *options, const char *message) {
+    char text[8192];
+    int status = ends(what, program, options, text);
     CHECK(WIFSIGNALED(status), "%s with %s: ended with %d: %s", what, options, status, text);
     CHECK(strstr(text, message) != NULL, "%s with %s: %s", what, options, text);
     printf("%s, FREEHOLD=%s: found\n", what, options);
@@ -172,18 +192,23 @@ int main(int count, char **arguments) {
                     {"twice_exact", twice_exact},
                     {"foreign", foreign},
                     {"overrun", overrun}};
+    static char text[8192];
+    if (count > 1 && strcmp(arguments[1], "known_sizes") == 0) known_sizes();
     for (size_t i = 0; count > 1 && i < sizeof mistakes / sizeof *mistakes; i++) {
         if (strcmp(arguments[1], mistakes[i].name) == 0) mistakes[i].run();
     }
     if (count > 1) return 0;
     known_sizes();
     other_classes();
+    elsewhere();
     threads();
     const char *self = "/proc/self/exe";
     expect("twice", self, "", "double free");
     expect("twice_mixed", self, "", "double free");
     expect("twice_exact", self, "", "double free");
     expect("foreign", self, "", "freehold:");
+    int status = ends("known_sizes", self, "guard=2", text);
+    CHECK(status == 0, "with guard=2: ended with %d: %s", status, text);
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
         expect(mistakes[i].name, self, "check=1", "freehold:");
     return 0;

@@ -1,8 +1,10 @@
 // The C++ half of freehold/fast.h: objects, containers, class operators, errors.
 #include <freehold/fast.h>
+#include <freehold/heap.h>
 
 #include "../support/check.h"
 
+#include <array>
 #include <map>
 #include <new>
 #include <string>
@@ -55,6 +57,24 @@ void class_operators() {
         }
     }
     CHECK(alive == 0, "%d objects are left", alive);
+}
+
+// A container that was filled in a scope of a heap, and ends after it. Its block is none for a magazine.
+void from_a_scope() {
+    // The bin of that size has room.
+    using twelve = std::array<int, 12>;
+    for (int i = 0; i < 100; i++) freehold::remove(freehold::make<twelve>());
+    twelve *kept = freehold::make<twelve>();
+    fh_heap *heap = fh_heap_new(nullptr);
+    CHECK(heap && fh_heap_enter(heap) == 0, "no heap");
+    {
+        std::vector<int, freehold::allocator<int>> numbers(12, 7);
+        CHECK(fh_heap_leave() == 0 && fh_heap_of(numbers.data()) == heap, "not of the heap");
+    }
+    fh_heap_figures figures;
+    CHECK(fh_heap_stats(heap, &figures) == 0 && figures.count == 0, "%zu blocks are left", figures.count);
+    CHECK(fh_heap_destroy(heap) == 0, "not destroyed");
+    freehold::remove(kept);
 }
 
 void objects() {
@@ -117,6 +137,7 @@ void no_memory() {
 
 int main() {
     class_operators();
+    from_a_scope();
     objects();
     containers();
     at_least();

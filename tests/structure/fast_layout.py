@@ -45,11 +45,12 @@ def main():
     header = (root / "include/freehold/fast.h").read_text(encoding="utf-8")
     calls = (root / CALLS).read_text(encoding="utf-8")
     record = (root / "tests/structure/fast_layout.txt").read_text(encoding="utf-8")
+    number = re.search(r"^#define FH_FAST_LAYOUT (\d+)$", header, re.M)[1]
     plants = {
         "another number in the code": (header.replace("FH_FAST_PLACES 7", "FH_FAST_PLACES 8"), calls),
         "another instruction": (header.replace("bin->top--", "bin->top -= 2"), calls),
-        "a number without a record": (header.replace("FH_FAST_LAYOUT 1", "FH_FAST_LAYOUT 99"), calls),
-        "calls of another layout": (header, calls.replace("fh_fast_1_", "fh_fast_99_")),
+        "a number without a record": (header.replace(f"FH_FAST_LAYOUT {number}", "FH_FAST_LAYOUT 99"), calls),
+        "calls of another layout": (header, calls.replace(f"fh_fast_{number}_", "fh_fast_99_")),
     }
     missed = [name for name, (h, c) in plants.items() if not list(problems(h, c, record))]
     spaced = header.replace("bin->top--;", "bin->top--; /* said */ ")
