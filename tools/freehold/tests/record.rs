@@ -271,7 +271,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The share of time in the allocator, from one call in 61, is within five hundredths of what the allocator counts itself.
+/// The share of time in the allocator, from one call in 241, is within five hundredths of what the allocator counts itself.
 #[test]
 fn the_share_of_the_allocator_is_what_it_counts_itself() {
     let Some(mut place) = Place::new("the_share_of_the_allocator_is_what_it_counts_itself") else {
