@@ -303,6 +303,12 @@ static void begin_thread(void) {
     if (self->number == 0) {
         self->number = recorder_new_thread();
     }
+    if (self->run == 0) {
+        self->run = 1;
+        // A thread's first calls are slow, and are not to be timed more often than others.
+        self->until_timed = (int32_t)(97 * (uint64_t)self->number % RECORDER_TIMED_EACH);
+        self->until_long = self->number % RECORDER_LONG_EACH;
+    }
     self->mine = self->number < RECORDER_UNNUMBERED ? (uint16_t)self->number : RECORDER_UNNUMBERED;
     if (!self->ended && here.key_made && pthread_getspecific(here.at_exit) == NULL) {
         self->at = RECORDER_HELD; // may allocate
@@ -323,7 +329,6 @@ static bool begin_block(void) {
     block->sequence = atomic_fetch_add_explicit(&here.header->sequence, 1, memory_order_relaxed);
     self->block = block;
     self->others = 0;
-    self->run = self->run == 0 ? 1 : self->run;
     self->at = block->words;
     self->timed_at = self->at + self->until_timed;
     put_stamp();

@@ -135,9 +135,9 @@ static inline bool recording(void) {
 
 // ── The slow path: a call that is timed, or needs more than one word ─────────────────────────────────────────
 
-// Beyond LONG_CALL ticks the thread may have been off its CPU, and its own CPU time is counted instead. That clock is a
-// system call, so one timed call in LONG_EACH reads it and stands for all the long ones of them.
-enum { LONG_CALL = 1 << 15, LONG_EACH = 5 };
+// Beyond LONG_CALL ticks the thread may have been off its CPU, and its own CPU time is counted instead. One timed call
+// in LONG_EACH reads that clock, and stands for all the long ones of them.
+enum { LONG_CALL = 1 << 15 };
 
 static uint64_t thread_cpu_ns(void) {
     struct timespec now;
@@ -158,7 +158,7 @@ static struct call enter(int written) {
     if (self->block != NULL && self->at - written >= self->timed_at) {
         self->timed_at = self->at - written + RECORDER_TIMED_EACH;
         if (self->until_long-- == 0) {
-            self->until_long = LONG_EACH - 1;
+            self->until_long = RECORDER_LONG_EACH - 1;
             call.cpu_began = thread_cpu_ns();
         }
         call.began = clock_now();
@@ -173,7 +173,7 @@ static void count_time(const struct call *call, uint64_t ticks) {
     if (ticks < LONG_CALL) {
         block->timed_ticks += ticks;
     } else if (call->cpu_began != 0) {
-        block->timed_ns += (thread_cpu_ns() - call->cpu_began) * LONG_EACH;
+        block->timed_ns += (thread_cpu_ns() - call->cpu_began) * RECORDER_LONG_EACH;
     }
 }
 

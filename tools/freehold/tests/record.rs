@@ -106,6 +106,22 @@ fn counts_are_the_programs_own() {
     }
 }
 
+/// Threads that share blocks, slabs and lines: a release that came after the next allocation of its address would be
+/// counted as missed, and the allocation's own as unknown.
+#[test]
+fn the_order_at_each_address_is_the_true_one() {
+    let Some(place) = Place::new("the_order_at_each_address_is_the_true_one") else {
+        return;
+    };
+    for allocator in ["system", "freehold"] {
+        let output = place.record(&["--on", allocator], &["pass", "4"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let info = info(&place.trace());
+        same(&said(&output), &counts(&info));
+        nothing_lost(&info);
+    }
+}
+
 #[test]
 fn what_was_recorded_before_sigkill_is_kept() {
     let Some(place) = Place::new("what_was_recorded_before_sigkill_is_kept") else {
