@@ -40,11 +40,13 @@ static struct {
     bool key_made;
 } here = {.file = -1};
 
-// Waits for the loads before it. A store that follows is not seen before it.
+// Neither the loads before it nor those after it pass it.
 static uint64_t ticks_now(void) {
 #if defined(__x86_64__)
     _mm_lfence(); // cheaper than rdtscp, and waits for as much
-    return __rdtsc();
+    uint64_t ticks = __rdtsc();
+    _mm_lfence();
+    return ticks;
 #elif defined(__aarch64__)
     uint64_t ticks;
     __asm__ volatile("dsb ishld; isb; mrs %0, cntvct_el0; isb" : "=r"(ticks)::"memory");
@@ -287,10 +289,9 @@ static void put_other(uint64_t word) {
 }
 
 // Stamps are close together in time and not in calls: a thread that allocates rarely has one at nearly every call.
-static void put_stamp(void) {
+static void put_stamp(uint64_t ticks) {
     enum { MOST = RECORDER_TIMED_EACH };
     struct recorder_thread *self = &recorder_self;
-    uint64_t ticks = ticks_now();
     self->run = ticks - self->stamped > here.close ? (self->run + 1) / 2 : 2 * self->run < MOST ? 2 * self->run : MOST;
     self->stamped = ticks;
     put_other(ticks << 4 | RAW_STAMP);
@@ -331,7 +332,7 @@ static bool begin_block(void) {
     self->others = 0;
     self->at = block->words;
     self->timed_at = self->at + self->until_timed;
-    put_stamp();
+    put_stamp(ticks_now());
     return true;
 }
 
@@ -365,15 +366,11 @@ static void end_record(void) {
     }
 }
 
-// False if another thread had to do with it, which is noted for that thread before our stamp.
-static bool own(_Atomic uint16_t *owner, bool *was_new) {
+// Whether only we had to do with the region so far. Another thread that had is told that it is not alone any more.
+static bool own_region(const void *address) {
+    _Atomic uint16_t *owner = recorder_region_of(address);
     uint16_t mine = recorder_self.mine, was = atomic_load_explicit(owner, memory_order_acquire);
-    if (was == mine) {
-        return true;
-    }
-    // Both are full barriers: what follows, and our next stamp, are not before them.
-    if (was == 0 && mine != RECORDER_UNNUMBERED && atomic_compare_exchange_strong(owner, &was, mine)) {
-        *was_new = true;
+    if (was == mine || (was == 0 && mine != RECORDER_UNNUMBERED && atomic_compare_exchange_strong(owner, &was, mine))) {
         return true;
     }
     if (was != RECORDER_SEVERAL) {
@@ -382,12 +379,39 @@ static bool own(_Atomic uint16_t *owner, bool *was_new) {
     return false;
 }
 
-// Whether the last stamp is good enough for a call on this block. A new region has no past, but a new line of a region of
-// several threads has one, from the time when one of them owned the region.
-static bool is_dated(const void *address) {
-    bool was_new = false;
-    return own(recorder_region_of(address), &was_new) || (own(recorder_line_of(address), &was_new) && !was_new);
+// What we make of a line of another owner. Who allocates there will probably release it, and takes it; who releases what
+// another thread has allocated says that it was wrong about that. It tries again one time in sixteen.
+static uint16_t next_owner(uint16_t was, bool releases) {
+    struct recorder_thread *self = &recorder_self;
+    if (self->mine == RECORDER_UNNUMBERED || (releases && was != 0)) {
+        return RECORDER_SEVERAL;
+    }
+    return was != RECORDER_SEVERAL || ++self->passed % 16 == 0 ? self->mine : RECORDER_SEVERAL;
 }
+
+// Until the line is as we left it after our stamp: then who takes it next has a younger stamp on all that follows.
+// The exchange is a full barrier, and the stamp lets no load pass.
+static void stamp_in_line(const void *address, bool releases) {
+    _Atomic uint16_t *owner = recorder_line_of(address);
+    uint16_t was = atomic_load_explicit(owner, memory_order_acquire), now;
+    if (was == recorder_self.mine) {
+        return;
+    }
+    uint64_t ticks;
+    do {
+        now = next_owner(was, releases);
+        if (now != was) {
+            atomic_exchange(owner, now);
+        }
+        ticks = ticks_now();
+        was = atomic_load_explicit(owner, memory_order_acquire);
+    } while (was != now);
+    put_stamp(ticks);
+}
+
+enum {
+    RELEASES = 1 << RAW_REALLOC_FROM | 1 << RAW_FREE | 1 << RAW_FREE_SIZED | 1 << RAW_DELETE | 1 << RAW_DELETE_SIZED
+};
 
 // Any record, whatever it needs beside its word.
 void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align) {
@@ -395,8 +419,11 @@ void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align)
     struct recorder_thread *self = &recorder_self;
     if (has_room()) {
         uint64_t low = (uintptr_t)address & 15, middle = (uintptr_t)address & 0xFFFFFFFFFFF0;
-        if (!is_dated(address) || self->at >= self->stamp_at) {
-            put_stamp();
+        if (self->at >= self->stamp_at) {
+            put_stamp(ticks_now());
+        }
+        if (!own_region(address)) {
+            stamp_in_line(address, (RELEASES >> op & 1) != 0);
         }
         if (low != 0 || size >= RAW_LARGE || align != 0) {
             put_other(size >> 16 << 16 | (uint64_t)align << 8 | low << 4 | RAW_PREFIX);
@@ -412,7 +439,7 @@ void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align)
 void recorder_put_event(enum raw_event event, uint64_t value) {
     int error = errno;
     if (has_room()) {
-        put_stamp();
+        put_stamp(ticks_now());
         put_other(value << 8 | (uint64_t)event << 4 | RAW_EVENT);
         end_record();
     }

@@ -44,8 +44,8 @@ enum raw_event {
 //     STAMP    ticks, 60 bits                                                       |  op
 //     PREFIX   the size's other 48 bits | - | log2 of the alignment, 6 | low address bits, 4 | op
 //
-// A call without a stamp of its own is dated by the last one of its thread. The thread owned the block's region from
-// that stamp on, so no other thread can have had to do with that block since: see is_mine in shim.c.
+// A call without a stamp of its own is dated by the last one of its thread. The thread owned the block's region or line
+// at that stamp, so no other thread can have had to do with that block since: see is_mine in shim.c.
 enum { RAW_LARGE = 65536 }; // from this size on a call has a prefix
 
 // A block of the pool goes from unused or free to owned, to full, and through the reader back to free.
@@ -101,15 +101,17 @@ struct recorder_thread {
     uint32_t run;                  // calls that share a stamp
     uint32_t until_long;           // timed calls until one by the CPU clock too
     int32_t until_timed;           // while there is no block, what is left of timed_at
+    uint32_t passed;               // calls in lines whose blocks others release
     uint16_t mine;                 // the number, as in the tables below
     bool ended;
 };
 extern __thread struct recorder_thread recorder_self __attribute__((tls_model("initial-exec")));
 extern _Atomic bool recorder_on;
 
-// Who had to do with the blocks of a region of 64 KiB: 0 nobody, a thread's number, or several threads. And the same of
-// each line of 64 bytes, for regions of several threads: threads that share a slab rarely share blocks. Addresses that
-// are 4 GiB apart share a region's place, and those 256 MiB apart a line's, which costs stamps and no more.
+// Who had to do with the blocks of a region of 64 KiB: 0 nobody, a thread's number, or several threads. And of each line
+// of 64 bytes, for regions of several threads: who allocated there last, or that others release what is allocated there.
+// Threads that share a slab rarely share blocks. Addresses that are 4 GiB apart share a region's place, and those 256 MiB
+// apart a line's, which costs stamps and no more.
 enum { RECORDER_REGION = 65536, RECORDER_REGIONS = 1 << 16, RECORDER_LINE = 64, RECORDER_LINES = 1 << 22 };
 enum { RECORDER_UNNUMBERED = 0xFFFE, RECORDER_SEVERAL = 0xFFFF };
 extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];

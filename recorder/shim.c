@@ -137,7 +137,7 @@ static inline bool recording(void) {
 
 // Beyond LONG_CALL ticks the thread may have been off its CPU, and its own CPU time is counted instead. One timed call
 // in LONG_EACH reads that clock, and stands for all the long ones of them.
-enum { LONG_CALL = 1 << 15 };
+enum { LONG_CALL = 1 << 17 };
 
 static uint64_t thread_cpu_ns(void) {
     struct timespec now;
@@ -259,10 +259,10 @@ static __attribute__((noinline)) void *realloc_slowly(void *old, size_t size) {
 
 // ── The fast path: a record is one word, and shares the last stamp ───────────────────────────────────────────
 
-// Whether only this thread has had to do with the region of the block, or its line, since the last stamp: then that
-// stamp is good enough. Until another thread comes, this one's calls there have one order, its own. Another thread that
-// comes says so here before it stamps: its stamp is younger than ours on all that we did without seeing it. And what it
-// releases we allocate only after we can see what it said. So this is asked after an allocation, and before a release.
+// Whether this thread owns the region of the block, or its line: then no other one has had to do with the block since the
+// last stamp, which is good enough. Until another thread comes, this one's calls there have one order, its own. Another
+// thread that comes takes it over before it stamps: its stamp is younger than ours on all that we did without seeing it.
+// And what it releases we allocate only after we can see that. So this is asked after an allocation, and before a release.
 static inline bool is_mine(const struct recorder_thread *self, const void *block) {
 #if !defined(__x86_64__)
     atomic_thread_fence(memory_order_acquire); // there, loads keep their order
