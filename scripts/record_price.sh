@@ -68,12 +68,12 @@ sed 's/20000/100000/' "$folder/work.py" >"$folder/more.py"
 compare sqlite3 sqlite3 :memory: ".read $folder/work.sql"
 compare git git -C "$root" --no-pager log --stat -n 40 6e80cde
 PYTHONMALLOC=malloc compare python3 /usr/bin/python3 "$folder/work.py" # or Python's own allocator serves all that is small
-compare_time pairs "$build/tests/pair" 64 20000000
-compare_time deep "$build/tests/pair" 64 20000000 100
-compare_time replace "$build/bench/random_replace" live=1000000 min=16 max=255 n=5000000
-compare_time threadtest "$build/bench/threadtest" threads=2 blocks=30000 size=64 rounds=3000
-compare_time larson "$build/bench/larson" threads=2 generations=250 rounds=100000
-compare_time xmalloc "$build/bench/xmalloc" pairs=1 batches=300000
+compare_time pairs "$build/tests/pair" 64 5000000
+compare_time deep "$build/tests/pair" 64 5000000 100
+compare_time replace "$build/bench/random_replace" live=1000000 min=16 max=255 n=3000000
+compare_time threadtest "$build/bench/threadtest" threads=2 blocks=30000 size=64 rounds=200
+compare_time larson "$build/bench/larson" threads=2 generations=50 rounds=100000
+compare_time xmalloc "$build/bench/xmalloc" pairs=1 batches=50000
 compare_time sqlite3 sqlite3 :memory: ".read $folder/more.sql"
 compare_time git git -C "$root" --no-pager log --stat -n 200 6e80cde
 PYTHONMALLOC=malloc compare_time python3 /usr/bin/python3 "$folder/more.py"
