@@ -20,8 +20,12 @@
 #include <x86intrin.h>
 #endif
 
-__thread struct recorder_thread recorder_self __attribute__((tls_model("initial-exec")));
+__thread struct recorder_thread recorder_self;
+_Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
 _Atomic bool recorder_on;
+
+// Two stamps, two prefixes and two records: no call puts more.
+enum { MOST_WORDS = 6 };
 
 static struct {
     struct raw_header *header;
@@ -29,21 +33,29 @@ static struct {
     char *blocks;
     size_t bytes, first_block;
     int file;
+    _Atomic uint32_t ring_at; // of the ring, the block to take next
     uint64_t parent;
+    uint64_t close; // ticks: beyond so many between two stamps the next ones are closer to each other
     pthread_key_t at_exit;
     bool key_made;
 } here = {.file = -1};
 
+// Neither the loads before it nor those after it pass it.
 static uint64_t ticks_now(void) {
 #if defined(__x86_64__)
-    return __rdtsc();
+    _mm_lfence(); // cheaper than rdtscp, and waits for as much
+    uint64_t ticks = __rdtsc();
+    _mm_lfence();
+    return ticks;
 #elif defined(__aarch64__)
     uint64_t ticks;
-    __asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(ticks));
+    __asm__ volatile("dsb ishld; isb; mrs %0, cntvct_el0; isb" : "=r"(ticks)::"memory");
     return ticks;
 #else
     struct timespec now;
+    atomic_thread_fence(memory_order_seq_cst);
     clock_gettime(CLOCK_MONOTONIC, &now);
+    atomic_thread_fence(memory_order_seq_cst);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 #endif
 }
@@ -116,7 +128,8 @@ static void open_recording(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     struct raw_header *h = here.header;
-    h->version = 1;
+    h->version = 2;
+    here.close = number_of("FREEHOLD_RECORD_CLOSE", 8192);
     h->when_full = when_full();
     h->blocks = blocks;
     h->process = (uint64_t)getpid();
@@ -131,9 +144,8 @@ static void open_recording(void) {
 
 // The kernel copies the mapping into the child as the parent's own: the child must write nothing into it.
 static void before_fork(void) {
-    struct raw_record record = {ticks_now(), (uint64_t)RAW_FORK << 56, 0};
-    if (recorder_on) {
-        recorder_put_slow(&record);
+    if (recorder_on && recorder_self.at != RECORDER_HELD) {
+        recorder_put_event(RAW_FORK, 0);
     }
 }
 
@@ -145,9 +157,10 @@ static void in_child(void) {
     here.parent = here.header->process;
     munmap(here.header, here.bytes);
     close(here.file);
-    recorder_self = (struct recorder_thread){.depth = recorder_self.depth + 1};
+    bool held = recorder_self.at == RECORDER_HELD;
+    recorder_self = (struct recorder_thread){.at = RECORDER_HELD};
     open_recording();
-    recorder_self.depth--;
+    recorder_self.at = held ? RECORDER_HELD : NULL;
 }
 
 // Destructors of other keys may still allocate: this one asks to be called again, and the last call hands the block over.
@@ -162,12 +175,12 @@ static void at_thread_exit(void *round) {
 
 // Called once, from the first call of the allocator; that call's thread is the only one, or the others wait in it.
 void recorder_begin(void) {
-    recorder_self.depth++;
+    recorder_self.at = RECORDER_HELD;
     here.key_made = pthread_key_create(&here.at_exit, at_thread_exit) == 0;
     // Registered first: so the last to run before a fork and the first to run in the child.
     pthread_atfork(before_fork, NULL, in_child);
     open_recording();
-    recorder_self.depth--;
+    recorder_self.at = NULL;
 }
 
 uint32_t recorder_new_thread(void) {
@@ -178,42 +191,57 @@ static struct raw_block *block_at(uint32_t index) {
     return (struct raw_block *)(here.blocks + (size_t)index * RAW_BLOCK_BYTES);
 }
 
+// A block is all zero when it is taken, because its first word of zero is its end.
+static bool make_ours(uint32_t index, uint32_t was) {
+    if (was != RAW_UNUSED) {
+        struct raw_block *block = block_at(index);
+        memset((char *)block + RAW_BLOCK_HEADER, 0, RAW_BLOCK_BYTES - RAW_BLOCK_HEADER);
+        return true;
+    }
+    off_t offset = (off_t)(here.first_block + (size_t)index * RAW_BLOCK_BYTES);
+    if (posix_fallocate(here.file, offset, RAW_BLOCK_BYTES) != 0) {
+        atomic_store_explicit(&here.states[index], RAW_UNUSED, memory_order_release);
+        return false;
+    }
+    return true;
+}
+
+static bool claim(uint32_t index, uint32_t state) {
+    return atomic_compare_exchange_strong_explicit(&here.states[index], &state, RAW_OWNED, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
 // A free block of the pool, now ours; false if there is none, or the file system has no room for one.
 static bool take_block(uint32_t *index) {
     for (uint32_t i = 0; i < here.header->blocks; i++) {
         uint32_t state = atomic_load_explicit(&here.states[i], memory_order_relaxed);
-        bool is_new = state == RAW_UNUSED;
-        if ((is_new || state == RAW_FREE_BLOCK) &&
-            atomic_compare_exchange_strong_explicit(&here.states[i], &state, RAW_OWNED, memory_order_acquire,
-                                                    memory_order_relaxed)) {
-            off_t offset = (off_t)(here.first_block + (size_t)i * RAW_BLOCK_BYTES);
-            if (is_new && posix_fallocate(here.file, offset, RAW_BLOCK_BYTES) != 0) {
-                atomic_store_explicit(&here.states[i], RAW_UNUSED, memory_order_release);
-                return false;
-            }
+        if ((state == RAW_UNUSED || state == RAW_FREE_BLOCK) && claim(i, state)) {
             *index = i;
-            return true;
+            return make_ours(i, state);
         }
     }
     return false;
 }
 
-// The ring's oldest full block, whose records are lost.
-static bool take_oldest(uint32_t *index) {
-    uint64_t oldest = UINT64_MAX;
-    for (uint32_t i = 0; i < here.header->blocks; i++) {
-        uint32_t state = atomic_load_explicit(&here.states[i], memory_order_acquire);
-        if (state == RAW_FULL && block_at(i)->sequence < oldest) {
-            oldest = block_at(i)->sequence;
-            *index = i;
+// The ring's next block that is unused or full. What is in a full one is among the oldest, and is lost.
+// (To compare the numbers of all full blocks costs two cache misses a block of the ring: 14 ns a record in one of 64 MiB.)
+static bool take_from_ring(uint32_t *index) {
+    for (uint32_t tries = 0; tries < here.header->blocks; tries++) {
+        uint32_t i =
+            (uint32_t)(atomic_fetch_add_explicit(&here.ring_at, 1, memory_order_relaxed) % here.header->blocks);
+        uint32_t state = atomic_load_explicit(&here.states[i], memory_order_relaxed);
+        if ((state != RAW_UNUSED && state != RAW_FULL) || !claim(i, state)) {
+            continue;
+        }
+        if (state == RAW_FULL) {
+            atomic_fetch_add_explicit(&here.header->lost, block_at(i)->count, memory_order_relaxed);
+        }
+        *index = i;
+        if (make_ours(i, state)) {
+            return true;
         }
     }
-    uint32_t full = RAW_FULL;
-    if (oldest == UINT64_MAX || !atomic_compare_exchange_strong(&here.states[*index], &full, RAW_OWNED)) {
-        return false;
-    }
-    atomic_fetch_add_explicit(&here.header->lost, block_at(*index)->count, memory_order_relaxed);
-    return true;
+    return false;
 }
 
 // A reader that has stopped, or died without a word, makes no room any more.
@@ -224,76 +252,203 @@ static bool reader_is_gone(void) {
 }
 
 static bool find_block(uint32_t *index) {
+    if (here.header->when_full == RAW_RING) {
+        return take_from_ring(index);
+    }
     while (!take_block(index)) {
         struct timespec pause = {0, 200000};
-        switch (here.header->when_full) {
-        case RAW_RING:
-            return take_oldest(index);
-        case RAW_WAIT:
-            atomic_fetch_add_explicit(&here.header->waits, 1, memory_order_relaxed);
-            if (reader_is_gone()) {
-                return false;
-            }
-            nanosleep(&pause, NULL);
-            break;
-        default:
+        if (here.header->when_full != RAW_WAIT) {
             return false;
         }
+        atomic_fetch_add_explicit(&here.header->waits, 1, memory_order_relaxed);
+        if (reader_is_gone()) {
+            return false;
+        }
+        nanosleep(&pause, NULL);
     }
     return true;
 }
 
-static bool begin_block(void) {
+// The slow path begins where the first of these is due.
+static void set_stop(void) {
+    struct recorder_thread *self = &recorder_self;
+    raw_word *stop = self->block->words + RAW_WORDS - MOST_WORDS;
+    stop = self->stamp_at < stop ? self->stamp_at : stop;
+    self->stop = self->timed_at < stop ? self->timed_at : stop;
+}
+
+static void put_word(uint64_t word) {
+    atomic_store_explicit(recorder_self.at++, word, memory_order_release);
+}
+
+// A word that is no call. What is due after some calls is due one word later.
+static void put_other(uint64_t word) {
+    put_word(word);
+    recorder_self.stamp_at++;
+    recorder_self.timed_at++;
+}
+
+// Stamps are close together in time and not in calls: a thread that allocates rarely has one at nearly every call.
+static void put_stamp(uint64_t ticks) {
+    enum { MOST = RECORDER_TIMED_EACH };
+    struct recorder_thread *self = &recorder_self;
+    self->run = ticks - self->stamped > here.close ? (self->run + 1) / 2 : 2 * self->run < MOST ? 2 * self->run : MOST;
+    self->stamped = ticks;
+    put_other(ticks << 4 | RAW_STAMP);
+    self->others++;
+    self->stamp_at = self->at + self->run;
+}
+
+static void begin_thread(void) {
     struct recorder_thread *self = &recorder_self;
     if (self->number == 0) {
         self->number = recorder_new_thread();
     }
-    if (!self->ended && here.key_made && pthread_getspecific(here.at_exit) == NULL) {
-        self->depth++; // may allocate
-        pthread_setspecific(here.at_exit, (void *)1);
-        self->depth--;
+    if (self->run == 0) {
+        self->run = 1;
+        // A thread's first calls are slow, and are not to be timed more often than others.
+        self->until_timed = (int32_t)(97 * (uint64_t)self->number % RECORDER_TIMED_EACH);
+        self->until_long = self->number % RECORDER_LONG_EACH;
     }
-    uint32_t index;
-    if (!find_block(&index)) {
+    self->mine = self->number < RECORDER_UNNUMBERED ? (uint16_t)self->number : RECORDER_UNNUMBERED;
+    if (!self->ended && here.key_made && pthread_getspecific(here.at_exit) == NULL) {
+        self->at = RECORDER_HELD; // may allocate
+        pthread_setspecific(here.at_exit, (void *)1);
+    }
+}
+
+static bool begin_block(void) {
+    struct recorder_thread *self = &recorder_self;
+    begin_thread();
+    self->at = NULL;
+    if (!find_block(&self->index)) {
         return false;
     }
-    struct raw_block *block = block_at(index);
-    atomic_store_explicit(&block->count, 0, memory_order_relaxed);
+    struct raw_block *block = block_at(self->index);
     block->thread = self->number;
     block->timed_calls = block->timed_ticks = block->timed_ns = 0;
     block->sequence = atomic_fetch_add_explicit(&here.header->sequence, 1, memory_order_relaxed);
     self->block = block;
-    self->index = index;
-    self->count = 0;
+    self->others = 0;
+    self->at = block->words;
+    self->timed_at = self->at + self->until_timed;
+    put_stamp(ticks_now());
     return true;
 }
 
 static void hand_over(void) {
-    atomic_store_explicit(&here.states[recorder_self.index], RAW_FULL, memory_order_release);
-    recorder_self.block = NULL;
+    struct recorder_thread *self = &recorder_self;
+    self->block->count = (uint32_t)(self->at - self->block->words) - self->others;
+    atomic_store_explicit(&here.states[self->index], RAW_FULL, memory_order_release);
+    self->until_timed = (int32_t)(self->timed_at - self->at);
+    self->block = NULL;
+    self->at = self->stop = NULL;
 }
 
-// The first record of a thread, the last of a block, or one for which there is no room.
-void recorder_put_slow(const struct raw_record *record) {
-    int error = errno;
+// Room for all that one call may need: two stamps, two prefixes, two records. If there is none, a record is lost.
+static bool has_room(void) {
     struct recorder_thread *self = &recorder_self;
+    if (self->block != NULL && self->at > self->block->words + RAW_WORDS - MOST_WORDS) {
+        hand_over();
+    }
     if (self->block == NULL && !begin_block()) {
         atomic_fetch_add_explicit(&here.header->lost, 1, memory_order_relaxed);
-        errno = error;
+        return false;
+    }
+    return true;
+}
+
+static void end_record(void) {
+    if (recorder_self.ended) {
+        hand_over();
+    } else {
+        set_stop();
+    }
+}
+
+// Whether only we had to do with the region so far. Another thread that had is told that it is not alone any more.
+static bool own_region(const void *address) {
+    _Atomic uint16_t *owner = recorder_region_of(address);
+    uint16_t mine = recorder_self.mine, was = atomic_load_explicit(owner, memory_order_acquire);
+    if (was == mine || (was == 0 && mine != RECORDER_UNNUMBERED && atomic_compare_exchange_strong(owner, &was, mine))) {
+        return true;
+    }
+    if (was != RECORDER_SEVERAL) {
+        atomic_exchange(owner, RECORDER_SEVERAL);
+    }
+    return false;
+}
+
+// What we make of a line of another owner. Who allocates there will probably release it, and takes it; who releases what
+// another thread has allocated says that it was wrong about that. It tries again one time in sixteen.
+static uint16_t next_owner(uint16_t was, bool releases) {
+    struct recorder_thread *self = &recorder_self;
+    if (self->mine == RECORDER_UNNUMBERED || (releases && was != 0)) {
+        return RECORDER_SEVERAL;
+    }
+    return was != RECORDER_SEVERAL || ++self->passed % 16 == 0 ? self->mine : RECORDER_SEVERAL;
+}
+
+// Until the line is as we left it after our stamp: then who takes it next has a younger stamp on all that follows.
+// The exchange is a full barrier, and the stamp lets no load pass.
+static void stamp_in_line(const void *address, bool releases) {
+    _Atomic uint16_t *owner = recorder_line_of(address);
+    uint16_t was = atomic_load_explicit(owner, memory_order_acquire), now;
+    if (was == recorder_self.mine) {
         return;
     }
-    self->block->records[self->count++] = *record;
-    atomic_store_explicit(&self->block->count, self->count, memory_order_release);
-    if (self->count == RAW_RECORDS || self->ended) {
-        hand_over();
+    uint64_t ticks;
+    do {
+        now = next_owner(was, releases);
+        if (now != was) {
+            atomic_exchange(owner, now);
+        }
+        ticks = ticks_now();
+        was = atomic_load_explicit(owner, memory_order_acquire);
+    } while (was != now);
+    put_stamp(ticks);
+}
+
+enum {
+    RELEASES = 1 << RAW_REALLOC_FROM | 1 << RAW_FREE | 1 << RAW_FREE_SIZED | 1 << RAW_DELETE | 1 << RAW_DELETE_SIZED
+};
+
+// Any record, whatever it needs beside its word.
+void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align) {
+    int error = errno;
+    struct recorder_thread *self = &recorder_self;
+    if (has_room()) {
+        uint64_t low = (uintptr_t)address & 15, middle = (uintptr_t)address & 0xFFFFFFFFFFF0;
+        if (self->at >= self->stamp_at) {
+            put_stamp(ticks_now());
+        }
+        if (!own_region(address)) {
+            stamp_in_line(address, (RELEASES >> op & 1) != 0);
+        }
+        if (low != 0 || size >= RAW_LARGE || align != 0) {
+            put_other(size >> 16 << 16 | (uint64_t)align << 8 | low << 4 | RAW_PREFIX);
+            self->others++;
+        }
+        put_word(size << 48 | middle | op);
+        end_record();
+    }
+    errno = error;
+    return address;
+}
+
+void recorder_put_event(enum raw_event event, uint64_t value) {
+    int error = errno;
+    if (has_room()) {
+        put_stamp(ticks_now());
+        put_other(value << 8 | (uint64_t)event << 4 | RAW_EVENT);
+        end_record();
     }
     errno = error;
 }
 
 void recorder_thread_ends(void) {
-    struct raw_record record = {ticks_now(), (uint64_t)RAW_THREAD_END << 56, 0};
-    if (recorder_on) {
+    if (recorder_on && recorder_self.at != RECORDER_HELD) {
         recorder_self.ended = true;
-        recorder_put_slow(&record);
+        recorder_put_event(RAW_THREAD_END, 0);
     }
 }

@@ -25,11 +25,28 @@ enum raw_op {
     RAW_NEW_ALIGNED,
     RAW_DELETE,
     RAW_DELETE_SIZED,
-    RAW_THREAD_START, // address: the number of the new thread
+    RAW_EVENT,  // no call on a block
+    RAW_STAMP,  // no record: the time of those that follow
+    RAW_PREFIX, // no record: what the next word has no room for
+};
+
+enum raw_event {
+    RAW_THREAD_START = 1, // value: the number of the new thread
     RAW_THREAD_END,
-    RAW_TRIM,
+    RAW_TRIM, // value: the pad
     RAW_FORK, // noted by the parent
 };
+
+// The words of a block. The lowest four bits are a raw_op; a word of zero ends the block.
+//
+//     call     size, 16 bits  |  address, 44 bits (a multiple of 16)                |  op
+//     EVENT    value, 56 bits                                | raw_event, 4 bits    |  op
+//     STAMP    ticks, 60 bits                                                       |  op
+//     PREFIX   the size's other 48 bits | - | log2 of the alignment, 6 | low address bits, 4 | op
+//
+// A call without a stamp of its own is dated by the last one of its thread. The thread owned the block's region or line
+// at that stamp, so no other thread can have had to do with that block since: see is_mine in shim.c.
+enum { RAW_LARGE = 65536 }; // from this size on a call has a prefix
 
 // A block of the pool goes from unused or free to owned, to full, and through the reader back to free.
 enum raw_state { RAW_UNUSED, RAW_OWNED, RAW_FULL, RAW_FREE_BLOCK };
@@ -37,27 +54,20 @@ enum raw_state { RAW_UNUSED, RAW_OWNED, RAW_FULL, RAW_FREE_BLOCK };
 // What happens when no block of the pool is free.
 enum raw_when_full { RAW_DROP, RAW_WAIT, RAW_RING };
 
-struct raw_record {
-    uint64_t stamp;   // ticks: before a call that releases, after a call that allocates
-    uint64_t address; // bits 0-47 address, 48-55 log2 of the alignment, 56-63 the operation
-    uint64_t size;
-};
-static_assert(sizeof(struct raw_record) == 24, "the reader knows the size");
-
 enum { RAW_BLOCK_BYTES = 65536, RAW_HEADER_BYTES = 4096, RAW_BLOCK_HEADER = 64 };
-enum { RAW_RECORDS = (RAW_BLOCK_BYTES - RAW_BLOCK_HEADER) / sizeof(struct raw_record) };
+enum { RAW_WORDS = (RAW_BLOCK_BYTES - RAW_BLOCK_HEADER) / 8 };
 
 struct raw_block {
     uint32_t thread;
-    _Atomic uint32_t count; // records that are whole
-    uint64_t sequence;      // one counter for the process, so blocks of one thread are in its order
-    uint64_t timed_calls;   // calls of the allocator that were timed
-    uint64_t timed_ticks;   // ticks of the short ones
-    uint64_t timed_ns;      // CPU time of the long ones, in which the thread may have been off its CPU
+    uint32_t count;       // its records, once it is full
+    uint64_t sequence;    // one counter for the process, so blocks of one thread are in its order
+    uint64_t timed_calls; // calls of the allocator that were timed
+    uint64_t timed_ticks; // ticks of the short ones
+    uint64_t timed_ns;    // CPU time of the long ones, in which the thread may have been off its CPU
     uint8_t unused[RAW_BLOCK_HEADER - 40];
-    struct raw_record records[RAW_RECORDS];
+    _Atomic uint64_t words[RAW_WORDS]; // the first is a stamp
 };
-static_assert(offsetof(struct raw_block, records) == RAW_BLOCK_HEADER, "the reader knows the offset");
+static_assert(offsetof(struct raw_block, words) == RAW_BLOCK_HEADER, "the reader knows the offset");
 
 struct raw_header {
     char magic[8]; // "FHRAWREC"
@@ -73,19 +83,54 @@ struct raw_header {
 };
 static_assert(sizeof(struct raw_header) <= RAW_HEADER_BYTES, "it fits its page");
 
-// Of a thread. `depth` is above 0 while a call of the allocator runs, whose own calls are not the program's.
+typedef _Atomic uint64_t raw_word;
+
+// While a call of the allocator runs, `at` is this: the allocator's own calls are not the program's.
+#define RECORDER_HELD ((raw_word *)UINTPTR_MAX)
+
+// Of a thread. All zero, it sends every call to the slow path, which finds out why.
 struct recorder_thread {
+    raw_word *at;   // the next word
+    raw_word *stop; // from here on a call takes the slow path: the nearest of the three below
     struct raw_block *block;
-    uint32_t count, index;  // records in the block, and its place in the pool
-    uint32_t number, depth; // number: 0 before the first record
-    uint32_t until_timed;
+    raw_word *stamp_at, *timed_at; // the next stamp, the next timed call
+    uint64_t stamped;              // the last stamp's ticks
+    uint32_t index;                // the block's place in the pool
+    uint32_t others;               // words of the block that are no records
+    uint32_t number;               // 0 before the first record
+    uint32_t run;                  // calls that share a stamp
+    uint32_t until_long;           // timed calls until one by the CPU clock too
+    int32_t until_timed;           // while there is no block, what is left of timed_at
+    uint32_t passed;               // calls in lines whose blocks others release
+    uint16_t mine;                 // the number, as in the tables below
     bool ended;
 };
-extern __thread struct recorder_thread recorder_self;
+extern __thread struct recorder_thread recorder_self __attribute__((tls_model("initial-exec")));
 extern _Atomic bool recorder_on;
 
+// Who had to do with the blocks of a region of 64 KiB: 0 nobody, a thread's number, or several threads. And of each line
+// of 64 bytes, for regions of several threads: who allocated there last, or that others release what is allocated there.
+// Threads that share a slab rarely share blocks. Addresses that are 4 GiB apart share a region's place, and those 256 MiB
+// apart a line's, which costs stamps and no more.
+enum { RECORDER_REGION = 65536, RECORDER_REGIONS = 1 << 16, RECORDER_LINE = 64, RECORDER_LINES = 1 << 22 };
+enum { RECORDER_UNNUMBERED = 0xFFFE, RECORDER_SEVERAL = 0xFFFF };
+extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+
+static inline _Atomic uint16_t *recorder_region_of(const void *address) {
+    return &recorder_regions[(uintptr_t)address / RECORDER_REGION % RECORDER_REGIONS];
+}
+
+static inline _Atomic uint16_t *recorder_line_of(const void *address) {
+    return &recorder_lines[(uintptr_t)address / RECORDER_LINE % RECORDER_LINES];
+}
+
+// One call in 241 is timed: for the share of the program's time that is spent in the allocator. As many calls at most
+// share one stamp. One timed call in five is timed by the thread's CPU clock too, which is a system call.
+enum { RECORDER_TIMED_EACH = 241, RECORDER_LONG_EACH = 5 };
+
 void recorder_begin(void);
-void recorder_put_slow(const struct raw_record *record);
+void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align); // returns the address
+void recorder_put_event(enum raw_event event, uint64_t value);
 uint32_t recorder_new_thread(void);
 void recorder_thread_ends(void);
 

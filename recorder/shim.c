@@ -4,7 +4,9 @@
 // The order at each address needs no lock. A release is stamped before the call, an allocation after it. Between the two
 // the block was free, so the stamp of a block's release always precedes that of its next owner.
 //
-// A call that the allocator itself makes, such as operator new calling malloc, is not the program's: `depth` tells.
+// A stamp costs more than malloc and free together. Most records share one: see is_mine.
+//
+// A call that the allocator itself makes, such as operator new calling malloc, is not the program's: `at` is held.
 #define _GNU_SOURCE
 #include "raw.h"
 
@@ -21,45 +23,18 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-// Executed no earlier than all that the program did before: a store that follows cannot be seen before it.
-static inline uint64_t stamp_before(void) {
+static inline uint64_t clock_now(void) {
 #if defined(__x86_64__)
-    return __rdtsc();
-#elif defined(__aarch64__)
-    uint64_t ticks;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks)::"memory");
-    return ticks;
-#else
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-#endif
-}
-
-// Waits for the loads before it: the block had been released when this is read.
-static inline uint64_t stamp_after(void) {
-#if defined(__x86_64__)
-    _mm_lfence(); // cheaper than rdtscp, and waits for as much
     return __rdtsc();
 #elif defined(__aarch64__)
     uint64_t ticks;
     __asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(ticks)::"memory");
     return ticks;
 #else
-    return stamp_before();
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 #endif
-}
-
-static inline void put(enum raw_op op, const void *address, uint64_t size, unsigned align, uint64_t stamp) {
-    struct recorder_thread *self = &recorder_self;
-    struct raw_record record = {
-        stamp, ((uint64_t)op << 56) | ((uint64_t)align << 48) | ((uintptr_t)address & 0xFFFFFFFFFFFF), size};
-    if (self->block == NULL || self->count + 1 == RAW_RECORDS || self->ended) {
-        recorder_put_slow(&record);
-        return;
-    }
-    self->block->records[self->count++] = record;
-    atomic_store_explicit(&self->block->count, self->count, memory_order_release);
 }
 
 // ── The allocator that comes next ────────────────────────────────────────────────────────────────────────────
@@ -82,6 +57,14 @@ static void *from_arena(size_t size) {
 
 static bool in_arena(const void *block) {
     return (const char *)block >= arena && (const char *)block < arena + sizeof arena;
+}
+
+// So that no fast path takes what is here for a block of the allocator.
+static void keep_off(const char *first, size_t bytes) {
+    for (size_t offset = 0; offset <= bytes; offset += RECORDER_LINE) {
+        atomic_store(recorder_region_of(first + offset), RECORDER_SEVERAL);
+        atomic_store(recorder_line_of(first + offset), RECORDER_SEVERAL);
+    }
 }
 
 static struct {
@@ -129,13 +112,15 @@ static bool make_ready(void) {
         if (next.malloc == NULL || next.free == NULL) {
             abort();
         }
+        keep_off(NULL, 0);
+        keep_off(arena, sizeof arena);
         recorder_begin();
         atomic_store_explicit(&stage, 2, memory_order_release);
         errno = error;
         return true;
     }
     // Calls of recorder_begin itself go through; another thread, in a program this young, waits for the first.
-    while (recorder_self.depth == 0 && atomic_load_explicit(&stage, memory_order_acquire) != 2) {
+    while (recorder_self.at != RECORDER_HELD && atomic_load_explicit(&stage, memory_order_acquire) != 2) {
     }
     return true;
 }
@@ -145,13 +130,14 @@ static inline bool ready(void) {
 }
 
 static inline bool recording(void) {
-    return recorder_self.depth == 0 && atomic_load_explicit(&recorder_on, memory_order_relaxed);
+    return recorder_self.at != RECORDER_HELD && atomic_load_explicit(&recorder_on, memory_order_relaxed);
 }
 
-// One call in 61 is timed: for the share of the program's time that is spent in the allocator.
-// Beyond LONG_CALL ticks the thread may have been off its CPU, and its own CPU time is counted instead.
-enum { TIMED_EACH = 61, LONG_CALL = 1 << 15 };
-static __thread uint64_t cpu_began __attribute__((tls_model("initial-exec")));
+// ── The slow path: a call that is timed, or needs more than one word ─────────────────────────────────────────
+
+// Beyond LONG_CALL ticks the thread may have been off its CPU, and its own CPU time is counted instead. One timed call
+// in LONG_EACH reads that clock, and stands for all the long ones of them.
+enum { LONG_CALL = 1 << 17 };
 
 static uint64_t thread_cpu_ns(void) {
     struct timespec now;
@@ -159,69 +145,80 @@ static uint64_t thread_cpu_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static inline uint64_t enter(void) {
-    recorder_self.depth++;
-    if (__builtin_expect(recorder_self.until_timed-- == 0, 0)) {
-        recorder_self.until_timed = TIMED_EACH - 1;
-        cpu_began = thread_cpu_ns();
-        return stamp_before();
+// A call under way: where its thread's next word is, and when it began if it is timed.
+struct call {
+    raw_word *at;
+    uint64_t began, cpu_began;
+};
+
+// `written` is 1 if the call's own record has been written already.
+static struct call enter(int written) {
+    struct recorder_thread *self = &recorder_self;
+    struct call call = {self->at, 0, 0};
+    if (self->block != NULL && self->at - written >= self->timed_at) {
+        self->timed_at = self->at - written + RECORDER_TIMED_EACH;
+        if (self->until_long-- == 0) {
+            self->until_long = RECORDER_LONG_EACH - 1;
+            call.cpu_began = thread_cpu_ns();
+        }
+        call.began = clock_now();
     }
-    return 0;
+    self->at = RECORDER_HELD;
+    return call;
 }
 
-static void count_time(uint64_t began) {
-    uint64_t ticks = stamp_after() - began;
+static void count_time(const struct call *call, uint64_t ticks) {
     struct raw_block *block = recorder_self.block;
     block->timed_calls++;
     if (ticks < LONG_CALL) {
         block->timed_ticks += ticks;
-    } else {
-        block->timed_ns += thread_cpu_ns() - cpu_began;
+    } else if (call->cpu_began != 0) {
+        block->timed_ns += (thread_cpu_ns() - call->cpu_began) * RECORDER_LONG_EACH;
     }
 }
 
-static inline void count_if_timed(uint64_t began) {
-    if (__builtin_expect(began != 0, 0) && recorder_self.block != NULL) {
-        count_time(began);
+static void leave(const struct call *call) {
+    recorder_self.at = call->at;
+    if (call->began != 0) {
+        // Waits for what the call did.
+#if defined(__x86_64__)
+        _mm_lfence();
+#endif
+        count_time(call, clock_now() - call->began);
     }
-}
-
-static inline void leave(uint64_t began) {
-    recorder_self.depth--;
-    count_if_timed(began);
 }
 
 static inline unsigned log2_of(size_t alignment) {
     return alignment < 2 ? 0 : (unsigned)(63 - __builtin_clzll(alignment));
 }
 
-#define ALLOCATES(op, size, align, call)                                                                               \
+#define ALLOCATES_SLOWLY(op, size, align, expression)                                                                  \
     do {                                                                                                               \
         if (!recording()) {                                                                                            \
-            return call;                                                                                               \
+            return expression;                                                                                         \
         }                                                                                                              \
-        uint64_t began_ = enter();                                                                                     \
-        void *block_ = call;                                                                                           \
-        leave(began_);                                                                                                 \
-        put(op, block_, size, align, stamp_after());                                                                   \
+        struct call call_ = enter(0);                                                                                  \
+        void *block_ = expression;                                                                                     \
+        leave(&call_);                                                                                                 \
+        recorder_put(op, block_, size, align);                                                                         \
         return block_;                                                                                                 \
     } while (0)
 
-EXPORT void *malloc(size_t size) {
+static __attribute__((noinline)) void *malloc_slowly(size_t size) {
     if (!ready()) {
         return from_arena(size);
     }
-    ALLOCATES(RAW_MALLOC, size, 0, next.malloc(size));
+    ALLOCATES_SLOWLY(RAW_MALLOC, size, 0, next.malloc(size));
 }
 
-EXPORT void *calloc(size_t count, size_t size) {
+static __attribute__((noinline)) void *calloc_slowly(size_t count, size_t size) {
     if (!ready()) {
         return from_arena(count * size); // the arena is used once, so it is zero
     }
-    ALLOCATES(RAW_CALLOC, count * size, 0, next.calloc(count, size));
+    ALLOCATES_SLOWLY(RAW_CALLOC, count * size, 0, next.calloc(count, size));
 }
 
-static void release(enum raw_op op, void *block, size_t size, unsigned align) {
+static __attribute__((noinline)) void release_slowly(enum raw_op op, void *block, size_t size, unsigned align) {
     if (block == NULL || in_arena(block) || !ready()) {
         return;
     }
@@ -229,25 +226,13 @@ static void release(enum raw_op op, void *block, size_t size, unsigned align) {
         next.free(block);
         return;
     }
-    put(op, block, size, align, stamp_before());
-    uint64_t began = enter();
+    recorder_put(op, block, size, align);
+    struct call call = enter(1);
     next.free(block);
-    leave(began);
+    leave(&call);
 }
 
-EXPORT void free(void *block) {
-    release(RAW_FREE, block, 0, 0);
-}
-
-EXPORT void free_sized(void *block, size_t size) {
-    release(RAW_FREE_SIZED, block, size, 0);
-}
-
-EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
-    release(RAW_FREE_SIZED, block, size, log2_of(alignment));
-}
-
-EXPORT void *realloc(void *old, size_t size) {
+static __attribute__((noinline)) void *realloc_slowly(void *old, size_t size) {
     if (old == NULL) {
         return malloc(size);
     }
@@ -263,12 +248,107 @@ EXPORT void *realloc(void *old, size_t size) {
     if (!recording()) {
         return next.realloc(old, size);
     }
-    put(RAW_REALLOC_FROM, old, 0, 0, stamp_before());
-    uint64_t began = enter();
+    recorder_put(RAW_REALLOC_FROM, old, 0, 0);
+    struct call call = enter(1);
+    recorder_self.timed_at++; // two records, and one call
     void *block = next.realloc(old, size);
-    leave(began);
-    put(RAW_REALLOC_TO, block, size, 0, stamp_after());
+    leave(&call);
+    recorder_put(RAW_REALLOC_TO, block, size, 0);
     return block;
+}
+
+// ── The fast path: a record is one word, and shares the last stamp ───────────────────────────────────────────
+
+// Whether this thread owns the region of the block, or its line: then no other one has had to do with the block since the
+// last stamp, which is good enough. Until another thread comes, this one's calls there have one order, its own. Another
+// thread that comes takes it over before it stamps: its stamp is younger than ours on all that we did without seeing it.
+// And what it releases we allocate only after we can see that. So this is asked after an allocation, and before a release.
+static inline bool is_mine(const struct recorder_thread *self, const void *block) {
+#if !defined(__x86_64__)
+    atomic_thread_fence(memory_order_acquire); // there, loads keep their order
+#endif
+    atomic_signal_fence(memory_order_seq_cst);
+    return ((uintptr_t)block & 15) == 0 &&
+           (__builtin_expect(atomic_load_explicit(recorder_region_of(block), memory_order_relaxed) == self->mine, 1) ||
+            atomic_load_explicit(recorder_line_of(block), memory_order_relaxed) == self->mine);
+}
+
+// Whether nothing is due: no stamp, no timing, no new block.
+static inline bool is_common(const struct recorder_thread *self) {
+    return __builtin_expect(self->at < self->stop, 1);
+}
+
+static inline void put_word(raw_word *at, enum raw_op op, const void *block, size_t size) {
+    atomic_store_explicit(at, (uint64_t)size << 48 | (uintptr_t)block | op, memory_order_release);
+}
+
+static inline void *allocated(struct recorder_thread *self, raw_word *at, enum raw_op op, void *block, size_t size) {
+    if (__builtin_expect(!is_mine(self, block) || size >= RAW_LARGE, 0)) {
+        self->at = at;
+        return recorder_put(op, block, size, 0);
+    }
+    put_word(at, op, block, size);
+    self->at = at + 1;
+    return block;
+}
+
+EXPORT void *malloc(size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    if (!is_common(self)) {
+        return malloc_slowly(size);
+    }
+    raw_word *at = self->at;
+    self->at = RECORDER_HELD;
+    return allocated(self, at, RAW_MALLOC, next.malloc(size), size);
+}
+
+EXPORT void *calloc(size_t count, size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || !is_common(self)) {
+        return calloc_slowly(count, size);
+    }
+    raw_word *at = self->at;
+    self->at = RECORDER_HELD;
+    return allocated(self, at, RAW_CALLOC, next.calloc(count, size), bytes);
+}
+
+static inline void release(enum raw_op op, void *block, size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    if (!is_common(self) || !is_mine(self, block) || size >= RAW_LARGE) {
+        release_slowly(op, block, size, 0);
+        return;
+    }
+    raw_word *at = self->at;
+    put_word(at, op, block, size);
+    self->at = RECORDER_HELD;
+    next.free(block);
+    self->at = at + 1;
+}
+
+EXPORT void free(void *block) {
+    release(RAW_FREE, block, 0);
+}
+
+EXPORT void free_sized(void *block, size_t size) {
+    release(RAW_FREE_SIZED, block, size);
+}
+
+EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
+    release_slowly(RAW_FREE_SIZED, block, size, log2_of(alignment));
+}
+
+EXPORT void *realloc(void *old, size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    if (!is_common(self) || !is_mine(self, old)) {
+        return realloc_slowly(old, size);
+    }
+    raw_word *at = self->at;
+    put_word(at, RAW_REALLOC_FROM, old, 0);
+    self->at = RECORDER_HELD;
+    void *block = next.realloc(old, size);
+    self->timed_at++; // two records, and one call
+    return allocated(self, at + 1, RAW_REALLOC_TO, block, size);
 }
 
 EXPORT void *reallocarray(void *old, size_t count, size_t size) {
@@ -284,14 +364,14 @@ EXPORT void *memalign(size_t alignment, size_t size) {
     if (!ready() || next.memalign == NULL) {
         return NULL;
     }
-    ALLOCATES(RAW_ALIGNED, size, log2_of(alignment), next.memalign(alignment, size));
+    ALLOCATES_SLOWLY(RAW_ALIGNED, size, log2_of(alignment), next.memalign(alignment, size));
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size) {
     if (!ready() || next.aligned_alloc == NULL) {
         return NULL;
     }
-    ALLOCATES(RAW_ALIGNED, size, log2_of(alignment), next.aligned_alloc(alignment, size));
+    ALLOCATES_SLOWLY(RAW_ALIGNED, size, log2_of(alignment), next.aligned_alloc(alignment, size));
 }
 
 EXPORT int posix_memalign(void **block, size_t alignment, size_t size) {
@@ -301,10 +381,10 @@ EXPORT int posix_memalign(void **block, size_t alignment, size_t size) {
     if (!recording()) {
         return next.posix_memalign(block, alignment, size);
     }
-    uint64_t began = enter();
+    struct call call = enter(0);
     int error = next.posix_memalign(block, alignment, size);
-    leave(began);
-    put(RAW_ALIGNED, error == 0 ? *block : NULL, size, log2_of(alignment), stamp_after());
+    leave(&call);
+    recorder_put(RAW_ALIGNED, error == 0 ? *block : NULL, size, log2_of(alignment));
     return error;
 }
 
@@ -312,14 +392,14 @@ EXPORT void *valloc(size_t size) {
     if (!ready() || next.valloc == NULL) {
         return NULL;
     }
-    ALLOCATES(RAW_ALIGNED, size, 12, next.valloc(size));
+    ALLOCATES_SLOWLY(RAW_ALIGNED, size, 12, next.valloc(size));
 }
 
 EXPORT void *pvalloc(size_t size) {
     if (!ready() || next.pvalloc == NULL) {
         return NULL;
     }
-    ALLOCATES(RAW_ALIGNED, size, 12, next.pvalloc(size));
+    ALLOCATES_SLOWLY(RAW_ALIGNED, size, 12, next.pvalloc(size));
 }
 
 EXPORT int malloc_trim(size_t pad) {
@@ -327,7 +407,7 @@ EXPORT int malloc_trim(size_t pad) {
         return 0;
     }
     if (recording()) {
-        put(RAW_TRIM, NULL, pad, 0, stamp_before());
+        recorder_put_event(RAW_TRIM, pad);
     }
     return next.trim(pad);
 }
@@ -335,42 +415,56 @@ EXPORT int malloc_trim(size_t pad) {
 // ── operator new and delete ──────────────────────────────────────────────────────────────────────────────────
 
 // An exception of operator new passes through here, so what is undone is undone by a cleanup.
-static void leave_level(uint32_t *depth) {
-    recorder_self.depth = *depth;
+static inline void let_go(raw_word **at) {
+    recorder_self.at = *at;
 }
 
 // The addresses are found once each, on first use. Two threads that find the same one write the same.
-static void *found(_Atomic(void *) *where, const char *name) {
-    void *function = atomic_load_explicit(where, memory_order_relaxed);
+static __attribute__((noinline)) void *find_operator(_Atomic(void *) *where, const char *name) {
+    ready();
+    raw_word *at = recorder_self.at;
+    recorder_self.at = RECORDER_HELD;
+    void *function = dlsym(RTLD_NEXT, name);
+    recorder_self.at = at;
     if (function == NULL) {
-        recorder_self.depth++;
-        function = dlsym(RTLD_NEXT, name);
-        recorder_self.depth--;
-        if (function == NULL) {
-            abort(); // a program that calls operator new has a library with one
-        }
-        atomic_store_explicit(where, function, memory_order_relaxed);
+        abort(); // a program that calls operator new has a library with one
     }
+    atomic_store_explicit(where, function, memory_order_relaxed);
     return function;
+}
+
+static inline void *found(_Atomic(void *) *where, const char *name) {
+    void *function = atomic_load_explicit(where, memory_order_relaxed);
+    return __builtin_expect(function != NULL, 1) ? function : find_operator(where, name);
 }
 
 #define OPERATOR_NEW(name, op, align, parameters, ...)                                                                 \
     EXPORT void *name parameters {                                                                                     \
         static _Atomic(void *) where;                                                                                  \
         void *(*inner)parameters;                                                                                      \
-        *(void **)&inner = (ready(), found(&where, #name));                                                            \
+        *(void **)&inner = found(&where, #name);                                                                       \
+        struct recorder_thread *self = &recorder_self;                                                                 \
+        raw_word *from = self->at;                                                                                     \
+        void *block;                                                                                                   \
+        if ((align) == 0 && is_common(self)) {                                                                         \
+            {                                                                                                          \
+                __attribute__((cleanup(let_go), unused)) raw_word *at = from;                                          \
+                self->at = RECORDER_HELD;                                                                              \
+                block = inner(__VA_ARGS__);                                                                            \
+            }                                                                                                          \
+            return allocated(self, from, op, block, size);                                                             \
+        }                                                                                                              \
         if (!recording()) {                                                                                            \
             return inner(__VA_ARGS__);                                                                                 \
         }                                                                                                              \
-        uint64_t began;                                                                                                \
-        void *block;                                                                                                   \
+        struct call call;                                                                                              \
         {                                                                                                              \
-            __attribute__((cleanup(leave_level), unused)) uint32_t depth = recorder_self.depth;                        \
-            began = enter();                                                                                           \
+            __attribute__((cleanup(let_go), unused)) raw_word *at = from;                                              \
+            call = enter(0);                                                                                           \
             block = inner(__VA_ARGS__);                                                                                \
         }                                                                                                              \
-        count_if_timed(began);                                                                                         \
-        put(op, block, size, log2_of(align), stamp_after());                                                           \
+        leave(&call);                                                                                                  \
+        recorder_put(op, block, size, log2_of(align));                                                                 \
         return block;                                                                                                  \
     }
 
@@ -378,15 +472,24 @@ static void *found(_Atomic(void *) *where, const char *name) {
     EXPORT void name parameters {                                                                                      \
         static _Atomic(void *) where;                                                                                  \
         void(*inner) parameters;                                                                                       \
-        *(void **)&inner = (ready(), found(&where, #name));                                                            \
+        *(void **)&inner = found(&where, #name);                                                                       \
+        struct recorder_thread *self = &recorder_self;                                                                 \
+        if ((align) == 0 && is_common(self) && is_mine(self, block) && (bytes) < RAW_LARGE) {                          \
+            raw_word *at = self->at;                                                                                   \
+            put_word(at, op, block, bytes);                                                                            \
+            self->at = RECORDER_HELD;                                                                                  \
+            inner(__VA_ARGS__);                                                                                        \
+            self->at = at + 1;                                                                                         \
+            return;                                                                                                    \
+        }                                                                                                              \
         if (!recording() || block == NULL) {                                                                           \
             inner(__VA_ARGS__);                                                                                        \
             return;                                                                                                    \
         }                                                                                                              \
-        put(op, block, bytes, log2_of(align), stamp_before());                                                         \
-        uint64_t began = enter();                                                                                      \
+        recorder_put(op, block, bytes, log2_of(align));                                                                \
+        struct call call = enter(1);                                                                                   \
         inner(__VA_ARGS__);                                                                                            \
-        leave(began);                                                                                                  \
+        leave(&call);                                                                                                  \
     }
 
 // Mangled names: nw and na are new and new[], dl and da are delete and delete[].
@@ -451,7 +554,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
         return next.pthread_create(thread, attributes, start, argument);
     }
     *birth = (struct birth){start, argument, recorder_new_thread()};
-    put(RAW_THREAD_START, (void *)(uintptr_t)birth->number, 0, 0, stamp_before());
+    recorder_put_event(RAW_THREAD_START, birth->number);
     int error = next.pthread_create(thread, attributes, begin_thread, birth);
     if (error != 0) {
         atomic_store_explicit(&birth_taken[birth - births], false, memory_order_release);

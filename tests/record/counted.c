@@ -6,6 +6,7 @@
 //     kill      as threads; dies by SIGKILL at once after the last call
 //     abort     as threads; dies by abort
 //     fork-kill as fork; child and parent die by SIGKILL
+//     pass      THREADS threads put blocks into shared places and release what was there, and have blocks of their own
 //     loop      nothing but pairs, as many as THREADS says
 //     loop-kill as loop; dies by SIGKILL
 //     wait      as threads; then waits for the end of its input
@@ -23,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { EACH = 2000, HANDED = 100 };
+enum { EACH = 2000, HANDED = 100, PASSED = 60000, PLACES = 64 };
 
 static _Atomic long mallocs, callocs, reallocs, aligneds, frees, trims, started;
 static void *_Atomic handed[1024][HANDED];
@@ -84,7 +85,27 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void run_threads(long count) {
+// Counts at the end: nothing but the exchange keeps two threads in step.
+static void *pass(void *argument) {
+    unsigned seed = (unsigned)(long)argument;
+    long allocated = 0, released = 0;
+    for (int i = 0; i < PASSED; i++) {
+        unsigned place = rand_r(&seed) % PLACES;
+        void *own = malloc(16 + place * 8), *old = atomic_exchange(&handed[0][place], malloc(16 + place * 8));
+        allocated += 2;
+        free(own);
+        released++;
+        if (old != NULL) {
+            free(old);
+            released++;
+        }
+    }
+    mallocs += allocated;
+    frees += released;
+    return NULL;
+}
+
+static void run_threads(void *(*work)(void *), long count) {
     pthread_t *threads = allocate((size_t)count * sizeof *threads);
     pthread_attr_t small;
     pthread_attr_init(&small);
@@ -121,7 +142,7 @@ int main(int argc, char **argv) {
             release(allocate(1 + (size_t)(i & 255)));
         }
     } else {
-        run_threads(count);
+        run_threads(strcmp(mode, "pass") == 0 ? pass : work, count);
     }
     bool killed = strstr(mode, "kill") != NULL;
     if (strncmp(mode, "fork", 4) == 0) {

@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-pub const RECORD: usize = 24;
+/// What the lowest four bits of a word say, beside the calls.
+const EVENT: u64 = 12;
+const STAMP: u64 = 13;
+const PREFIX: u64 = 14;
 pub const BLOCK_HEADER: usize = 64;
 pub const BLOCK: usize = 65536;
 
@@ -41,6 +44,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(eight)
 }
 
+fn words(body: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    body.chunks_exact(8).map(|word| u64_at(word, 0))
+}
+
 impl<'a> RawRecording<'a> {
     /// `bytes` is whole blocks; what is beyond the last whole one is left out.
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -48,12 +55,14 @@ impl<'a> RawRecording<'a> {
         let (mut records, mut timed) = (0, Timed::default());
         for block in bytes.chunks_exact(BLOCK) {
             let thread = u64_at(block, 0) as u32;
-            let count = ((u64_at(block, 0) >> 32) as usize).min((BLOCK - BLOCK_HEADER) / RECORD);
-            records += count as u64;
+            let body = &block[BLOCK_HEADER..];
+            records += words(body)
+                .take_while(|word| *word != 0)
+                .filter(|word| !matches!(word & 15, STAMP | PREFIX))
+                .count() as u64;
             timed.calls += u64_at(block, 16);
             timed.ticks += u64_at(block, 24);
             timed.nanoseconds += u64_at(block, 32);
-            let body = &block[BLOCK_HEADER..BLOCK_HEADER + count * RECORD];
             threads
                 .entry(thread)
                 .or_default()
@@ -78,11 +87,13 @@ impl<'a> RawRecording<'a> {
                     blocks: blocks.values().copied().collect(),
                     block: 0,
                     at: 0,
+                    ticks: 0,
+                    prefix: 0,
                 })
                 .collect(),
         };
         for index in 0..order.rest.len() {
-            order.advance(index, 0);
+            order.advance(index);
         }
         order
     }
@@ -93,6 +104,56 @@ struct Stream<'a> {
     blocks: Vec<&'a [u8]>,
     block: usize,
     at: usize,
+    /// Of the last stamp.
+    ticks: u64,
+    /// Of the next word; 0 if it has none.
+    prefix: u64,
+}
+
+impl Stream<'_> {
+    /// Goes to the next record; false at the end.
+    fn advance(&mut self) -> bool {
+        while let Some(block) = self.blocks.get(self.block) {
+            let word = block
+                .get(self.at..self.at + 8)
+                .map_or(0, |_| u64_at(block, self.at));
+            match word & 15 {
+                _ if word == 0 => {
+                    self.block += 1;
+                    self.at = 0;
+                    self.prefix = 0;
+                    continue;
+                }
+                // A thread that moved to a CPU whose counter is behind keeps its own order.
+                STAMP => self.ticks = self.ticks.max(word >> 4),
+                PREFIX => self.prefix = word,
+                _ => return true,
+            }
+            self.at += 8;
+        }
+        false
+    }
+
+    /// The record that `advance` has found.
+    fn take(&mut self) -> RawRecord {
+        let word = u64_at(self.blocks[self.block], self.at);
+        let prefix = std::mem::take(&mut self.prefix);
+        self.at += 8;
+        let mut record = RawRecord {
+            thread: self.thread,
+            ticks: self.ticks,
+            op: (word & 15) as u8,
+            align: (prefix >> 8) as u8 & 63,
+            address: (word & 0xFFFF_FFFF_FFF0) | (prefix >> 4 & 15),
+            size: (prefix >> 16 << 16) | word >> 48,
+        };
+        if word & 15 == EVENT {
+            // Thread start and end, trim, fork: 12 to 15. The first has an address, and trim a size.
+            record.op = 11 + (word >> 4 & 15) as u8;
+            (record.address, record.size) = (word >> 8, word >> 8);
+        }
+        record
+    }
 }
 
 pub struct RawOrder<'a> {
@@ -102,17 +163,10 @@ pub struct RawOrder<'a> {
 }
 
 impl RawOrder<'_> {
-    fn advance(&mut self, index: usize, least: u64) {
+    fn advance(&mut self, index: usize) {
         let stream = &mut self.rest[index];
-        while let Some(block) = stream.blocks.get(stream.block) {
-            if stream.at < block.len() {
-                // A thread that moved to a CPU whose counter is behind keeps its own order.
-                let ticks = u64_at(block, stream.at).max(least);
-                self.heads.push(Reverse((ticks, index)));
-                return;
-            }
-            stream.block += 1;
-            stream.at = 0;
+        if stream.advance() {
+            self.heads.push(Reverse((stream.ticks, index)));
         }
     }
 }
@@ -121,20 +175,9 @@ impl Iterator for RawOrder<'_> {
     type Item = RawRecord;
 
     fn next(&mut self) -> Option<RawRecord> {
-        let Reverse((ticks, index)) = self.heads.pop()?;
-        let stream = &mut self.rest[index];
-        let record = &stream.blocks[stream.block][stream.at..stream.at + RECORD];
-        let word = u64_at(record, 8);
-        let found = RawRecord {
-            thread: stream.thread,
-            ticks,
-            op: (word >> 56) as u8,
-            align: (word >> 48) as u8 & 63,
-            address: word & 0xFFFF_FFFF_FFFF,
-            size: u64_at(record, 16),
-        };
-        stream.at += RECORD;
-        self.advance(index, ticks);
-        Some(found)
+        let Reverse((_, index)) = self.heads.pop()?;
+        let record = self.rest[index].take();
+        self.advance(index);
+        Some(record)
     }
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use memmap2::{Mmap, MmapMut};
 use tempfile::TempDir;
 
@@ -14,6 +14,9 @@ use super::ticks;
 
 pub const BLOCK: usize = 65536;
 pub const HEADER: usize = 4096;
+pub const BLOCK_HEADER: usize = 64;
+/// What the recorder writes and this command reads.
+pub const VERSION: u32 = 2;
 pub const OWNED: u32 = 1;
 pub const FULL: u32 = 2;
 const FREE: u32 = 3;
@@ -159,6 +162,11 @@ impl Source {
             return Ok(None);
         }
         fence(Ordering::Acquire);
+        let version = u32::from_le_bytes([map[8], map[9], map[10], map[11]]);
+        ensure!(
+            version == VERSION,
+            "the recorder writes version {version}; this command reads version {VERSION}"
+        );
         let mut source = Self {
             name: name.to_string(),
             blocks: 0,
@@ -208,6 +216,9 @@ impl Source {
             self.spooled += 1;
             any = true;
             if state == FULL {
+                // Its next owner may die before it has cleared it.
+                let first = at + BLOCK_HEADER;
+                self.map[first..first + 8].fill(0);
                 self.state(index).store(FREE, Ordering::Release);
             }
         }

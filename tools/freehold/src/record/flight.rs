@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use trace_file::{Compiler, Header, Losses, RawRecording};
 
-use super::collect::{BLOCK, FULL, HEADER, OWNED};
+use super::collect::{BLOCK, BLOCK_HEADER, FULL, HEADER, OWNED, VERSION};
 use super::ticks;
 use crate::{amounts, output, trace, wording};
 
@@ -24,8 +24,8 @@ const MEMORY: &str = "/dev/shm";
 
 const LEAST: u64 = 1 << 20;
 const MOST: u64 = 64 << 30;
-const BLOCK_HEADER: usize = 64;
-const RECORD: usize = 24;
+/// What a block begins with: a stamp.
+const STAMP: u64 = 13;
 
 /// What one process's ring may hold.
 pub fn size(text: &str) -> Result<u64, String> {
@@ -132,8 +132,8 @@ fn open(path: &Path) -> Result<Flight> {
     );
     let version = word(&header, 8) as u32;
     ensure!(
-        version == 1,
-        "a recording of version {version}; this command reads version 1"
+        version == VERSION,
+        "a recording of version {version}; this command reads version {VERSION}"
     );
     let count = word(&header, 16);
     ensure!(
@@ -169,10 +169,10 @@ fn open(path: &Path) -> Result<Flight> {
             continue;
         }
         file.read_exact_at(&mut block, first + index * BLOCK as u64)?;
-        let thread_and_count = word(&block, 0);
-        if (thread_and_count >> 32) as usize > (BLOCK - BLOCK_HEADER) / RECORD {
+        let first = word(&block, BLOCK_HEADER);
+        if first != 0 && first & 15 != STAMP {
             found.damaged += 1;
-        } else if thread_and_count >> 32 != 0 {
+        } else if first != 0 {
             found.blocks.extend_from_slice(&block);
         }
     }
