@@ -42,6 +42,25 @@ typedef struct fh_heap fh_heap;
 /* fh_heap_options.flags. One thread makes and uses the heap: its bitmaps are changed without atomic instructions. */
 #define FH_HEAP_PRIVATE 1u
 
+/* What the kernel does with the heap's memory, the heap itself included:
+ *   NO_DUMP    it is left out of core dumps (VmFlags "dd" in /proc/PID/smaps). Copies that the program makes are not.
+ *   POPULATE   it has pages from the moment that the heap takes it, and not from the first write to each page.
+ *   HUGE       it is on huge pages where the kernel grants them ("hg").
+ *   NAMED      /proc/PID/maps says [anon:freehold:NAME], if the kernel has names (5.17 and CONFIG_ANON_VMA_NAME). What it
+ *              does not print is "_".
+ * NO_DUMP, HUGE and NAMED are kept by the kernel for mappings. So such a heap begins with 2 MiB of address space of its own, and goes
+ * on with 2 to 64 MiB, an eighth of what it has; a block above 1 MiB is a mapping too. What counts for limits is as ever, and
+ * 64 KiB for each such piece. With HUGE up to 2 MiB of each piece may be resident beyond that. The memory is the heap's until its
+ * reset or destroy, and is as all other memory afterwards. A process has 8,192 such pieces at a time, so that it does not run
+ * out of mappings. HUGE and NAMED are hints.
+ * Errors: fh_heap_new: ENOTSUP: the kernel does not leave memory out of dumps, or the program has a filter of system calls;
+ * EINVAL: together with given memory. Later: ENOMEM, also where a piece is needed and there are too many, or a page of a
+ * populated heap cannot be had. Cost: up to five system calls for each piece, at its begin and end together. */
+#define FH_HEAP_NO_DUMP 4u
+#define FH_HEAP_POPULATE 8u
+#define FH_HEAP_HUGE 16u
+#define FH_HEAP_NAMED 32u
+
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
  * at most for one call. What it allocates from the heap that is full fails at once, without another callback. */
@@ -55,7 +74,7 @@ typedef struct fh_heap_options {
     size_t hard_limit; /* bytes; 0: none. Never passed */
     fh_heap_callback callback;
     void *arg;      /* for the callback */
-    unsigned flags; /* FH_HEAP_PRIVATE */
+    unsigned flags; /* FH_HEAP_… */
     void *memory;   /* where all blocks are, in place of the system's: see below. NULL: none */
     size_t memory_size;
     void *reserved[2]; /* 0 */

@@ -6,6 +6,7 @@
 #include "heap/free.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/span.h"
 #include "heap/told.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -64,7 +65,12 @@ static bool charge(fh_heap *h, size_t bytes, fh_heap **full) {
 /* Memory of the store for the heap, charged. */
 static void *claim(fh_heap *h, size_t align, size_t n, size_t charged, bool *clean, fh_heap **full) {
     if (!charge(h, charged, full)) return NULL;
-    void *p = fh_alloc_special(align, n, clean);
+    bool spans = fh_heap_has_spans(h);
+    void *p = spans ? fh_spans_claim(h, align, n, clean, full) : fh_alloc_special(align, n, clean);
+    if (FH_UNLIKELY(p && h->flags & FH_HEAP_IS_POPULATED && !fh_system_populate(p, n))) {
+        spans ? fh_spans_release(h, p, n) : (void)fh_large_free(p);
+        p = NULL;
+    }
     if (!p) {
         fh_quota_return(h, charged);
         return NULL;
@@ -89,7 +95,9 @@ static bool bring_back(fh_extent *e, fh_heap **full) {
     uint64_t retired = 1;
     if (!fh_cas_acquire(&e->retired, &retired, 2)) return false;
     bool charged = charge(e->owned.heap, extent_bytes(e), full);
-    if (!charged) {
+    bool there = charged && (!(e->owned.heap->flags & FH_HEAP_IS_POPULATED) || fh_system_populate(e, extent_bytes(e)));
+    if (charged && !there) fh_quota_return(e->owned.heap, extent_bytes(e));
+    if (!there) {
         fh_store_release(&e->retired, 1);
         return false;
     }
@@ -111,7 +119,7 @@ static bool retire(fh_extent *e) {
         while (w-- > 0) fh_bits_set(h, &e->free[w], fh_extent_all(e, w, size));
         return false;
     }
-    fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
+    if (!(h->flags & FH_HEAP_IS_HUGE)) fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
     fh_system_purge((char *)e + page, extent_bytes(e) - page);
     /* No longer charged before the account says so: a fork between the two leaves too much in the child's account. */
     fh_store(&e->retired, 2);
@@ -206,6 +214,7 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
     if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE) return NULL;
     if (n <= FH_SMALL_MAX) n = FH_SMALL_MAX;
     size_t charged = fh_round_up(n, FH_SLOT_SIZE);
+    if (fh_heap_has_spans(h)) charged = fh_spans_round(h, charged);
     fh_node *node = take_of_class(h, 0, NODE_CLASS, full);
     if (!node) return NULL;
     fh_store(&node->block, 0);

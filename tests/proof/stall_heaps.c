@@ -101,6 +101,37 @@ void stall_heap_private(void) {
     }
 }
 
+/* ── Heaps with spans ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static fh_heap *spans_heap;
+
+void stall_spans_before(void) {
+    stall_heap_before();
+    spans_heap = fh_heap_new(&(fh_heap_options){.parent = shared_heap, .flags = FH_HEAP_NO_DUMP | FH_HEAP_POPULATE});
+    CHECK(spans_heap, "no heap");
+}
+
+/* More slots than a span has, and a piece of its own; and back. */
+void stall_spans_blocks(void) {
+    void *block[12], *piece = fh_heap_malloc(spans_heap, 1200000);
+    for (unsigned i = 0; i < 12; i++) block[i] = fh_heap_malloc(spans_heap, 200000);
+    (void)fh_heap_of(piece);
+    for (unsigned i = 0; i < 12; i++) fh_free(block[i]);
+    fh_free(piece);
+}
+
+/* One more of these, from its beginning to its end. */
+void stall_spans_life(void) {
+    fh_heap_figures figures;
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.name = "named", .flags = FH_HEAP_NAMED | FH_HEAP_HUGE});
+    if (!h) return;
+    for (unsigned i = 0; i < 12; i++) (void)fh_heap_of(fh_heap_malloc(h, 300000));
+    (void)fh_heap_of(fh_heap_malloc(h, 1200000));
+    fh_heap_stats(h, &figures);
+    fh_heap_reset(h);
+    fh_heap_destroy(h);
+}
+
 /* ── Given memory, and what ends with a heap ─────────────────────────────────────────────────────────────────────── */
 
 static char given_memory[256 << 10], other_memory[64 << 10];

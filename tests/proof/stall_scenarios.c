@@ -532,6 +532,8 @@ const stall_scenario stall_scenarios[] = {
     {.name = "heap of two", .prepare = stall_heap_before, .victim = stall_heap_blocks, .other = stall_heap_blocks},
     {.name = "private heap", .prepare = stall_heap_before, .victim = stall_heap_private, .other = stall_heap_blocks},
     {.name = "heap's scope", .prepare = stall_heap_before, .victim = stall_heap_scope, .other = stall_heap_blocks},
+    {.name = "heap's spans", .prepare = stall_spans_before, .victim = stall_spans_blocks, .other = stall_spans_blocks},
+    {.name = "life of spans", .prepare = stall_spans_before, .victim = stall_spans_life, .other = stall_spans_blocks},
     {.name = "heap's life", .prepare = stall_heap_before, .victim = stall_heap_life, .other = stall_heap_blocks},
     {.name = "given memory", .prepare = stall_given_before, .victim = stall_given_blocks, .other = stall_given_blocks},
     {.name = "given memory's life",
