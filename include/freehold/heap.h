@@ -25,7 +25,7 @@
  *   Ends         In builds with FREEHOLD_CHECKED a call on a heap, a free and a realloc that overlap its reset or destroy are
  *                reported, by the one or by the other. With on_error=report the one that reports does nothing: fh_heap_reset and
  *                fh_heap_destroy answer -1 with EBUSY, free returns, and the others fail with EINVAL. The last 16 destroyed heaps
- *                are known by name there. A use of one of them, or of a block from its first 64 KiB, is reported as that. In
+ *                are known by name there, except those with FH_HEAP_NO_DUMP, HUGE or NAMED. A use of one of them, or of a block from its first 64 KiB, is reported as that. In
  *                release builds such an overlap is not found, and its outcome is undefined. Not looked at: cells of pools, and
  *                fh_frame_malloc while it hits. */
 #ifndef FREEHOLD_HEAP_H
