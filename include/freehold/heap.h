@@ -66,6 +66,22 @@ typedef struct fh_heap fh_heap;
  * at most for one call. What it allocates from the heap that is full fails at once, without another callback. */
 typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *arg);
 
+/* Memory of the program, for fh_heap_options.pages. The callbacks are called by the threads that use the heap, by two at a time too.
+ *   get        gives `size` bytes, whole steps of 64 KiB, at a multiple of `alignment`, a page. Their content does not
+ *              matter. NULL: there is none.
+ *   purge      these pages are in a freed block of 64 KiB or more, and their content is not needed any more. The heap may
+ *              write to them at any time later. NULL: it is not told.
+ *   give_back  memory of one get is not the heap's any more: at its reset or destroy, or because it was of no use.
+ * A callback may use other heaps, and free blocks of this one. What it allocates from its own heap comes from the memory that is
+ * there, and fails with ENOMEM where another get were needed. A plain malloc in a scope of the heap is such an allocation too. A
+ * reset or destroy of that heap fails there with EBUSY; builds with FREEHOLD_CHECKED report it. */
+typedef struct fh_heap_pages {
+    void *(*get)(void *arg, size_t size, size_t alignment);
+    void (*purge)(void *arg, void *p, size_t size);
+    void (*give_back)(void *arg, void *p, size_t size);
+    void *arg;
+} fh_heap_pages;
+
 /* All zero is a plain heap. */
 typedef struct fh_heap_options {
     const char *name;  /* copied, 47 bytes of it */
@@ -77,7 +93,8 @@ typedef struct fh_heap_options {
     unsigned flags; /* FH_HEAP_… */
     void *memory;   /* where all blocks are, in place of the system's: see below. NULL: none */
     size_t memory_size;
-    void *reserved[2]; /* 0 */
+    const fh_heap_pages *pages; /* where all blocks are, in place of the system's: see below. Copied. NULL: none */
+    void *reserved;             /* 0 */
 } fh_heap_options;
 
 /* A heap; options may be NULL.
@@ -86,8 +103,13 @@ typedef struct fh_heap_options {
  * part in forty is for bitmaps. A block above 1 KiB takes whole KiB. Accounts have 64 KiB for such a heap, and it has no limits. The
  * program gets the memory back when the heap is destroyed. 64 heaps can have given memory at a time. In a shared mapping the
  * child of a fork goes on with the same heap as its parent, unless it is private.
- * Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, a soft limit above the hard one, or memory that
- * is too small, is another heap's, or comes with a limit. Cost: under a microsecond. */
+ * With `pages` all blocks are in memory that the program's callbacks give, and nothing comes from elsewhere. The heap asks for 1 MiB
+ * at first, then for as much as it has, and if that is refused for half of it, and so on, down to what the block needs. That memory counts for limits. What `get`
+ * gives with another alignment, in Freehold's own memory, or as a part of what a heap has, is given back, and the call fails
+ * with ENOMEM. So does the 65th piece, of all heaps over given memory and pages together. The rest is as with `memory`.
+ * Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, a soft limit above the hard one, memory that
+ * is too small, is another heap's, or comes with a limit, or pages without get or give_back, with memory, or with a flag for
+ * pages. Cost: under a microsecond. */
 FH_API fh_heap *fh_heap_new(const fh_heap_options *options);
 
 /* As malloc, calloc, aligned_alloc and realloc, out of the heap. realloc of a block of another heap, or of none, moves it to

@@ -36,6 +36,10 @@ static bool memory_makes_sense(const fh_heap_options *o) {
     return !(o->flags & OF_PAGES) && !o->soft_limit && !o->hard_limit && fh_given_may(o->memory, o->memory_size);
 }
 
+static bool pages_make_sense(const fh_heap_options *o) {
+    return !o->pages || (o->pages->get && o->pages->give_back && !o->memory && !(o->flags & OF_PAGES));
+}
+
 static bool may_use(const char *call, const fh_heap *h) {
     if (fh_heap_is_valid(call, h)) return true;
     errno = EINVAL;
@@ -58,10 +62,12 @@ static void end_call(fh_word *use) {
 fh_heap *fh_heap_new(const fh_heap_options *options) {
     static const fh_heap_options plain;
     const fh_heap_options *o = options ? options : &plain;
-    bool known = !(o->flags & ~(FH_HEAP_PRIVATE | OF_PAGES)) && !o->reserved[0] && !o->reserved[1];
+    bool known = !(o->flags & ~(FH_HEAP_PRIVATE | OF_PAGES)) && !o->reserved && pages_make_sense(o);
     if (!known || !limits_make_sense(o->soft_limit, o->hard_limit) || !memory_makes_sense(o)) return fh_fail(EINVAL);
-    fh_heap_plan plan = {o->name, o->parent, o->soft_limit, o->hard_limit, o->callback,
-                         o->arg,  o->flags,  o->memory,     o->memory_size};
+    fh_heap_source source;
+    if (o->pages) source = (fh_heap_source){o->pages->get, o->pages->purge, o->pages->give_back, o->pages->arg};
+    fh_heap_plan plan = {o->name, o->parent, o->soft_limit, o->hard_limit,  o->callback,
+                         o->arg,  o->flags,  o->memory,     o->memory_size, o->pages ? &source : NULL};
     if (!o->parent) return fh_heap_create(&plan);
     fh_word *use = begin_call("fh_heap_new", o->parent);
     if (!use) return NULL;

@@ -5,10 +5,12 @@
 #include "base/hooks.h"
 #include "cache/alloc.h"
 #include "cache/observed.h"
+#include "heap/callbacks.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/regions.h"
 #include "heap/scope.h"
 #include "heap/span.h"
 #include "heap/told.h"
@@ -100,6 +102,11 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     h->owned = (fh_owned){h, FH_OWNED_UNITS};
     h->parent = plan->parent;
     h->flags = plan->flags | fh_told_flags() | (plan->memory ? FH_HEAP_IS_APART : 0);
+    if (plan->source) {
+        h->flags |= FH_HEAP_IS_APART | FH_HEAP_IS_PAGED;
+        h->source = *plan->source;
+        fh_store(&h->regions, 0);
+    }
     h->asked = plan->asked;
     h->arg = plan->arg;
     fh_store(&h->charged, FH_SLOT_SIZE);
@@ -173,6 +180,7 @@ static size_t release_grown(fh_heap *h) {
             release(h, e, own);
         }
     }
+    if (fh_heap_is_paged(h)) bytes += fh_regions_end(h);
     return fh_heap_has_spans(h) ? bytes + fh_spans_clear(h) : bytes;
 }
 
@@ -204,8 +212,12 @@ static void release_first(fh_heap *h) {
     if (h) release(h, h, FH_SLOT_SIZE);
 }
 
+static bool is_in_callback(const fh_heap *h) {
+    return fh_heap_is_paged(h) && fh_callback_runs(h);
+}
+
 bool fh_heap_clear(fh_heap *h) {
-    if (fh_scope_is_open(h)) return false;
+    if (fh_scope_is_open(h) || is_in_callback(h)) return false;
     fh_endings_run(h);
     tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
@@ -220,7 +232,7 @@ bool fh_heap_clear(fh_heap *h) {
 
 bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
-    if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
+    if (fh_load(&h->children) || fh_scope_is_open(h) || is_in_callback(h)) return false;
     fh_endings_run(h);
     tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
@@ -272,6 +284,7 @@ static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
 
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
     if (h->given) fh_given_each(h->given, see, arg);
+    if (fh_heap_is_paged(h)) fh_regions_each(h, see, arg);
     each_of_units(h, see, arg);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]), *next;
@@ -293,11 +306,9 @@ static void add_large(void *block, size_t size, void *arg) {
 
 size_t fh_heap_resident(fh_heap *h) {
     bool spans = fh_heap_has_spans(h);
-    size_t sum = spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE), page = fh_system_page_size();
-    if (h->given) {
-        char *begin = (char *)h->given - (uintptr_t)h->given % page;
-        sum += fh_resident_in(begin, fh_round_up((uintptr_t)h->given % page + h->memory_size, page));
-    }
+    size_t sum = spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE);
+    if (h->given) sum += fh_given_resident(h->given);
+    if (fh_heap_is_paged(h)) sum += fh_regions_resident(h);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {
             if (!spans) sum += fh_resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);

@@ -121,6 +121,7 @@ static bool add_span(fh_heap *h, fh_heap **full) {
         fh_quota_return(h, FH_SLOT_SIZE);
         return false;
     }
+    fh_quota_tell(h, FH_SLOT_SIZE);
     s->slots = slots;
     free_all(s);
     fh_store_release(&fh_slab_at(fh_slot_of(s))->heap, (uintptr_t)h); /* no block of the program begins there */

@@ -6,6 +6,7 @@
 #include "heap/free.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/regions.h"
 #include "heap/span.h"
 #include "heap/told.h"
 #include "heap/words.h"
@@ -55,10 +56,7 @@ static void *take_units(fh_heap *h, size_t align, size_t n) {
 static bool charge(fh_heap *h, size_t bytes, fh_heap **full) {
     *full = fh_quota_charge(h, bytes);
     if (*full) return false;
-    for (fh_heap *at = h; at; at = at->parent) {
-        uint64_t soft = fh_load(&at->soft), now = fh_load(&at->charged);
-        if (FH_UNLIKELY(soft && now > soft && now - bytes <= soft)) (void)fh_quota_ask(at, bytes, false);
-    }
+    fh_quota_tell(h, bytes);
     return true;
 }
 
@@ -233,8 +231,8 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
 /* ── All sizes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void *take_given(fh_heap *h, size_t align, size_t n, fh_heap **full) {
-    void *p = fh_given_take(h->given, align, n);
-    if (p) return p;
+    void *p = h->given ? fh_given_take(h->given, align, n) : fh_regions_take(h, align, n, full);
+    if (p || !h->given) return p;
     fh_add_relaxed(&h->refusals, 1);
     *full = h;
     return NULL;
@@ -257,7 +255,7 @@ __attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t a
 /* A tool is to see what is read before it was written, so nothing is clean. */
 __attribute__((noinline)) static void *take_apart(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
     size_t size, all = fh_heap_is_told(h) && n <= FH_WINDOW_SIZE ? n + FH_TOLD_ROOM : n;
-    void *p = h->given ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
+    void *p = h->given || fh_heap_is_paged(h) ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
     if (p && fh_heap_is_told(h) && fh_heap_block(p, &size) == p) {
         fh_told_taken(p, size, n);
         *clean = false;

@@ -81,6 +81,7 @@ typedef struct fh_heap_span {
 /* and those of its own. */
 #define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, or told */
 #define FH_HEAP_IS_TOLD (1u << 17)  /* a tool that watches memory is told of its blocks (told.h) */
+#define FH_HEAP_IS_PAGED (1u << 18) /* over memory from callbacks of the program (regions.h); also apart */
 /* Its slots are in spans (span.h). */
 #define FH_HEAP_HAS_SPANS (FH_HEAP_IS_NO_DUMP | FH_HEAP_IS_HUGE | FH_HEAP_IS_NAMED)
 #define FH_HEAP_OVER UINT64_C(1)
@@ -92,6 +93,14 @@ typedef int fh_heap_asked(fh_heap *heap, size_t wanted, int hard, void *arg);
 
 /* What a walk calls for each live block. */
 typedef void fh_heap_seen(void *block, size_t size, void *arg);
+
+/* Where the memory of a paged heap comes from; `purge` may be NULL. */
+typedef struct {
+    void *(*get)(void *arg, size_t size, size_t alignment);
+    void (*purge)(void *arg, void *p, size_t size);
+    void (*give_back)(void *arg, void *p, size_t size);
+    void *arg;
+} fh_heap_source;
 
 struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `list`
     fh_owned owned;   /* itself */
@@ -124,9 +133,11 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     /* A page further on, which a heap that does not grow never touches. */
     _Alignas(4096) fh_word list[FH_HEAP_LISTS]; /* fh_extent*, the newest first */
     fh_word at[FH_HEAP_LISTS];                  /* fh_extent* in which a block was found or freed last */
-    fh_word ending;    /* checked builds: 0, the thread that resets or destroys it (use.h), or FH_HEAP_OVER */
-    fh_word spans;     /* fh_heap_span*, the newest first. Not written if it has none: this page is not touched then */
-    fh_heap_span span; /* the first one, if it has any */
+    fh_word ending; /* checked builds: 0, the thread that resets or destroys it (use.h), or FH_HEAP_OVER */
+    fh_word spans;  /* fh_heap_span*, the newest first. Not written if it has none: this page is not touched then */
+    fh_heap_source source; /* paged: whose memory */
+    fh_word regions;       /* fh_given*, the newest first */
+    fh_heap_span span;     /* the first one, if it has any */
 };
 
 /* The bit of a block's address in the word `sampled`: where it is 0, free has nothing to tell the observer. */
@@ -145,6 +156,10 @@ static inline bool fh_heap_is_private(const fh_heap *h) {
 
 static inline bool fh_heap_has_spans(const fh_heap *h) {
     return FH_UNLIKELY((h->flags & FH_HEAP_HAS_SPANS) != 0);
+}
+
+static inline bool fh_heap_is_paged(const fh_heap *h) {
+    return FH_UNLIKELY((h->flags & FH_HEAP_IS_PAGED) != 0);
 }
 
 static inline bool fh_heap_is_told(const fh_heap *h) {
