@@ -17,6 +17,8 @@
 /* One array, given from its beginning on; what comes back is not given again. */
 #define ARRAY (256 * MIB)
 
+static _Alignas(65536) char array[ARRAY];
+
 typedef struct {
     char *array;
     size_t next, most; /* bytes of it that were given, and may be */
@@ -84,13 +86,12 @@ static void give_back(void *arg, void *p, size_t size) {
 static void begin(source *s, size_t most) {
     *s = (source){.most = most};
     pthread_mutex_init(&s->lock, NULL);
-    s->array = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(s->array != MAP_FAILED, "no mapping");
+    s->array = array;
 }
 
 static void end(source *s) {
     CHECK(s->backs == s->gets, "%zu of %zu came back", s->backs, s->gets);
-    munmap(s->array, ARRAY);
+    CHECK(madvise(array, ARRAY, MADV_DONTNEED) == 0, "not as it was");
 }
 
 static fh_heap *over(source *s, fh_heap_options o) {
@@ -249,26 +250,26 @@ static void refused(fh_heap_options o) {
 }
 
 static void errors(void) {
-    static _Alignas(4096) char array[MIB + 4096];
+    static _Alignas(65536) char small[MIB + 65536];
     source s;
     begin(&s, ARRAY);
     fh_heap_pages pages = {get_odd, NULL, count_back, NULL}, none = {0};
     fh_heap *other = over(&s, (fh_heap_options){0}), *h = fh_heap_new(&(fh_heap_options){.pages = &pages});
-    char *block = fh_malloc(3 * MIB), *wrong[] = {array + 16, fh_heap_malloc(other, 30), block, NULL};
+    char *block = fh_malloc(3 * MIB), *wrong[] = {small + 16, fh_heap_malloc(other, 30), block, NULL};
     for (size_t i = 0; i < 4; i++) {
         odd = wrong[i] && i ? wrong[i] - (uintptr_t)wrong[i] % 4096 : wrong[i];
         errno = given_back = 0;
         CHECK(fh_heap_malloc(h, 100) == NULL && errno == ENOMEM, "of %p: errno %d", (void *)odd, errno);
         CHECK((given_back > 0) == (odd != NULL), "%u given back of %p", given_back, (void *)odd);
     }
-    odd = array;
+    odd = small;
     char *p = fh_heap_malloc(h, 100);
-    CHECK(p > array && p < array + MIB && fh_heap_malloc(h, MIB) == NULL, "not there, or twice");
+    CHECK(p > small && p < small + MIB && fh_heap_malloc(h, MIB) == NULL, "not there, or twice");
     given_back = 0;
     CHECK(fh_heap_destroy(h) == 0 && given_back == 1 && fh_heap_destroy(other) == 0, "not destroyed");
     fh_free(block);
     refused((fh_heap_options){.pages = &none});
-    refused((fh_heap_options){.pages = &pages, .memory = array, .memory_size = MIB});
+    refused((fh_heap_options){.pages = &pages, .memory = small, .memory_size = MIB});
     refused((fh_heap_options){.pages = &pages, .flags = FH_HEAP_NO_DUMP});
     end(&s);
 }

@@ -534,6 +534,8 @@ const stall_scenario stall_scenarios[] = {
     {.name = "heap's scope", .prepare = stall_heap_before, .victim = stall_heap_scope, .other = stall_heap_blocks},
     {.name = "heap's spans", .prepare = stall_spans_before, .victim = stall_spans_blocks, .other = stall_spans_blocks},
     {.name = "life of spans", .prepare = stall_spans_before, .victim = stall_spans_life, .other = stall_spans_blocks},
+    {.name = "paged heap", .prepare = stall_paged_before, .victim = stall_paged_blocks, .other = stall_paged_blocks},
+    {.name = "life of pages", .prepare = stall_paged_before, .victim = stall_paged_life, .other = stall_paged_blocks},
     {.name = "heap's life", .prepare = stall_heap_before, .victim = stall_heap_life, .other = stall_heap_blocks},
     {.name = "given memory", .prepare = stall_given_before, .victim = stall_given_blocks, .other = stall_given_blocks},
     {.name = "given memory's life",
