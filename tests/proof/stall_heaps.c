@@ -138,7 +138,7 @@ static _Alignas(65536) char source[24 << 20];
 static size_t sourced;
 static fh_heap *paged_heap;
 
-static void *get(void *arg, size_t size, size_t alignment) {
+static void *get_pages(void *arg, size_t size, size_t alignment) {
     (void)arg, (void)alignment;
     size_t at = __atomic_fetch_add(&sourced, size, __ATOMIC_RELAXED);
     if (at + size <= sizeof source) return source + at;
@@ -157,7 +157,7 @@ static void give_back(void *arg, void *p, size_t size) {
     (void)__atomic_compare_exchange_n(&sourced, &end, begin, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-static const fh_heap_pages pages = {get, not_needed, give_back, NULL};
+static const fh_heap_pages pages = {get_pages, not_needed, give_back, NULL};
 
 void stall_paged_before(void) {
     stall_heap_before();
