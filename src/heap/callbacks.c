@@ -11,7 +11,7 @@
 static struct {
     fh_word thread; /* 0, or one of a process that was forked: free */
     fh_word heap;
-} entries[FH_CALLBACKS_MOST];
+} in_callbacks[FH_CALLBACKS_MOST];
 
 static uint64_t this_thread(void) {
     return fh_thread_generation() << ADDRESS_BITS | fh_heap_this_thread();
@@ -22,22 +22,23 @@ static unsigned enter(const fh_heap *h) {
     uint64_t generation = fh_thread_generation();
     unsigned i = 0;
     for (; i < FH_CALLBACKS_MOST; i++) {
-        uint64_t seen = fh_load(&entries[i].thread);
+        uint64_t seen = fh_load(&in_callbacks[i].thread);
         if (seen && seen >> ADDRESS_BITS == generation) continue;
-        if (fh_cas_acquire(&entries[i].thread, &seen, this_thread())) break;
+        if (fh_cas_acquire(&in_callbacks[i].thread, &seen, this_thread())) break;
     }
-    if (i < FH_CALLBACKS_MOST) fh_store(&entries[i].heap, (uintptr_t)h);
+    if (i < FH_CALLBACKS_MOST) fh_store(&in_callbacks[i].heap, (uintptr_t)h);
     return i;
 }
 
 static void leave(unsigned i) {
-    fh_store(&entries[i].heap, 0);
-    fh_store_release(&entries[i].thread, 0); /* release: the 0 above, before the next one's heap */
+    fh_store(&in_callbacks[i].heap, 0);
+    fh_store_release(&in_callbacks[i].thread, 0); /* release: the 0 above, before the next one's heap */
 }
 
 bool fh_callback_runs(const fh_heap *h) {
     for (unsigned i = 0; i < FH_CALLBACKS_MOST; i++)
-        if (fh_load(&entries[i].thread) == this_thread() && fh_load(&entries[i].heap) == (uintptr_t)h) return true;
+        if (fh_load(&in_callbacks[i].thread) == this_thread() && fh_load(&in_callbacks[i].heap) == (uintptr_t)h)
+            return true;
     return false;
 }
 

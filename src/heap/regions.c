@@ -13,7 +13,7 @@ static fh_given *newest(const fh_heap *h) {
 }
 
 /* A region of that many bytes, before others see it. The program gets back what is of no use. */
-static fh_given *get(fh_heap *h, size_t bytes) {
+static fh_given *get_region(fh_heap *h, size_t bytes) {
     void *p = fh_callback_get(h, bytes);
     if (!p) return NULL;
     bool may = (uintptr_t)p % fh_system_page_size() == 0 && fh_given_may(p, bytes);
@@ -25,7 +25,7 @@ static fh_given *get(fh_heap *h, size_t bytes) {
 static fh_given *get_charged(fh_heap *h, size_t bytes, fh_heap **full) {
     *full = fh_quota_charge(h, bytes);
     if (*full) return NULL;
-    fh_given *g = get(h, bytes);
+    fh_given *g = get_region(h, bytes);
     if (g) fh_quota_tell(h, bytes);
     if (g) return g;
     fh_quota_return(h, bytes);
