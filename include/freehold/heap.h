@@ -25,7 +25,7 @@
  *   Ends         In builds with FREEHOLD_CHECKED a call on a heap, a free and a realloc that overlap its reset or destroy are
  *                reported, by the one or by the other. With on_error=report the one that reports does nothing: fh_heap_reset and
  *                fh_heap_destroy answer -1 with EBUSY, free returns, and the others fail with EINVAL. The last 16 destroyed heaps
- *                are known by name there. A use of one of them, or of a block from its first 64 KiB, is reported as that. In
+ *                are known by name there, except those with FH_HEAP_NO_DUMP, HUGE or NAMED. A use of one of them, or of a block from its first 64 KiB, is reported as that. In
  *                release builds such an overlap is not found, and its outcome is undefined. Not looked at: cells of pools, and
  *                fh_frame_malloc while it hits. */
 #ifndef FREEHOLD_HEAP_H
@@ -42,10 +42,45 @@ typedef struct fh_heap fh_heap;
 /* fh_heap_options.flags. One thread makes and uses the heap: its bitmaps are changed without atomic instructions. */
 #define FH_HEAP_PRIVATE 1u
 
+/* What the kernel does with the heap's memory, the heap itself included:
+ *   NO_DUMP    it is left out of core dumps (VmFlags "dd" in /proc/PID/smaps). Copies that the program makes are not.
+ *   POPULATE   it has pages from the moment that the heap takes it, and not from the first write to each page.
+ *   HUGE       it is on huge pages where the kernel grants them ("hg").
+ *   NAMED      /proc/PID/maps says [anon:freehold:NAME], if the kernel has names (5.17 and CONFIG_ANON_VMA_NAME). What it
+ *              does not print is "_".
+ * NO_DUMP, HUGE and NAMED are kept by the kernel for mappings. So such a heap begins with 2 MiB of address space of its own, and goes
+ * on with 2 to 64 MiB, an eighth of what it has; a block above 1 MiB is a mapping too. What counts for limits is as ever, and
+ * 64 KiB for each such piece. With HUGE up to 2 MiB of each piece may be resident beyond that. The memory is the heap's until its
+ * reset or destroy, and is as all other memory afterwards. A process has 8,192 such pieces at a time, so that it does not run
+ * out of mappings. HUGE and NAMED are hints.
+ * Errors: fh_heap_new: ENOTSUP: the kernel does not leave memory out of dumps, or the program has a filter of system calls;
+ * EINVAL: together with given memory. Later: ENOMEM, also where a piece is needed and there are too many, or a page of a
+ * populated heap cannot be had. Cost: up to five system calls for each piece, at its begin and end together. */
+#define FH_HEAP_NO_DUMP 4u
+#define FH_HEAP_POPULATE 8u
+#define FH_HEAP_HUGE 16u
+#define FH_HEAP_NAMED 32u
+
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
  * at most for one call. What it allocates from the heap that is full fails at once, without another callback. */
 typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *arg);
+
+/* Memory of the program, for fh_heap_options.pages. The callbacks are called by the threads that use the heap, by two at a time too.
+ *   get        gives `size` bytes, whole steps of 64 KiB, at a multiple of `alignment`, a page. Their content does not
+ *              matter. NULL: there is none.
+ *   purge      these pages are in a freed block of 64 KiB or more, and their content is not needed any more. The heap may
+ *              write to them at any time later. NULL: it is not told.
+ *   give_back  memory of one get is not the heap's any more: at its reset or destroy, or because it was of no use.
+ * A callback may use other heaps, and free blocks of this one. What it allocates from its own heap comes from the memory that is
+ * there, and fails with ENOMEM where another get were needed. A plain malloc in a scope of the heap is such an allocation too. A
+ * reset or destroy of that heap fails there with EBUSY; builds with FREEHOLD_CHECKED report it. */
+typedef struct fh_heap_pages {
+    void *(*get)(void *arg, size_t size, size_t alignment);
+    void (*purge)(void *arg, void *p, size_t size);
+    void (*give_back)(void *arg, void *p, size_t size);
+    void *arg;
+} fh_heap_pages;
 
 /* All zero is a plain heap. */
 typedef struct fh_heap_options {
@@ -55,10 +90,11 @@ typedef struct fh_heap_options {
     size_t hard_limit; /* bytes; 0: none. Never passed */
     fh_heap_callback callback;
     void *arg;      /* for the callback */
-    unsigned flags; /* FH_HEAP_PRIVATE */
+    unsigned flags; /* FH_HEAP_… */
     void *memory;   /* where all blocks are, in place of the system's: see below. NULL: none */
     size_t memory_size;
-    void *reserved[2]; /* 0 */
+    const fh_heap_pages *pages; /* where all blocks are, in place of the system's: see below. Copied. NULL: none */
+    void *reserved;             /* 0 */
 } fh_heap_options;
 
 /* A heap; options may be NULL.
@@ -67,8 +103,13 @@ typedef struct fh_heap_options {
  * part in forty is for bitmaps. A block above 1 KiB takes whole KiB. Accounts have 64 KiB for such a heap, and it has no limits. The
  * program gets the memory back when the heap is destroyed. 64 heaps can have given memory at a time. In a shared mapping the
  * child of a fork goes on with the same heap as its parent, unless it is private.
- * Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, a soft limit above the hard one, or memory that
- * is too small, is another heap's, or comes with a limit. Cost: under a microsecond. */
+ * With `pages` all blocks are in memory that the program's callbacks give, and nothing comes from elsewhere. The heap asks for 1 MiB
+ * at first, then for as much as it has, and if that is refused for half of it, and so on, down to what the block needs. That memory counts for limits. What `get`
+ * gives with another alignment, in Freehold's own memory, or as a part of what a heap has, is given back, and the call fails
+ * with ENOMEM. So does the 65th piece, of all heaps over given memory and pages together. The rest is as with `memory`.
+ * Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, a soft limit above the hard one, memory that
+ * is too small, is another heap's, or comes with a limit, or pages without get or give_back, with memory, or with a flag for
+ * pages. Cost: under a microsecond. */
 FH_API fh_heap *fh_heap_new(const fh_heap_options *options);
 
 /* As malloc, calloc, aligned_alloc and realloc, out of the heap. realloc of a block of another heap, or of none, moves it to

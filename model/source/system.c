@@ -60,8 +60,9 @@ void fh_system_forget_zeroes(void *p, size_t size) {
     for (size_t i = 0; i < size / sizeof(fh_slab); i++) bits |= fh_load(&((fh_slab *)p)[i].state);
     FH_ASSERT(bits == 0);
 }
-void fh_system_renew(void *p, size_t size) {
+bool fh_system_renew(void *p, size_t size) {
     touch_all(p, size);
+    return true;
 }
 /* What the scenario wants. Of the contents the first bytes of each page are moved, where scenarios write. */
 fh_move fh_system_move(void *p, size_t size, void *place) {
@@ -96,6 +97,18 @@ bool fh_system_group_memory(size_t *limit, size_t *used) {
 }
 void fh_system_huge_pages(void *p, size_t size, bool wanted) {
     (void)p, (void)size, (void)wanted;
+}
+int fh_system_set_traits(void *p, size_t size, unsigned traits, const char *name) {
+    (void)p, (void)size, (void)traits, (void)name;
+    return 0;
+}
+void fh_system_clear_traits(void *p, size_t size, unsigned traits) {
+    (void)traits;
+    touch_all(p, size);
+}
+bool fh_system_populate(void *p, size_t size) {
+    (void)p, (void)size;
+    return true;
 }
 uint64_t fh_system_touch(void *p) {
     fh_model->plain((uintptr_t)p, 16, 1);

@@ -20,6 +20,12 @@ _Static_assert(offsetof(fh_heap, next) == offsetof(struct fh_heap_frames, next) 
                    offsetof(fh_heap, end) == offsetof(struct fh_heap_frames, end),
                "what freehold/heap.h has inline");
 
+#define OF_PAGES (FH_HEAP_NO_DUMP | FH_HEAP_POPULATE | FH_HEAP_HUGE | FH_HEAP_NAMED)
+_Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP &&
+                   FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED && FH_HEAP_HUGE == FH_HEAP_IS_HUGE &&
+                   FH_HEAP_NAMED == FH_HEAP_IS_NAMED,
+               "the flags of a heap are those of its options");
+
 static bool limits_make_sense(size_t soft, size_t hard) {
     return hard == 0 || (hard >= FH_SLOT_SIZE && soft <= hard);
 }
@@ -27,7 +33,11 @@ static bool limits_make_sense(size_t soft, size_t hard) {
 /* What is given is a limit of its own. */
 static bool memory_makes_sense(const fh_heap_options *o) {
     if (!o->memory) return o->memory_size == 0;
-    return !o->soft_limit && !o->hard_limit && fh_given_may(o->memory, o->memory_size);
+    return !(o->flags & OF_PAGES) && !o->soft_limit && !o->hard_limit && fh_given_may(o->memory, o->memory_size);
+}
+
+static bool pages_make_sense(const fh_heap_options *o) {
+    return !o->pages || (o->pages->get && o->pages->give_back && !o->memory && !(o->flags & OF_PAGES));
 }
 
 static bool may_use(const char *call, const fh_heap *h) {
@@ -52,10 +62,12 @@ static void end_call(fh_word *use) {
 fh_heap *fh_heap_new(const fh_heap_options *options) {
     static const fh_heap_options plain;
     const fh_heap_options *o = options ? options : &plain;
-    bool known = !(o->flags & ~FH_HEAP_PRIVATE) && !o->reserved[0] && !o->reserved[1];
+    bool known = !(o->flags & ~(FH_HEAP_PRIVATE | OF_PAGES)) && !o->reserved && pages_make_sense(o);
     if (!known || !limits_make_sense(o->soft_limit, o->hard_limit) || !memory_makes_sense(o)) return fh_fail(EINVAL);
-    fh_heap_plan plan = {o->name, o->parent, o->soft_limit, o->hard_limit, o->callback,
-                         o->arg,  o->flags,  o->memory,     o->memory_size};
+    fh_heap_source source;
+    if (o->pages) source = (fh_heap_source){o->pages->get, o->pages->purge, o->pages->give_back, o->pages->arg};
+    fh_heap_plan plan = {o->name, o->parent, o->soft_limit, o->hard_limit,  o->callback,
+                         o->arg,  o->flags,  o->memory,     o->memory_size, o->pages ? &source : NULL};
     if (!o->parent) return fh_heap_create(&plan);
     fh_word *use = begin_call("fh_heap_new", o->parent);
     if (!use) return NULL;

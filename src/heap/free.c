@@ -6,6 +6,7 @@
 #include "cache/observed.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/span.h"
 #include "heap/told.h"
 #include "heap/use.h"
 #include "heap/words.h"
@@ -100,8 +101,13 @@ static bool free_large(fh_node *node, void *p) {
     if (!fh_cas_acq_rel(&node->block, &block, 0)) return false;
     fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
     fh_told_left(h, p, size);
-    bool freed = fh_large_free(p);
-    FH_ASSERT(freed);
+    bool freed = true;
+    if (fh_heap_has_spans(h)) {
+        fh_spans_release(h, p, size);
+    } else {
+        freed = fh_large_free(p);
+        FH_ASSERT(freed);
+    }
     fh_quota_return(h, size);
     fh_extent *e = (fh_extent *)fh_heap_word(node);
     return freed && e && free_in_extent(e, node);

@@ -1,13 +1,18 @@
 #include "heap/given.h"
 
 #include "base/assert.h"
+#include "heap/callbacks.h"
+#include "heap/span.h"
 #include "heap/told.h"
 #include "heap/words.h"
 #include "store/outside.h"
 #include "store/window.h"
+#include "system/system.h"
 
 #define WORD_BYTES ((size_t)64 * FH_MIN_ALIGN)
 #define LEAST ((size_t)4096)
+/* A freed block of so many bytes is worth a callback. */
+#define PURGED_FROM FH_SLOT_SIZE
 #define ALL (~UINT64_C(0))
 
 struct fh_given {
@@ -16,6 +21,9 @@ struct fh_given {
     size_t words;
     fh_word from; /* hint: the word to begin with */
     fh_word *first, *last;
+    fh_given *next; /* region of a paged heap; written before it is shown */
+    void *memory;   /* all of it, */
+    size_t bytes;   /*   and how much */
     fh_word free[];
 };
 
@@ -44,8 +52,30 @@ fh_given *fh_given_begin(fh_heap *h, void *memory, size_t bytes) {
     g->begin = (char *)fh_round_up((uintptr_t)(g->last + words), WORD_BYTES);
     FH_ASSERT((uintptr_t)g->begin + words * WORD_BYTES <= end);
     fh_given_clear(g);
-    h->memory_size = end - (uintptr_t)g;
+    g->next = NULL;
+    g->memory = memory;
+    g->bytes = bytes;
+    if (!fh_heap_is_paged(h)) h->memory_size = end - (uintptr_t)g;
     return fh_outside_add(memory, bytes, g) ? g : NULL;
+}
+
+size_t fh_given_bytes_for(size_t align, size_t n) {
+    size_t words = (n + WORD_BYTES - 1) / WORD_BYTES + align / WORD_BYTES + 1;
+    size_t bytes = sizeof(fh_given) + FH_MIN_ALIGN + 2 * WORD_BYTES + words * (WORD_BYTES + 3 * sizeof(fh_word));
+    return fh_round_up(bytes, FH_SLOT_SIZE);
+}
+
+void fh_given_link(fh_given *g, fh_given *next) {
+    g->next = next;
+}
+
+fh_given *fh_given_next(const fh_given *g) {
+    return g->next;
+}
+
+void *fh_given_memory(const fh_given *g, size_t *bytes) {
+    *bytes = g->bytes;
+    return g->memory;
 }
 
 void fh_given_clear(fh_given *g) {
@@ -152,6 +182,7 @@ bool fh_given_free(fh_given *g, void *p, size_t size) {
     if (!(fh_bits_clear(h, &g->first[unit / 64], bit) & bit)) return false;
     /* From here on the block is this thread's alone. */
     fh_bits_clear(h, &g->last[(end - 1) / 64], UINT64_C(1) << (end - 1) % 64);
+    if (fh_heap_is_paged(h) && size >= PURGED_FROM) fh_callback_purge(h, p, size);
     for (size_t next; unit < end; unit = next) {
         next = (unit / 64 + 1) * 64;
         if (next > end) next = end;
@@ -170,4 +201,10 @@ void fh_given_each(fh_given *g, fh_heap_seen *see, void *arg) {
             if (bytes) see(g->begin + unit * FH_MIN_ALIGN, bytes, arg);
         }
     }
+}
+
+size_t fh_given_resident(const fh_given *g) {
+    size_t page = fh_system_page_size(), before = (uintptr_t)g % page;
+    uintptr_t end = (uintptr_t)g->memory + g->bytes;
+    return fh_resident_in((char *)(uintptr_t)g - before, fh_round_up(end - (uintptr_t)g + before, page));
 }

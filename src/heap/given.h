@@ -19,6 +19,15 @@ bool fh_given_may(const void *memory, size_t bytes);
 
 /* The memory is the heap's from now on; NULL: too many heaps have some. */
 fh_given *fh_given_begin(fh_heap *h, void *memory, size_t bytes);
+
+/* Enough for a block of n bytes with that alignment: whole slots. */
+size_t fh_given_bytes_for(size_t align, size_t n);
+
+/* Of a paged heap: the region before it, and all that the program gave. */
+void fh_given_link(fh_given *g, fh_given *next);
+fh_given *fh_given_next(const fh_given *g);
+void *fh_given_memory(const fh_given *g, size_t *bytes);
+
 void fh_given_clear(fh_given *g);
 void fh_given_end(const fh_given *g);
 
@@ -32,5 +41,8 @@ void *fh_given_block(const fh_given *g, const void *p, size_t *size);
 bool fh_given_free(fh_given *g, void *p, size_t size);
 
 void fh_given_each(fh_given *g, fh_heap_seen *see, void *arg);
+
+/* Bytes with memory behind them, as the kernel says. */
+size_t fh_given_resident(const fh_given *g);
 
 #endif

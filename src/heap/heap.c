@@ -5,11 +5,14 @@
 #include "base/hooks.h"
 #include "cache/alloc.h"
 #include "cache/observed.h"
+#include "heap/callbacks.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/regions.h"
 #include "heap/scope.h"
+#include "heap/span.h"
 #include "heap/told.h"
 #include "heap/use.h"
 #include "heap/valid.h"
@@ -24,7 +27,7 @@
 #define HEADER_END offsetof(fh_heap, list[0])
 #define FIRST_UNIT ((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) / FH_MIN_ALIGN)
 #define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
-#define LISTS_END ((offsetof(fh_heap, ending) + sizeof(fh_word) + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN)
+#define LISTS_END ((sizeof(fh_word[1]) + offsetof(fh_heap, span) + sizeof(fh_heap_span)) / FH_MIN_ALIGN)
 
 _Static_assert((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) % FH_MIN_ALIGN == 0,
                "units begin where it ends");
@@ -63,9 +66,29 @@ static void set_name(fh_heap *h, const char *name) {
 static void release(const fh_heap *h, void *p, size_t bytes) {
     for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
     fh_told_left(h, p, bytes);
+    if (fh_heap_has_spans(h)) return; /* with its span */
     bool freed = fh_large_free(p);
     FH_ASSERT(freed);
     (void)freed;
+}
+
+/* The heap's first slot is the store's again, and not charged. */
+static fh_heap *give_up(const fh_heap_plan *plan, fh_heap *h) {
+    int error = errno;
+    if (h && fh_heap_has_spans(h)) {
+        fh_spans_end(h);
+    } else if (h) {
+        release(h, h, FH_SLOT_SIZE);
+    }
+    if (plan->parent) fh_quota_return(plan->parent, FH_SLOT_SIZE);
+    errno = error;
+    return NULL;
+}
+
+static fh_heap *first_slot(const fh_heap_plan *plan, bool *clean) {
+    *clean = true;
+    if (plan->flags & FH_HEAP_HAS_SPANS) return fh_spans_begin(plan->flags, plan->name);
+    return fh_alloc_special(FH_SLOT_SIZE, FH_SLOT_SIZE, clean);
 }
 
 fh_heap *fh_heap_create(const fh_heap_plan *plan) {
@@ -74,14 +97,16 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
         errno = ENOMEM;
         return NULL;
     }
-    fh_heap *h = fh_alloc_special(FH_SLOT_SIZE, FH_SLOT_SIZE, &clean);
-    if (!h) {
-        if (plan->parent) fh_quota_return(plan->parent, FH_SLOT_SIZE);
-        return NULL;
-    }
+    fh_heap *h = first_slot(plan, &clean);
+    if (!h) return give_up(plan, NULL);
     h->owned = (fh_owned){h, FH_OWNED_UNITS};
     h->parent = plan->parent;
     h->flags = plan->flags | fh_told_flags() | (plan->memory ? FH_HEAP_IS_APART : 0);
+    if (plan->source) {
+        h->flags |= FH_HEAP_IS_APART | FH_HEAP_IS_PAGED;
+        h->source = *plan->source;
+        fh_store(&h->regions, 0);
+    }
     h->asked = plan->asked;
     h->arg = plan->arg;
     fh_store(&h->charged, FH_SLOT_SIZE);
@@ -100,12 +125,12 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     set_name(h, plan->name);
     free_all_units(h);
     h->given = plan->memory ? fh_given_begin(h, plan->memory, plan->memory_size) : NULL;
-    if (plan->memory && !h->given) {
-        release(h, h, FH_SLOT_SIZE);
-        if (plan->parent) fh_quota_return(plan->parent, FH_SLOT_SIZE);
+    if ((plan->memory && !h->given) || (plan->flags & FH_HEAP_IS_POPULATED && !fh_system_populate(h, FH_SLOT_SIZE))) {
+        if (h->given) fh_given_end(h->given);
         errno = ENOMEM;
-        return NULL;
+        return give_up(plan, h);
     }
+    if (fh_heap_has_spans(h)) fh_spans_show(h);
     fh_thp_count_heap(1);
     for (unsigned i = 0; !clean && i < FH_HEAP_LISTS; i++) {
         fh_store(&h->list[i], 0);
@@ -119,6 +144,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
 
 /* The large blocks whose nodes are in an extent. Returns their bytes. */
 static size_t release_large(fh_extent *e) {
+    fh_heap *h = e->owned.heap;
     size_t size = fh_class_size(e->c), bytes = 0;
     for (unsigned w = 0; w < e->words; w++) {
         for (uint64_t live = fh_extent_all(e, w, size) & ~fh_load(&e->free[w]); live; live &= live - 1) {
@@ -127,8 +153,12 @@ static size_t release_large(fh_extent *e) {
             if (!p) continue;
             bytes += (size_t)fh_load(&node->size);
             fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
-            fh_told_left(e->owned.heap, p, (size_t)fh_load(&node->size));
-            (void)fh_large_free(p);
+            fh_told_left(h, p, (size_t)fh_load(&node->size));
+            if (!fh_heap_has_spans(h)) {
+                (void)fh_large_free(p);
+            } else if (!fh_spans_have(p)) { /* else with its span */
+                fh_spans_release(h, p, (size_t)fh_load(&node->size));
+            }
         }
     }
     return bytes;
@@ -150,7 +180,8 @@ static size_t release_grown(fh_heap *h) {
             release(h, e, own);
         }
     }
-    return bytes;
+    if (fh_heap_is_paged(h)) bytes += fh_regions_end(h);
+    return fh_heap_has_spans(h) ? bytes + fh_spans_clear(h) : bytes;
 }
 
 /* All of its blocks are freed at once. */
@@ -169,14 +200,24 @@ static void tell_observer(fh_heap *h) {
     if (FH_UNLIKELY(fh_load(&h->sampled))) end_samples(h);
 }
 
-/* Checked builds keep it for a while, unless a tool that watches memory is told that it is gone. */
+/* Checked builds keep it for a while, unless a tool that watches memory is told that it is gone. With a span it is not kept: that
+ * would be 2 MiB of the kind that the program has said, after it has ended. */
 static void release_first(fh_heap *h) {
+    if (fh_heap_has_spans(h)) {
+        release(h, h, FH_SLOT_SIZE);
+        fh_spans_end(h);
+        return;
+    }
     if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);
     if (h) release(h, h, FH_SLOT_SIZE);
 }
 
+static bool is_in_callback(const fh_heap *h) {
+    return fh_heap_is_paged(h) && fh_callback_runs(h);
+}
+
 bool fh_heap_clear(fh_heap *h) {
-    if (fh_scope_is_open(h)) return false;
+    if (fh_scope_is_open(h) || is_in_callback(h)) return false;
     fh_endings_run(h);
     tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
@@ -191,7 +232,7 @@ bool fh_heap_clear(fh_heap *h) {
 
 bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
-    if (fh_load(&h->children) || fh_scope_is_open(h)) return false;
+    if (fh_load(&h->children) || fh_scope_is_open(h) || is_in_callback(h)) return false;
     fh_endings_run(h);
     tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
@@ -243,6 +284,7 @@ static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
 
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
     if (h->given) fh_given_each(h->given, see, arg);
+    if (fh_heap_is_paged(h)) fh_regions_each(h, see, arg);
     each_of_units(h, see, arg);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]), *next;
@@ -255,32 +297,21 @@ void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
 
 /* ── What is resident ────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static size_t resident_in(void *p, size_t bytes) {
-    unsigned char pages[256];
-    size_t page = fh_system_page_size(), most = sizeof pages * page, sum = 0;
-    for (size_t at = 0; at < bytes; at += most) {
-        size_t n = bytes - at < most ? bytes - at : most;
-        if (!fh_system_resident((char *)p + at, n, pages)) return bytes;
-        for (size_t i = 0; i < n / page; i++) sum += (pages[i] & 1) * page;
-    }
-    return sum;
-}
-
 static void add_large(void *block, size_t size, void *arg) {
     size_t *sum = arg;
     const fh_owned *o = (const fh_owned *)fh_heap_word(block);
-    if (size > FH_SMALL_MAX || (o && o->kind == FH_OWNED_LARGE)) *sum += resident_in(block, size);
+    bool counted = o && fh_heap_has_spans(o->heap) && fh_spans_have(block);
+    if (!counted && (size > FH_SMALL_MAX || (o && o->kind == FH_OWNED_LARGE))) *sum += fh_resident_in(block, size);
 }
 
 size_t fh_heap_resident(fh_heap *h) {
-    size_t sum = resident_in(h, FH_SLOT_SIZE), page = fh_system_page_size();
-    if (h->given) {
-        char *begin = (char *)h->given - (uintptr_t)h->given % page;
-        sum += resident_in(begin, fh_round_up((uintptr_t)h->given % page + h->memory_size, page));
-    }
+    bool spans = fh_heap_has_spans(h);
+    size_t sum = spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE);
+    if (h->given) sum += fh_given_resident(h->given);
+    if (fh_heap_is_paged(h)) sum += fh_regions_resident(h);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {
-            sum += resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);
+            if (!spans) sum += fh_resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);
             if (list == 0) each_of_extent(e, add_large, &sum);
         }
     }

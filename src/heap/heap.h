@@ -15,6 +15,7 @@ typedef struct {
     uint64_t flags;
     void *memory; /* for its blocks; NULL: from the store. fh_given_may(memory, memory_size) */
     size_t memory_size;
+    const fh_heap_source *source; /* its blocks are in memory from there; NULL: not */
 } fh_heap_plan;
 
 /* NULL with errno: ENOMEM. Cost: some 0.3 µs. */

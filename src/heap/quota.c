@@ -45,3 +45,10 @@ bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard) {
     fh_store_release(&h->asking, 0);
     return again;
 }
+
+void fh_quota_tell(fh_heap *h, size_t bytes) {
+    for (fh_heap *at = h; at; at = at->parent) {
+        uint64_t soft = fh_load(&at->soft), now = fh_load(&at->charged);
+        if (FH_UNLIKELY(soft && now > soft && now - bytes <= soft)) (void)fh_quota_ask(at, bytes, false);
+    }
+}

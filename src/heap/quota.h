@@ -20,6 +20,9 @@ fh_heap *fh_quota_charge(fh_heap *h, size_t bytes);
 
 void fh_quota_return(fh_heap *h, size_t bytes);
 
+/* After a charge: calls the callbacks of those that are above their soft limit by it. */
+void fh_quota_tell(fh_heap *h, size_t bytes);
+
 /* Calls the callback of a heap, unless it is running already: what that allocates is refused at once. True: try again. */
 bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard);
 

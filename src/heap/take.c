@@ -6,6 +6,8 @@
 #include "heap/free.h"
 #include "heap/given.h"
 #include "heap/quota.h"
+#include "heap/regions.h"
+#include "heap/span.h"
 #include "heap/told.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -54,17 +56,19 @@ static void *take_units(fh_heap *h, size_t align, size_t n) {
 static bool charge(fh_heap *h, size_t bytes, fh_heap **full) {
     *full = fh_quota_charge(h, bytes);
     if (*full) return false;
-    for (fh_heap *at = h; at; at = at->parent) {
-        uint64_t soft = fh_load(&at->soft), now = fh_load(&at->charged);
-        if (FH_UNLIKELY(soft && now > soft && now - bytes <= soft)) (void)fh_quota_ask(at, bytes, false);
-    }
+    fh_quota_tell(h, bytes);
     return true;
 }
 
 /* Memory of the store for the heap, charged. */
 static void *claim(fh_heap *h, size_t align, size_t n, size_t charged, bool *clean, fh_heap **full) {
     if (!charge(h, charged, full)) return NULL;
-    void *p = fh_alloc_special(align, n, clean);
+    bool spans = fh_heap_has_spans(h);
+    void *p = spans ? fh_spans_claim(h, align, n, clean, full) : fh_alloc_special(align, n, clean);
+    if (FH_UNLIKELY(p && h->flags & FH_HEAP_IS_POPULATED && !fh_system_populate(p, n))) {
+        spans ? fh_spans_release(h, p, n) : (void)fh_large_free(p);
+        p = NULL;
+    }
     if (!p) {
         fh_quota_return(h, charged);
         return NULL;
@@ -89,7 +93,9 @@ static bool bring_back(fh_extent *e, fh_heap **full) {
     uint64_t retired = 1;
     if (!fh_cas_acquire(&e->retired, &retired, 2)) return false;
     bool charged = charge(e->owned.heap, extent_bytes(e), full);
-    if (!charged) {
+    bool there = charged && (!(e->owned.heap->flags & FH_HEAP_IS_POPULATED) || fh_system_populate(e, extent_bytes(e)));
+    if (charged && !there) fh_quota_return(e->owned.heap, extent_bytes(e));
+    if (!there) {
         fh_store_release(&e->retired, 1);
         return false;
     }
@@ -111,7 +117,7 @@ static bool retire(fh_extent *e) {
         while (w-- > 0) fh_bits_set(h, &e->free[w], fh_extent_all(e, w, size));
         return false;
     }
-    fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
+    if (!(h->flags & FH_HEAP_IS_HUGE)) fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
     fh_system_purge((char *)e + page, extent_bytes(e) - page);
     /* No longer charged before the account says so: a fork between the two leaves too much in the child's account. */
     fh_store(&e->retired, 2);
@@ -206,6 +212,7 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
     if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE) return NULL;
     if (n <= FH_SMALL_MAX) n = FH_SMALL_MAX;
     size_t charged = fh_round_up(n, FH_SLOT_SIZE);
+    if (fh_heap_has_spans(h)) charged = fh_spans_round(h, charged);
     fh_node *node = take_of_class(h, 0, NODE_CLASS, full);
     if (!node) return NULL;
     fh_store(&node->block, 0);
@@ -224,8 +231,8 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
 /* ── All sizes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void *take_given(fh_heap *h, size_t align, size_t n, fh_heap **full) {
-    void *p = fh_given_take(h->given, align, n);
-    if (p) return p;
+    void *p = h->given ? fh_given_take(h->given, align, n) : fh_regions_take(h, align, n, full);
+    if (p || !h->given) return p;
     fh_add_relaxed(&h->refusals, 1);
     *full = h;
     return NULL;
@@ -248,7 +255,7 @@ __attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t a
 /* A tool is to see what is read before it was written, so nothing is clean. */
 __attribute__((noinline)) static void *take_apart(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
     size_t size, all = fh_heap_is_told(h) && n <= FH_WINDOW_SIZE ? n + FH_TOLD_ROOM : n;
-    void *p = h->given ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
+    void *p = h->given || fh_heap_is_paged(h) ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
     if (p && fh_heap_is_told(h) && fh_heap_block(p, &size) == p) {
         fh_told_taken(p, size, n);
         *clean = false;

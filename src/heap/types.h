@@ -7,8 +7,9 @@
  *                  │ header │ block │ block │     │   blocks of one class, when the units are used up, or above 1 KiB
  *                  └────────┴───────┴───────┴─ ─ ─┘
  *     large block  above 64 KiB: a large block of the store, and an fh_node of the heap that says where it is
+ *     span         of heaps whose pages the kernel treats otherwise: a large block that all of these come from (span.h)
  *
- * To the store all three are large blocks. So the walks over memory (statistics, leaks, fh_verify) need to know nothing of heaps.
+ * To the store all of them are large blocks, or parts of a span. So the walks over memory (statistics, leaks, fh_verify) need to know nothing of heaps.
  * The word fh_slab.heap of each slot leads to the fh_owned that its memory begins with: that is how free finds the heap.
  *
  *     a block of units     free ──(compare-and-swap on `free`)──▶ claimed ──(or on `first`, `last`)──▶ live
@@ -61,10 +62,28 @@ typedef struct {
     fh_word size;  /* written while `block` is 0 */
 } fh_node;
 
+/* Slots of the store that are all of one heap: 2 to 64 MiB, at a multiple of 2 MiB. The first one is the heap's first slot, or has
+ * this header alone. */
+#define FH_SPAN_WORDS 16u
+typedef struct fh_heap_span {
+    struct fh_heap_span *next; /* the one before; written before it is shown */
+    size_t slots;
+    fh_word free[FH_SPAN_WORDS]; /* bit = this slot is free, and reads as zero */
+} fh_heap_span;
+
 #define FH_HEAP_NAME 48u
+/* As freehold/heap.h has them, */
 #define FH_HEAP_IS_PRIVATE 1u
-#define FH_HEAP_IS_APART 2u /* one of the rare kinds: over given memory, or told */
-#define FH_HEAP_IS_TOLD 4u  /* a tool that watches memory is told of its blocks (told.h) */
+#define FH_HEAP_IS_NO_DUMP 4u
+#define FH_HEAP_IS_POPULATED 8u
+#define FH_HEAP_IS_HUGE 16u
+#define FH_HEAP_IS_NAMED 32u
+/* and those of its own. */
+#define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, or told */
+#define FH_HEAP_IS_TOLD (1u << 17)  /* a tool that watches memory is told of its blocks (told.h) */
+#define FH_HEAP_IS_PAGED (1u << 18) /* over memory from callbacks of the program (regions.h); also apart */
+/* Its slots are in spans (span.h). */
+#define FH_HEAP_HAS_SPANS (FH_HEAP_IS_NO_DUMP | FH_HEAP_IS_HUGE | FH_HEAP_IS_NAMED)
 #define FH_HEAP_OVER UINT64_C(1)
 #define FH_UNIT_WORDS FH_SLAB_WORDS
 #define FH_UNITS_MOST ((size_t)1024) /* bytes of a block of units: those of one word */
@@ -74,6 +93,14 @@ typedef int fh_heap_asked(fh_heap *heap, size_t wanted, int hard, void *arg);
 
 /* What a walk calls for each live block. */
 typedef void fh_heap_seen(void *block, size_t size, void *arg);
+
+/* Where the memory of a paged heap comes from; `purge` may be NULL. */
+typedef struct {
+    void *(*get)(void *arg, size_t size, size_t alignment);
+    void (*purge)(void *arg, void *p, size_t size);
+    void (*give_back)(void *arg, void *p, size_t size);
+    void *arg;
+} fh_heap_source;
 
 struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `list`
     fh_owned owned;   /* itself */
@@ -107,6 +134,10 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     _Alignas(4096) fh_word list[FH_HEAP_LISTS]; /* fh_extent*, the newest first */
     fh_word at[FH_HEAP_LISTS];                  /* fh_extent* in which a block was found or freed last */
     fh_word ending; /* checked builds: 0, the thread that resets or destroys it (use.h), or FH_HEAP_OVER */
+    fh_word spans;  /* fh_heap_span*, the newest first. Not written if it has none: this page is not touched then */
+    fh_heap_source source; /* paged: whose memory */
+    fh_word regions;       /* fh_given*, the newest first */
+    fh_heap_span span;     /* the first one, if it has any */
 };
 
 /* The bit of a block's address in the word `sampled`: where it is 0, free has nothing to tell the observer. */
@@ -121,6 +152,14 @@ static inline bool fh_heap_is_over(const fh_heap *h) {
 
 static inline bool fh_heap_is_private(const fh_heap *h) {
     return h->flags & FH_HEAP_IS_PRIVATE;
+}
+
+static inline bool fh_heap_has_spans(const fh_heap *h) {
+    return FH_UNLIKELY((h->flags & FH_HEAP_HAS_SPANS) != 0);
+}
+
+static inline bool fh_heap_is_paged(const fh_heap *h) {
+    return FH_UNLIKELY((h->flags & FH_HEAP_IS_PAGED) != 0);
 }
 
 static inline bool fh_heap_is_told(const fh_heap *h) {

@@ -98,7 +98,7 @@ void fh_purge_forget_moved(size_t index) {
 static void map_afresh(size_t index, uint64_t mask, char *p, size_t bytes) {
     uint64_t low = fh_low_mask(FH_CHUNK_SLOTS / 2), split = fh_load(&fh_chunk_at(index)->split);
     bool is_split = (mask & low && split & 1) || (mask & ~low && split & 2);
-    fh_system_renew(p, bytes);
+    (void)fh_system_renew(p, bytes);
     if (fh_thp_is_huge(index) && !is_split) fh_system_huge_pages(p, bytes, true);
     forget_moved(index, mask);
 }

@@ -85,6 +85,18 @@ void fh_thp_join(size_t index, uint64_t halves) {
     }
 }
 
+void fh_thp_renewed(size_t slot, size_t n) {
+    for (size_t end = slot + n, next; slot < end; slot = next) {
+        next = (slot / (FH_CHUNK_SLOTS / 2) + 1) * (FH_CHUNK_SLOTS / 2);
+        if (next > end) next = end;
+        size_t chunk = slot / FH_CHUNK_SLOTS;
+        unsigned half = slot % FH_CHUNK_SLOTS >= FH_CHUNK_SLOTS / 2;
+        /* A half that was split keeps small pages until it is purged whole; that is said again then. */
+        if (fh_thp_is_huge(chunk) && !(fh_load(&fh_chunk_at(chunk)->split) >> half & 1))
+            fh_system_huge_pages(fh_slot_address(slot), (next - slot) * FH_SLOT_SIZE, true);
+    }
+}
+
 /* ── Chunks and halves that begin ────────────────────────────────────────────────────────────────────────────────── */
 
 /* Writes the chunk's bit; with it the caller advises the kernel. */

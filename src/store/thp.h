@@ -48,6 +48,9 @@ void fh_thp_fill(size_t slot, size_t n);
 /* The caller has all of a chunk that was purged: it had memory, so what comes next is likely to be written to too. */
 void fh_thp_again(size_t chunk);
 
+/* The caller's slots were mapped afresh. What was advised about their chunks is said again. */
+void fh_thp_renewed(size_t slot, size_t n);
+
 /* A heap of the embedding API begins (1) or ends (-1): of its first slot it touches a page or two. While such slots are half of
  * what is in use, chunks begin on small pages. */
 void fh_thp_count_heap(int change);

@@ -290,12 +290,14 @@ fh_move fh_system_move(void *p, size_t size, void *place) {
 }
 
 /* If there are too many mappings even for that, the memory goes all the same. */
-void fh_system_renew(void *p, size_t size) {
+bool fh_system_renew(void *p, size_t size) {
     int saved = errno;
     fh_add_relaxed(&purges, 1);
     fh_add_relaxed(&purged_bytes, size);
-    if (mmap(p, size, READ_WRITE, PRIVATE | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) fh_system_purge(p, size);
+    bool renewed = mmap(p, size, READ_WRITE, PRIVATE | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    if (!renewed) fh_system_purge(p, size);
     errno = saved;
+    return renewed;
 }
 
 /* ── Purging ─────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -72,8 +72,8 @@ typedef enum {
 fh_move fh_system_move(void *p, size_t size, void *place);
 
 /* Maps pages afresh: their memory returns to the OS as by fh_system_purge, and a mapping of their own is joined with its
- * neighbours. Advice about huge pages is forgotten. */
-void fh_system_renew(void *p, size_t size);
+ * neighbours. Advice about huge pages is forgotten. False: it was purged alone. */
+bool fh_system_renew(void *p, size_t size);
 
 /* ── Purging and huge pages ──────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -89,6 +89,23 @@ bool fh_system_resident(void *p, size_t size, unsigned char *pages);
 
 /* A hint about huge pages for a range. May do nothing. */
 void fh_system_huge_pages(void *p, size_t size, bool wanted);
+
+/* What the kernel is to do otherwise with pages, as bits: leave them out of core dumps, put them on huge pages, name them in
+ * the list of mappings. It keeps that for mappings, so a range may become one of its own. */
+#define FH_TRAIT_NO_DUMP 1u
+#define FH_TRAIT_HUGE 2u
+#define FH_TRAIT_NAMED 4u
+
+/* 0; or no trait is set, because of: ENOTSUP: the kernel does not leave pages out of dumps, or may not be asked; ENOMEM. The other
+ * two are hints, and may do nothing. The name is "freehold:NAME", or "freehold" if `name` is empty or NULL. */
+int fh_system_set_traits(void *p, size_t size, unsigned traits, const char *name);
+
+/* These pages have none of these traits any more, and no memory, as by fh_system_renew. */
+void fh_system_clear_traits(void *p, size_t size, unsigned traits);
+
+/* Gives memory to all of these pages, and leaves what is in them. False: there is not enough; some may have it. Where the
+ * kernel has no call for it the pages are written to, and what fails then ends the process. */
+bool fh_system_populate(void *p, size_t size);
 
 /* True when huge pages come without being asked for (the kernel's setting is "always"). Asked once. */
 bool fh_system_huge_pages_always(void);

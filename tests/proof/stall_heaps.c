@@ -101,6 +101,89 @@ void stall_heap_private(void) {
     }
 }
 
+/* ── Heaps with spans ────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static fh_heap *spans_heap;
+
+void stall_spans_before(void) {
+    stall_heap_before();
+    spans_heap = fh_heap_new(&(fh_heap_options){.parent = shared_heap, .flags = FH_HEAP_NO_DUMP | FH_HEAP_POPULATE});
+    CHECK(spans_heap, "no heap");
+}
+
+/* More slots than a span has, and a piece of its own; and back. */
+void stall_spans_blocks(void) {
+    void *block[12], *piece = fh_heap_malloc(spans_heap, 1200000);
+    for (unsigned i = 0; i < 12; i++) block[i] = fh_heap_malloc(spans_heap, 200000);
+    (void)fh_heap_of(piece);
+    for (unsigned i = 0; i < 12; i++) fh_free(block[i]);
+    fh_free(piece);
+}
+
+/* One more of these, from its beginning to its end. */
+void stall_spans_life(void) {
+    fh_heap_figures figures;
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.name = "named", .flags = FH_HEAP_NAMED | FH_HEAP_HUGE});
+    if (!h) return;
+    for (unsigned i = 0; i < 12; i++) (void)fh_heap_of(fh_heap_malloc(h, 300000));
+    (void)fh_heap_of(fh_heap_malloc(h, 1200000));
+    fh_heap_stats(h, &figures);
+    fh_heap_reset(h);
+    fh_heap_destroy(h);
+}
+
+/* ── Heaps over memory from callbacks ────────────────────────────────────────────────────────────────────────────── */
+
+static _Alignas(65536) char source[24 << 20];
+static size_t sourced;
+static fh_heap *paged_heap;
+
+static void *get_pages(void *arg, size_t size, size_t alignment) {
+    (void)arg, (void)alignment;
+    size_t at = __atomic_fetch_add(&sourced, size, __ATOMIC_RELAXED);
+    if (at + size <= sizeof source) return source + at;
+    __atomic_fetch_sub(&sourced, size, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void not_needed(void *arg, void *p, size_t size) {
+    (void)arg, (void)p, (void)size;
+}
+
+/* The newest one can be given again. */
+static void give_back(void *arg, void *p, size_t size) {
+    (void)arg;
+    size_t end = (size_t)((char *)p - source) + size, begin = end - size;
+    (void)__atomic_compare_exchange_n(&sourced, &end, begin, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+static const fh_heap_pages pages = {get_pages, not_needed, give_back, NULL};
+
+void stall_paged_before(void) {
+    stall_heap_before();
+    paged_heap = fh_heap_new(&(fh_heap_options){.pages = &pages});
+    CHECK(paged_heap, "no heap");
+}
+
+/* More than a region has, until the callback has no more; and back. */
+void stall_paged_blocks(void) {
+    void *block[12];
+    for (unsigned i = 0; i < 12; i++) block[i] = fh_heap_malloc(paged_heap, i % 2 ? 3000 : 400000);
+    for (unsigned i = 0; i < 12; i++) fh_free(block[i]);
+}
+
+/* Another one, whose limit is in the way, from its beginning to its end. */
+void stall_paged_life(void) {
+    fh_heap_figures figures;
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.pages = &pages, .hard_limit = 2 << 20});
+    if (!h) return;
+    for (unsigned i = 0; i < 6; i++) (void)fh_heap_of(fh_heap_malloc(h, 500000));
+    fh_heap_stats(h, &figures);
+    fh_heap_reset(h);
+    fh_free(fh_heap_malloc(h, 100));
+    fh_heap_destroy(h);
+}
+
 /* ── Given memory, and what ends with a heap ─────────────────────────────────────────────────────────────────────── */
 
 static char given_memory[256 << 10], other_memory[64 << 10];
