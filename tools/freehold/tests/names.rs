@@ -337,15 +337,15 @@ fn explain_says_that_a_program_was_built_again() {
 #[test]
 fn a_file_that_is_no_profile_file_is_not_what_was_meant() {
     let directory = tempfile::tempdir().unwrap();
-    let own = unique("file");
+    let own = unique("unused");
     compile(directory.path(), &own, HOLDER, &[]);
     let output = Command::new(command())
         .args(["profile", &own])
         .current_dir(directory.path())
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2));
     let said = observed::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("no program of this name runs"), "{said}");
     assert!(!said.contains("0x"), "{said}");
 }
