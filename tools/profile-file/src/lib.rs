@@ -69,6 +69,7 @@ mod named;
 pub mod names;
 pub mod naming;
 pub mod output_file;
+pub mod page_map;
 pub mod process;
 pub mod profile;
 mod recount;

@@ -424,10 +424,7 @@ impl<'a> Work<'a> {
             let (amount, less) = (split.unexplained.unsigned_abs(), split.unexplained < 0);
             if amount > resident / 50 && resident > 0 {
                 self.notes.push(match less {
-                    true => format!(
-                        "{} less are in memory than were counted: returned to the OS since, or never touched",
-                        bytes(amount)
-                    ),
+                    true => self.sources.less(&bytes(amount)),
                     false => format!(
                         "{} are in memory that were not counted: taken since, or not known",
                         bytes(amount)

@@ -1,10 +1,8 @@
-//! What the kernel says about a process's memory: its mappings (`smaps`), their sum (`smaps_rollup`), and which pages
-//! of a range are there (`pagemap`). No ptrace: these files are open to the owner of the process.
+//! What the kernel says about a process's memory: its mappings (`smaps`), and their sum (`smaps_rollup`). No ptrace: these files are open to the owner of the process.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::fs;
+use std::io::BufReader;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -147,52 +145,6 @@ fn name_of(path: &MMapPath) -> Name {
     }
 }
 
-/// `/proc/PID/pagemap`: for each page of address space, whether memory is behind it.
-pub struct PageMap {
-    file: File,
-    page: u64,
-}
-
-const PRESENT: u64 = 1 << 63;
-const ENTRY: usize = size_of::<u64>();
-/// Entries that are read at once.
-const BATCH: usize = 8192;
-
-impl PageMap {
-    pub fn open(pid: u32) -> io::Result<Self> {
-        Ok(Self {
-            file: File::open(format!("/proc/{pid}/pagemap"))?,
-            page: rustix::param::page_size() as u64,
-        })
-    }
-
-    /// Bytes of `range` whose pages are in memory; a page counts with the part of it that lies in the range.
-    pub fn resident(&self, range: &Range<u64>) -> io::Result<u64> {
-        let mut bytes = 0;
-        let mut page = range.start / self.page;
-        let end = range.end.div_ceil(self.page);
-        let mut buffer = [0u8; BATCH * ENTRY];
-        while page < end {
-            let count = usize::try_from(end - page).unwrap_or(BATCH).min(BATCH);
-            let got = self
-                .file
-                .read_at(&mut buffer[..count * ENTRY], page * ENTRY as u64)?;
-            if got < ENTRY {
-                break;
-            }
-            for entry in buffer[..got - got % ENTRY].chunks_exact(ENTRY) {
-                let word = u64::from_le_bytes(entry.try_into().expect("a chunk of eight"));
-                if word & PRESENT != 0 {
-                    let begin = (page * self.page).max(range.start);
-                    bytes += ((page + 1) * self.page).min(range.end) - begin;
-                }
-                page += 1;
-            }
-        }
-        Ok(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,20 +208,6 @@ Rss:                  12 kB
             "{sum} {}",
             memory.resident
         );
-    }
-
-    #[test]
-    fn pages_that_were_touched_are_there() {
-        let page = rustix::param::page_size();
-        // Big enough to be a mapping of its own, and fresh from the kernel.
-        let mut memory = vec![0u8; 64 << 20];
-        let begin = memory.as_ptr() as u64;
-        let middle = begin + (32 << 20);
-        memory[32 << 20..(32 << 20) + 10 * page].fill(1);
-        let map = PageMap::open(std::process::id()).unwrap();
-        assert_eq!(map.resident(&(middle..middle + 100)).unwrap(), 100);
-        let touched = map.resident(&(begin..begin + (64 << 20))).unwrap();
-        assert!(touched >= 10 * page as u64, "{touched}");
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use profile_file::heaps::Share;
+use profile_file::page_map::PageMap;
 use profile_file::{Control, FindError, Snapshot, Target, names};
 
 use super::kinds::{self, Ours};
-use super::mappings::{self, Memory, PageMap};
+use super::mappings::{self, Memory};
 use super::verdict::Presence;
 use crate::doctor;
 use crate::leaks::judged;
@@ -37,6 +38,19 @@ pub struct Sources {
     pub allocator: Option<String>,
     /// What the reader should know about where the statistics are from.
     pub notes: Vec<String>,
+}
+
+impl Sources {
+    /// What may have become of memory that was counted and is not there. The kernel's sum has no pages that were only read.
+    pub fn less(&self, amount: &str) -> String {
+        let why = match &self.pages {
+            Some(pages) if !pages.tells_zero_pages() => {
+                "returned to the OS since, never touched, or only read, which Linux does not tell before 6.7"
+            }
+            _ => "returned to the OS since, or never touched",
+        };
+        format!("{amount} less are in memory than were counted: {why}")
+    }
 }
 
 /// Finds what a person means and reads it.
@@ -76,7 +90,7 @@ fn of_live(pid: u32, profile: &Path) -> Result<Sources> {
         },
         |heaps| heaps.share,
     );
-    let pages = PageMap::open(pid).ok();
+    let pages = PageMap::open(u64::from(pid)).ok();
     if pages.is_none() {
         notes.push(
             "which pages are in memory may not be read: blocks are taken to be wholly touched"

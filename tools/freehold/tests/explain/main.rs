@@ -56,6 +56,25 @@ static void huge(void) {
         block[i] = p;
     }
 }
+/* Large blocks, most of which is untouched. Some of them begin in one chunk and end in the next. */
+static void hollow(void) {
+    for (int i = 0; i < 2000; i++) {
+        char *p = malloc(100000 + i % 7 * 40000);
+        p[0] = p[60000] = 1;
+        block[i] = p;
+        held += 2 * 4096;
+    }
+}
+/* Only read: behind these pages is the kernel's page of zeros, and the kernel does not count it. */
+static void only_read(void) {
+    volatile char sum = 0;
+    for (int i = 0; i < 64; i++) {
+        volatile char *p = malloc(1000000), *q = malloc(5000000);
+        for (int k = 4096; k < 990000; k += 4096) sum += p[k];
+        for (int k = 4096; k < 4990000; k += 4096) sum += q[k];
+    }
+    take(8 << 20);
+}
 static pthread_barrier_t barrier;
 static void *thread(void *unused) {
     void *mine[300];
@@ -80,6 +99,8 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "sparse") || !strcmp(what, "trimmed")) sparse();
     if (!strcmp(what, "trimmed")) malloc_trim(0);
     if (!strcmp(what, "huge")) huge();
+    if (!strcmp(what, "read")) only_read();
+    if (!strcmp(what, "hollow")) hollow();
     if (!strcmp(what, "threads")) threads();
     if (argc > 2) {
         /* It stands still: nobody but the reader can count now. */
@@ -292,6 +313,45 @@ fn a_program_that_stands_still_is_counted_all_the_same() {
         assert!(!notes.contains(" old: "), "{what}: {notes}");
         run.end();
     }
+}
+
+/// Pages that were only read are in no sum of the kernel's, so they are none of what the program holds either.
+#[test]
+fn what_was_only_read_is_not_in_memory() {
+    let pages = profile_file::page_map::PageMap::open(u64::from(std::process::id())).unwrap();
+    if !pages.tells_zero_pages() {
+        skip("this kernel does not tell pages that were only read");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (run, held) = start_with(directory.path(), "read", &["idle"]);
+    let it = Explained::of("read", run.pid());
+    let json = &it.json;
+    assert!(
+        it.unexplained().unsigned_abs() * 50 <= it.resident,
+        "{json:#}"
+    );
+    let live = it.part("live") + it.part("huge_live");
+    assert!(live.abs_diff(held) <= MIB, "held {held}: {json:#}");
+    run.end();
+}
+
+/// Of a large block the touched pages count, also those behind the end of the chunk that it begins in.
+#[test]
+fn of_large_blocks_what_was_touched_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let (run, held) = start_with(directory.path(), "hollow", &["idle"]);
+    let it = Explained::of("hollow", run.pid());
+    let json = &it.json;
+    assert!(
+        it.unexplained().unsigned_abs() * 50 <= it.resident,
+        "{json:#}"
+    );
+    assert!(
+        it.part("live").abs_diff(held) * 50 <= held,
+        "held {held}: {json:#}"
+    );
+    run.end();
 }
 
 #[test]

@@ -24,7 +24,10 @@ pub struct Count {
     out_of_memory: Vec<u64>,
 }
 
-/// Which pages of a chunk are in memory.
+/// How far a block that is counted by its pages may reach beyond the chunk that it begins in.
+const BEYOND: usize = HUGE as usize + SLOT;
+
+/// Which pages of a chunk, and of as much behind it as a block of it may reach, are in memory.
 struct Pages {
     there: Vec<bool>,
     page: usize,
@@ -33,16 +36,20 @@ struct Pages {
 impl Pages {
     /// Bytes in memory of the whole pages between two places in the chunk.
     fn resident(&self, begin: usize, end: usize) -> u64 {
-        let pages = begin.div_ceil(self.page)..end.min(CHUNK) / self.page;
+        let pages = begin.div_ceil(self.page)..self.clip(end) / self.page;
         let there = pages.filter(|&page| self.there[page]).count();
         (there * self.page) as u64
     }
 
     /// Bytes of the whole pages there that are not in memory.
     fn absent(&self, begin: usize, end: usize) -> u64 {
-        let (begin, end) = (begin.next_multiple_of(self.page), end.min(CHUNK));
+        let (begin, end) = (begin.next_multiple_of(self.page), self.clip(end));
         let whole = end.saturating_sub(begin) / self.page * self.page;
         whole as u64 - self.resident(begin, begin + whole)
+    }
+
+    fn clip(&self, end: usize) -> usize {
+        end.min(self.there.len() * self.page)
     }
 }
 
@@ -133,7 +140,7 @@ impl Count {
             return Some(());
         }
         let pages = Pages {
-            there: heap.memory.resident(heap.address(first), CHUNK)?,
+            there: heap.memory.resident(heap.address(first), CHUNK + BEYOND)?,
             page: heap.memory.page,
         };
         let words = heap.slabs(first, CHUNK_SLOTS)?;

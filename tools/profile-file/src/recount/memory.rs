@@ -4,14 +4,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::page_map::PageMap;
 use crate::process;
-
-const PRESENT: u64 = 1 << 63;
 
 /// The memory of a process, and which of its pages are there.
 pub struct Memory {
     contents: File,
-    pages: File,
+    pages: PageMap,
     pub page: usize,
 }
 
@@ -26,7 +25,7 @@ impl Memory {
         let directory = process::directory(pid);
         Ok(Self {
             contents: File::open(directory.join("mem"))?,
-            pages: File::open(directory.join("pagemap"))?,
+            pages: PageMap::open(pid)?,
             page: rustix::param::page_size(),
         })
     }
@@ -47,9 +46,9 @@ impl Memory {
 
     /// Of each page from an address on: is it in memory?
     pub fn resident(&self, address: u64, bytes: usize) -> Option<Vec<bool>> {
-        let first = address / self.page as u64;
-        let entries = words(&self.pages, first * 8, bytes / self.page).ok()?;
-        Some(entries.iter().map(|entry| entry & PRESENT != 0).collect())
+        let (first, count) = (address / self.page as u64, bytes / self.page);
+        let there = self.pages.pages(first, count as u64).ok()?;
+        (there.len() == count).then_some(there)
     }
 }
 
