@@ -80,22 +80,36 @@ fn explained_while_waiting(program: &[&str]) {
         last = resident;
         (same >= 10 && resident > 8 * MIB).then_some(())
     });
-    let mut last = String::new();
-    // It may have slept for a moment only, with something left to do. A wrong sum is wrong each time.
-    let right = (0..4).any(|_| {
+    let (counted, there, said) = wait_for("that it does nothing during a look", || {
         settle(pid);
+        let before = times_run(pid);
         let json: Value =
             serde_json::from_str(&answer(&["explain", "--json", &pid.to_string()])).unwrap();
         let bytes = |key: &str| json[key].as_u64().unwrap();
         let there = bytes("freehold_bytes") + bytes("other_bytes");
         let counted = bytes("counted_bytes") + bytes("other_bytes");
-        println!("{name}: {counted} bytes counted of {there}");
-        last = format!("{counted} of {there}: {json:#}");
-        counted.abs_diff(there) * 50 <= there
+        (times_run(pid) == before).then(|| (counted, there, format!("{json:#}")))
     });
-    assert!(right, "{name}: {last}");
+    println!("{name}: {counted} bytes counted of {there}");
+    assert!(
+        counted.abs_diff(there) * 50 <= there,
+        "{name}: {counted} of {there}: {said}"
+    );
     let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
     run.end();
+}
+
+/// How often each of its threads was stopped and went on: a look during which that changes is not one at a program at rest.
+fn times_run(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks
+        .flatten()
+        .map(|task| {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let switches = status.lines().filter(|line| line.contains("_switches:"));
+            format!("{:?} {:?}", task.file_name(), switches.collect::<Vec<_>>())
+        })
+        .collect()
 }
 
 /// Its first thread sleeps.
