@@ -10,6 +10,8 @@
 
 /* Pages of 4 KiB in a chunk. Where pages are larger, fewer of these bytes are used. */
 #define CHUNK_PAGES (FH_CHUNK_SIZE / (4 * FH_KIB))
+/* Chunks of the room behind a block that are looked at. More room than that has hardly any memory. */
+#define CHUNKS_BEYOND 16u
 
 /* A chunk, and which of its pages have memory. */
 typedef struct {
@@ -28,6 +30,19 @@ static uint64_t resident(const chunk_pages *c, size_t begin, size_t end) {
     return bytes;
 }
 
+/* The same of what begins in this chunk and may end in another one. */
+static uint64_t resident_room(const chunk_pages *c, size_t begin, size_t end) {
+    uint64_t bytes = resident(c, begin, end);
+    size_t chunk = begin / FH_CHUNK_SIZE ? begin / FH_CHUNK_SIZE : 1, last = chunk + CHUNKS_BEYOND;
+    for (; chunk * FH_CHUNK_SIZE < end && chunk < last; chunk++) {
+        chunk_pages next = {.first = c->first + chunk * FH_CHUNK_SLOTS, .page = c->page};
+        if (!fh_system_resident(fh_slot_address(next.first), FH_CHUNK_SIZE, next.pages)) break;
+        size_t before = chunk * FH_CHUNK_SIZE;
+        bytes += resident(&next, begin > before ? begin - before : 0, end - before);
+    }
+    return bytes;
+}
+
 /* The free pages of an edge that no block has written to. Those that one has are counted as free. */
 static uint64_t resident_gaps(const chunk_pages *c, size_t slot) {
     uint64_t clean = fh_load(&fh_slab_at(slot)->clean) & fh_edge_free(slot), bytes = 0;
@@ -42,7 +57,7 @@ static void add_absent(fh_profile_statistics *f, const chunk_pages *c, size_t sl
     size_t size = fh_class_size(kind), begin = (slot - c->first) * FH_SLOT_SIZE;
     if (size < c->page) return;
     for (unsigned i = 0; i < made; i++) {
-        uint64_t absent = size - resident(c, begin + i * size, begin + (i + 1) * size);
+        uint64_t absent = size - resident_room(c, begin + i * size, begin + (i + 1) * size);
         bool free = fh_load(&fh_slab_at(slot)->free[i / 64]) >> i % 64 & 1;
         *(free ? &f->absent_free_bytes : &f->absent_live_bytes) += absent;
     }
@@ -68,7 +83,7 @@ static uint64_t resident_fresh(fh_profile_statistics *f, const chunk_pages *c, s
         return 0;
     }
     if (*slots == 0) *slots = 1;
-    return resident(c, begin + used, begin + *slots * FH_SLOT_SIZE);
+    return resident_room(c, begin + used, begin + *slots * FH_SLOT_SIZE);
 }
 
 /* False: the kernel does not say. */

@@ -90,3 +90,49 @@ fn blocks_of_every_size_where_huge_pages_are_chosen() {
 fn blocks_of_every_size_on_huge_pages() {
     sizes("always");
 }
+
+/// Buffers that have grown, with room behind each that huge pages gave memory. Some begin in one chunk and end in the next.
+const GROWN: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(void) {
+    static char *buffer[30], *some[4000];
+    for (int i = 0; i < 30; i++) {
+        size_t n = 0;
+        for (size_t more = (size_t)(1100 + 37 * i) << 10; n < (size_t)(2600 + 70 * i) << 10; more = (size_t)300 << 10) {
+            buffer[i] = realloc(buffer[i], n + more);
+            memset(buffer[i] + n, 1, more);
+            n += more;
+        }
+    }
+    printf("grown\n"), fflush(stdout);
+    for (;;) {
+        for (int i = 0; i < 4000; i++) some[i] = malloc(64), memset(some[i], 1, 64);
+        for (int i = 0; i < 4000; i++) free(some[i]);
+        usleep(1000);
+    }
+}
+"#;
+
+#[test]
+fn the_room_behind_blocks_that_have_grown() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "grown", GROWN, &[]);
+    let mut run = Observed::start_with(&[], &[program.to_str().unwrap()], |command| {
+        command.env("FREEHOLD", "thp=always");
+    });
+    assert_eq!(run.line(), "grown");
+    let pid = run.pid();
+    settle(pid);
+    let json: Value =
+        serde_json::from_str(&answer(&["explain", "--json", &pid.to_string()])).unwrap();
+    let bytes = |key: &str| json[key].as_u64().unwrap();
+    let (counted, there) = (bytes("counted_bytes"), bytes("freehold_bytes"));
+    assert!(
+        counted.abs_diff(there) * 50 <= there,
+        "{counted} of {there}: {json:#}"
+    );
+}
