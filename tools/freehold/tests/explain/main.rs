@@ -1,6 +1,7 @@
 //! `freehold explain` on real programs: its parts against what the kernel says, and, where the program knows what it
 //! has, against that.
 
+mod fields;
 #[path = "../observed/mod.rs"]
 mod observed;
 mod others;
