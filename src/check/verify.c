@@ -64,10 +64,17 @@ size_t fh_check_all(void (*found)(const fh_violation *v), size_t *live) {
 
 /* ── By itself ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Of a process whose parent made it by _Fork, without handlers, the generation says nothing. */
+static bool is_first_process(void) {
+    static fh_word first;
+    uint64_t seen = 0, pid = fh_system_pid();
+    return fh_cas_relaxed(&first, &seen, pid) || seen == pid;
+}
+
 /* True if no other thread can be inside the allocator: this is the only one, and it holds nothing. In the child of a fork
  * what the others were in the middle of stays as it was. */
 static bool is_at_rest(void) {
-    if (fh_thread_generation() != 0 || fh_system_threads() != 1) return false;
+    if (!is_first_process() || fh_thread_generation() != 0 || fh_system_threads() != 1) return false;
     const fh_thread *t = fh_own();
     return t == &fh_thread_none || t == &fh_thread_over || fh_load(&t->state) == FH_THREAD_LIVE;
 }

@@ -64,9 +64,11 @@ static void set_name(fh_heap *h, const char *name) {
 
 /* Memory of a heap to the store. */
 static void release(const fh_heap *h, void *p, size_t bytes) {
+    /* p may be the heap itself: nothing is read there once a tool is told that it has left. */
+    bool spans = fh_heap_has_spans(h);
     for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
     fh_told_left(h, p, bytes);
-    if (fh_heap_has_spans(h)) return; /* with its span */
+    if (spans) return; /* with its span */
     bool freed = fh_large_free(p);
     FH_ASSERT(freed);
     (void)freed;
@@ -297,23 +299,28 @@ void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
 
 /* ── What is resident ────────────────────────────────────────────────────────────────────────────────────────────── */
 
+typedef struct {
+    size_t bytes;
+    bool spans; /* of the heap: what is in one of these was counted with it */
+} resident_sum;
+
 static void add_large(void *block, size_t size, void *arg) {
-    size_t *sum = arg;
+    resident_sum *sum = arg;
+    if (sum->spans && fh_spans_have(block)) return;
     const fh_owned *o = (const fh_owned *)fh_heap_word(block);
-    bool counted = o && fh_heap_has_spans(o->heap) && fh_spans_have(block);
-    if (!counted && (size > FH_SMALL_MAX || (o && o->kind == FH_OWNED_LARGE))) *sum += fh_resident_in(block, size);
+    if (size > FH_SMALL_MAX || (o && o->kind == FH_OWNED_LARGE)) sum->bytes += fh_resident_in(block, size);
 }
 
 size_t fh_heap_resident(fh_heap *h) {
     bool spans = fh_heap_has_spans(h);
-    size_t sum = spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE);
-    if (h->given) sum += fh_given_resident(h->given);
-    if (fh_heap_is_paged(h)) sum += fh_regions_resident(h);
+    resident_sum sum = {spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE), spans};
+    if (h->given) sum.bytes += fh_given_resident(h->given);
+    if (fh_heap_is_paged(h)) sum.bytes += fh_regions_resident(h);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {
-            if (!spans) sum += fh_resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);
+            if (!spans) sum.bytes += fh_resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);
             if (list == 0) each_of_extent(e, add_large, &sum);
         }
     }
-    return sum;
+    return sum.bytes;
 }
