@@ -10,7 +10,7 @@ use serde_json::Value;
 const SOURCE: &str = include_str!("programs/heaps.c");
 
 /// A heap as the program says it.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Said {
     address: String,
     blocks: u64,
@@ -22,6 +22,18 @@ struct Said {
     hard: u64,
     refusals: u64,
     name: String,
+}
+
+impl PartialEq for Said {
+    /// The page of a heap's lists may only have been read. mincore, which the library asks, has the kernel's page of zeros as resident,
+    /// and the command and the kernel's own sum have not.
+    fn eq(&self, other: &Said) -> bool {
+        let all = |it: &Said| {
+            let sizes = [it.blocks, it.live, it.taken, it.peak, it.soft, it.hard];
+            (it.address.clone(), sizes, it.refusals, it.name.clone())
+        };
+        all(self) == all(other) && self.resident.abs_diff(other.resident) <= 4096
+    }
 }
 
 fn program(directory: &Path) -> PathBuf {
