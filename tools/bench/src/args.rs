@@ -10,7 +10,7 @@ use crate::allocators::Known;
 use crate::launcher::Launcher;
 use crate::record::{Origin, Record};
 use crate::selection::Selection;
-use crate::{compare, heaps, home, latency, markdown, page, schedule, table, workloads};
+use crate::{compare, heaps, home, latency, markdown, page, schedule, stdout, table, workloads};
 
 /// Measures every workload under every allocator, side by side.
 #[derive(Debug, Args)]
@@ -165,7 +165,7 @@ pub fn dispatch(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(Verb::Report(args)) => report(args),
         Some(Verb::Compare(args)) => {
             let (before, after) = (Record::load(&args.before)?, Record::load(&args.after)?);
-            print!("{}", compare::render(&before, &after));
+            stdout::print(&compare::render(&before, &after))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -253,20 +253,18 @@ fn conclude(record: &Record, stem: &Path) -> anyhow::Result<()> {
         _ => None,
     };
     if let Some(text) = special {
-        print!("{text}");
-        println!("\nrecord  {}", stem.with_extension("json").display());
-        return Ok(());
+        let json = stem.with_extension("json");
+        return stdout::print(&format!("{text}\nrecord  {}\n", json.display()));
     }
-    print!("{}", table::render(record));
+    stdout::print(&table::render(record))?;
     let html = stem.with_extension("html");
     std::fs::write(&html, page::render(record)?)
         .with_context(|| format!("cannot write {}", html.display()))?;
-    println!(
-        "\nrecord  {}\npage    {}",
+    stdout::print(&format!(
+        "\nrecord  {}\npage    {}\n",
         stem.with_extension("json").display(),
         html.display()
-    );
-    Ok(())
+    ))
 }
 
 /// The start in seconds since 1970: files sort by time, and two runs never share one.
@@ -277,7 +275,7 @@ pub fn file_stem(record: &Record) -> String {
 fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let root = find_root(args.root.as_deref())?;
     let found = workloads::find(&root)?;
-    println!("workloads");
+    let mut text = String::from("workloads\n");
     for workload in &found.workloads {
         let kind = if workload.quick { "quick" } else { "full" };
         let what = if workload.real {
@@ -285,16 +283,17 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
         } else {
             workload.args.join(" ")
         };
-        println!(
-            "  {:<28} {kind:<6} {:<16} {what}",
+        text += &format!(
+            "  {:<28} {kind:<6} {:<16} {what}\n",
             workload.name, workload.family
         );
     }
     for skipped in &found.skipped {
-        println!("  {:<28} skipped: {}", skipped.name, skipped.reason);
+        text += &format!("  {:<28} skipped: {}\n", skipped.name, skipped.reason);
     }
     let known = Known::load(&root)?;
-    println!("allocators\n  {}", known.names().join(" "));
+    text += &format!("allocators\n  {}\n", known.names().join(" "));
+    stdout::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -304,21 +303,19 @@ fn peers(args: &PeersArgs) -> anyhow::Result<ExitCode> {
     let wanted = |name: &String| args.names.is_empty() || args.names.contains(name);
     let mut missing = 0;
     for peer in known.peers.peers.iter().filter(|peer| wanted(&peer.name)) {
-        match crate::peers::provide(&root, &known.peers.common, peer) {
-            Ok(built) => {
-                println!(
-                    "{:<18} {:<14} {:<34} {}",
-                    built.name,
-                    built.version,
-                    built.origin,
-                    built.library.display()
-                );
-            }
+        stdout::print(&match crate::peers::provide(&root, &known.peers.common, peer) {
+            Ok(built) => format!(
+                "{:<18} {:<14} {:<34} {}\n",
+                built.name,
+                built.version,
+                built.origin,
+                built.library.display()
+            ),
             Err(error) => {
                 missing += 1;
-                println!("{:<18} skipped: {error:#}", peer.name);
+                format!("{:<18} skipped: {error:#}\n", peer.name)
             }
-        }
+        })?;
     }
     // Missing peers are normal (a package that is not installed); all of them missing is not.
     ensure!(missing < known.peers.peers.len(), "no peer could be had");
@@ -340,11 +337,11 @@ fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
             heaps::MODE => heaps::markdown,
             _ => markdown::render,
         };
-        print!("{}", render(&record));
+        stdout::print(&render(&record))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.memory {
-        print!("{}", home::table(&record));
+        stdout::print(&home::table(&record))?;
     }
     if let Some(file) = &args.picture {
         let svg = home::picture(&record, &args.of).context(

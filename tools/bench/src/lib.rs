@@ -31,6 +31,7 @@ mod record;
 mod schedule;
 mod selection;
 mod statistics;
+mod stdout;
 mod steering;
 mod table;
 mod workloads;

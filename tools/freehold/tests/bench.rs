@@ -1,6 +1,6 @@
 //! `freehold bench` as an installed command: what the suite needs and is missing is said.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn bench(directory: &std::path::Path) -> String {
     let output = Command::new(assert_cmd::cargo::cargo_bin("freehold"))
@@ -37,4 +37,22 @@ fn in_a_source_tree_without_workloads_it_says_how_to_make_them() {
     }
     let said = bench(directory.path());
     assert!(said.contains("run `make workloads` in"), "{said}");
+}
+
+#[test]
+fn who_stops_reading_its_list_is_told_of_no_error() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("freehold"))
+        .args(["bench", "list", "--root", root])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
