@@ -72,7 +72,8 @@ help:
 
 check: libs tool
 	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -LE 'release|soak' -j $(JOBS)
-	ctest --test-dir $(BUILD) --output-on-failure -L release -LE soak
+	ctest --test-dir $(BUILD) --output-on-failure -L beside -LE soak -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -L release -LE 'soak|beside'
 
 deps:
 	$(DEPS) build demo test bench

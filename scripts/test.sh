@@ -74,9 +74,11 @@ scripts/lint.sh "$build"
 
 begin release "test: release, $(cc --version | head -n 1)"
 run_ctest release "$build" -LE release -j "$jobs"
-# What is labelled `release` measures memory, time or counts, and has the machine to itself.
+begin release-beside "test: release, what is only of the shipped library"
+run_ctest release-beside "$build" -L beside -LE soak -j "$jobs"
+# The others measure memory or time, and have the machine to themselves.
 begin release-alone "test: release, one at a time"
-run_ctest release-alone "$build" -L release -LE soak
+run_ctest release-alone "$build" -L release -LE 'soak|beside'
 
 variant clang -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 variant checked -DFREEHOLD_CHECKED=ON
