@@ -75,7 +75,7 @@ static bool is_allocator(const char *path) {
     return false;
 }
 
-/* Of an anonymous mapping nothing says who made it. But an allocator that is loaded beside us is the likely one. */
+/* Neither an anonymous mapping nor brk says whose it is. But an allocator that is loaded beside us is the likely one. */
 static bool find_allocator(char *path, size_t size) {
     uint64_t buffer[FH_MAPPINGS_BYTES / sizeof(uint64_t)];
     fh_mappings *list = fh_system_mappings_open(buffer, sizeof buffer);
@@ -89,13 +89,31 @@ static bool find_allocator(char *path, size_t size) {
     return found;
 }
 
-static void say_anonymous(fh_text *t) {
-    char path[LONGEST_PATH];
-    fh_text_string(t, " of no file, perhaps another allocator's");
-    if (!find_allocator(path, sizeof path)) return;
-    fh_text_string(t, ": ");
+static void say_loaded(fh_text *t, const char *path) {
+    fh_text_string(t, "perhaps another allocator's: ");
     fh_text_string(t, path);
     fh_text_string(t, " is loaded");
+}
+
+static void say_anonymous(fh_text *t) {
+    char path[LONGEST_PATH];
+    fh_text_string(t, " of no file, ");
+    if (find_allocator(path, sizeof path)) {
+        say_loaded(t, path);
+    } else {
+        fh_text_string(t, "perhaps another allocator's");
+    }
+}
+
+/* tcmalloc, too, has its memory from brk. */
+static void say_heap(fh_text *t) {
+    char path[LONGEST_PATH];
+    if (find_allocator(path, sizeof path)) {
+        fh_text_string(t, "it is in the heap of the C library's allocator (brk), or ");
+        say_loaded(t, path);
+    } else {
+        fh_text_string(t, "it is in the heap of another allocator, the C library's (brk)");
+    }
 }
 
 static void say_mapping(fh_text *t, const place *at, const void *frame) {
@@ -104,7 +122,7 @@ static void say_mapping(fh_text *t, const place *at, const void *frame) {
         fh_text_string(t, "it is on the stack of ");
         fh_text_string(t, here >= at->begin && here < at->end ? "this thread" : "the first thread");
     } else if (strncmp(at->path, "[heap]", sizeof "[heap]") == 0) {
-        fh_text_string(t, "it is in the heap of another allocator, the C library's (brk)");
+        say_heap(t);
     } else if (at->before[0]) {
         fh_text_string(t, "it is static data of ");
         fh_text_string(t, at->before);
