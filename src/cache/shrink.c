@@ -59,7 +59,9 @@ bool fh_shrink_pass(unsigned c) {
 
 void fh_shrink_end(unsigned c) {
     uint64_t seen = fh_swap_acq_rel(&fh_shrink_class[c], 0);
-    if (!(seen & FH_SHRUNK) || !fh_is_refault(fh_system_seconds() - fh_load(&shrunk_second))) return;
+    /* A large block that was flushed has kept its memory. If that was purged since, its slots are the refault. */
+    if (!(seen & FH_SHRUNK) || fh_class_is_run(c)) return;
+    if (!fh_is_refault(fh_system_seconds() - fh_load(&shrunk_second))) return;
     fh_event_refaulted(seen & ~FH_SHRUNK);
 }
 
