@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Replays one prepared trace on whatever allocator was preloaded: freehold-replayer FILE
+// Replays one prepared trace on whatever allocator was preloaded: freehold-replayer FILE [FILM]
 //
 // `freehold replay` prepares the file and reads the answer, one line of JSON on stdout. One thread runs for each
 // recorded one. A thread is created where the program created it, and waits only where the file says so.
 //
 // All that the replayer needs is mapped shared, so what it has itself is not counted among the allocator's pages.
 #define _GNU_SOURCE
+#include "film.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -75,11 +77,6 @@ struct thread {
     pthread_t itself;
 };
 
-struct slot {
-    void *block;
-    uint64_t size;
-};
-
 struct point { // of the curve: at this operation in total order, or so many nanoseconds after the beginning
     uint64_t at, bytes;
 };
@@ -93,6 +90,7 @@ static _Atomic bool sampling;
 static uint64_t began, peak, live, peak_live;
 static struct point points[POINTS];
 static uint64_t point_count, point_every = 1, point_number;
+static bool filming;
 static uint64_t addresses = 0xCBF29CE484222325u; // a sum of those of all blocks, in total order
 static int statm = -1;
 
@@ -107,7 +105,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void *shared(size_t bytes) {
+void *shared(size_t bytes) {
     void *map = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
         perror("freehold-replayer: mmap");
@@ -146,6 +144,13 @@ static void note_point(uint64_t at) {
         point_every *= 2;
     }
     points[point_count++] = (struct point){at, bytes};
+}
+
+static void note_state(uint64_t at) {
+    note_point(at);
+    if (filming) {
+        film_frame(at, slots, file->slots);
+    }
 }
 
 static void *sample(void *unused) {
@@ -360,7 +365,7 @@ static void *run_thread(void *argument) {
         atomic_store_explicit(&me->done, ++done, memory_order_release);
         if (file->order == BY_TOTAL) {
             if (op->at % file->every == 0) {
-                note_point(op->at);
+                note_state(op->at);
             }
             if (i + 1 == parts[number].count) {
                 leaver = number;
@@ -487,7 +492,7 @@ static void say(uint64_t took, uint64_t before, uint64_t after) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) {
+    if (argc != 2 && argc != 3) {
         fprintf(stderr, "freehold-replayer is started by freehold replay\n");
         return 2;
     }
@@ -495,6 +500,10 @@ int main(int argc, char **argv) {
     map_file(argv[1]);
     fix_addresses(argv);
     prepare_heap();
+    filming = argc == 3;
+    if (filming) {
+        film_begin(argv[2]);
+    }
     sem_init(&leaving, 0, 0);
     uint64_t before = resident();
     pthread_t sampler;
@@ -516,7 +525,7 @@ int main(int argc, char **argv) {
         pthread_join(sampler, NULL);
     }
     point_every = 1;
-    note_point(file->order == BY_TOTAL ? file->operations : took);
+    note_state(file->order == BY_TOTAL ? file->operations : took);
     say(took, before, resident());
     return 0;
 }

@@ -447,3 +447,114 @@ fn above(run: &Value) -> Value {
         })
         .collect()
 }
+
+/// The page's data, as its script reads it.
+fn data_of(page: &Path) -> Value {
+    let page = std::fs::read_to_string(page).unwrap();
+    for outside in ["http:", "https:", "src=", "href=", "url(", "/*data*/"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let start = "<script type=\"application/json\" id=\"data\">";
+    let data = page.split(start).nth(1).unwrap();
+    serde_json::from_str(data.split("</script>").next().unwrap()).unwrap()
+}
+
+/// Adds up a film's differences: after each step the operation, live bytes, blocks and resident bytes of all cells.
+fn added_up(film: &Value) -> Vec<[u64; 4]> {
+    let number = |value: &Value| value.as_u64().unwrap();
+    let chunks = film["chunks"].as_array().unwrap().len();
+    let mut cells = vec![[0; 3]; chunks * 32];
+    let steps = film["steps"].as_array().unwrap().iter();
+    let sums = steps.map(|step| {
+        let mut at = 0;
+        for change in step["cells"].as_array().unwrap().chunks(4) {
+            at += number(&change[0]) as usize;
+            cells[at] = [1, 2, 3].map(|column: usize| number(&change[column]));
+        }
+        let sum = |column: usize| cells.iter().map(|cell| cell[column]).sum::<u64>();
+        assert_eq!(number(&step["live"]), sum(0));
+        assert_eq!(number(&step["resident"]), sum(2) * 4096);
+        assert!(cells.iter().all(|cell| cell[0] <= 65536 && cell[2] <= 16));
+        [number(&step["at"]), sum(0), sum(1), sum(2) * 4096]
+    });
+    sums.collect()
+}
+
+/// What is live in a film is what the trace says, and what is resident is what the process says of itself; with the
+/// kernel's scan of pages and with the list of each page, which is for older kernels.
+#[test]
+fn the_film_agrees_with_the_trace_and_with_the_process() {
+    let Some(place) = Place::new("the_film_agrees_with_the_trace_and_with_the_process") else {
+        return;
+    };
+    let size = |id: u64| {
+        if id % 50 == 0 {
+            200_000
+        } else {
+            1000 + id % 700
+        }
+    };
+    let mut lines = String::new();
+    for id in 1..=4000 {
+        lines += &format!("a {} {id}\n", size(id));
+    }
+    for id in (1..=4000).filter(|id| id % 4 != 0) {
+        lines += &format!("r {id}\n");
+    }
+    let freed: Vec<u64> = (1..=4000).filter(|id| id % 4 != 0).collect();
+    let trace = place.imported(&lines);
+    let file = place.path("film.html");
+    for scan in ["1", "0"] {
+        let output = Command::new(command())
+            .args([
+                "replay",
+                "--json",
+                "--repeats",
+                "1",
+                "--on",
+                "system,freehold",
+            ])
+            .arg("--film")
+            .arg(&file)
+            .arg(&trace)
+            .env("FREEHOLD_FILM_SCAN", scan)
+            .output()
+            .unwrap();
+        let said = answer(&output);
+        assert!(output.status.success(), "{said}");
+        let data = data_of(&file);
+        let films = data["films"].as_array().unwrap();
+        assert_eq!(films.len(), 2);
+        for (film, one) in films.iter().zip(said["allocators"].as_array().unwrap()) {
+            assert_eq!(film["name"], one["name"]);
+            let (sums, run) = (added_up(film), &one["filmed"]);
+            let points = run["points"].as_array().unwrap();
+            assert!(sums.len() > 150 && sums.len() == points.len());
+            for ([at, live, blocks, resident], point) in sums.into_iter().zip(points) {
+                assert_eq!(point[0], at);
+                // The operation of this number is done; at the end there is none.
+                let born = (at + 1).min(4000);
+                let gone = &freed[..(at + 1).saturating_sub(4000).min(3000) as usize];
+                let bytes: u64 = (1..=born).map(size).sum();
+                assert_eq!(
+                    live,
+                    bytes - gone.iter().map(|id| size(*id)).sum::<u64>(),
+                    "{at}"
+                );
+                assert_eq!(blocks, born - gone.len() as u64, "{at}");
+                // The kernel's sum may be behind by 64 pages for each CPU.
+                let own = point[1]
+                    .as_u64()
+                    .unwrap()
+                    .saturating_sub(run["before"].as_u64().unwrap());
+                let most = own as f64 * 0.02 + 768.0 * 1024.0;
+                let apart = (resident as f64 - own as f64).abs();
+                assert!(
+                    apart <= most,
+                    "{}, {at}: {resident} in the film, {own}",
+                    one["name"]
+                );
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `advise` | what options would save or cost |
+//! | `film` | one page with the map of the heap over time |
 //! | `page` | one page with the curves of each allocator |
 //! | `prepare` | the trace as the replayer wants it |
 //! | `process` | one run of it |
@@ -10,6 +11,7 @@
 //! `recorder/replayer.c` does the calls, in a fresh process for each run.
 
 mod advise;
+mod film;
 mod page;
 pub mod prepare;
 pub mod process;
@@ -26,7 +28,7 @@ use trace_file::{Tally, tally};
 use crate::record::flight;
 use crate::wording::{bytes, plain_count};
 use crate::{amounts, output, trace};
-use prepare::{How, Order, Prepared, Touch};
+use prepare::{How, Order, POINTS, Prepared, Touch};
 use process::{Contender, Ending, Replayer, Run};
 
 /// Replays a trace on allocators: time, latency, resident memory.
@@ -36,6 +38,7 @@ use process::{Contender, Ending, Replayer, Run};
     freehold replay server.trace --on freehold --order total --verify\n  \
     freehold replay server.trace --on freehold --set purge=eager\n  \
     freehold replay server.trace --on system,freehold --html replay.html\n  \
+    freehold replay server.trace --on system,freehold --film film.html\n  \
     freehold replay server.trace --on system,jemalloc --advise\n  \
     freehold replay --until-end 4711 --limit 512m  what `record --flight` left of process 4711\n\n\
     Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
@@ -95,6 +98,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "prepare", "advise"])]
     html: Option<PathBuf>,
 
+    /// Write a page with the map of each allocator's heap over time as well: what is live, resident, in a huge page.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["verify", "prepare", "advise"])]
+    film: Option<PathBuf>,
+
     /// Measure nothing: write what the program freehold-replayer wants, for benchmarks of your own.
     #[arg(long, value_name = "FILE")]
     prepare: Option<PathBuf>,
@@ -113,6 +120,9 @@ struct Measured {
     /// For a page: a run in total order, whose points are operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     ordered: Option<Run>,
+    /// For a film: the run in total order that was filmed, whose points are its frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filmed: Option<Run>,
     /// How a run ended that said nothing.
     died: Option<String>,
 }
@@ -159,6 +169,11 @@ fn replay(args: &Args) -> Result<ExitCode> {
     if args.html.is_some() {
         live = Some(order(args, &replayer, &contenders, &mut measured)?);
     }
+    let films = if args.film.is_some() {
+        film(args, &replayer, &contenders, &mut measured)?
+    } else {
+        Vec::new()
+    };
     if args.json {
         let all = serde_json::json!({"trace": sum, "live": live, "waits": prepared.waits, "pruned": prepared.pruned,
                                      "allocators": measured, "limit": args.limit,
@@ -167,19 +182,16 @@ fn replay(args: &Args) -> Result<ExitCode> {
     } else {
         output::print(&text(args, &sum, &prepared, &measured))?;
     }
+    let name = args.trace.file_name().unwrap_or_default().to_string_lossy();
+    let table = text(args, &sum, &prepared, &measured);
+    if let Some(file) = &args.film {
+        let page = film::render(&name, &table, &films, &measured);
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     if let (Some(file), Some(live)) = (&args.html, &live) {
-        let name = args.trace.file_name().unwrap_or_default();
         let by_operation = args.order == Order::Total;
-        let table = text(args, &sum, &prepared, &measured);
         let peak = sum.peak_bytes;
-        let page = page::render(
-            &name.to_string_lossy(),
-            &table,
-            by_operation,
-            &measured,
-            live,
-            peak,
-        )?;
+        let page = page::render(&name, &table, by_operation, &measured, live, peak)?;
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let fine = measured
@@ -213,6 +225,7 @@ fn how(args: &Args) -> How {
         verify: args.verify,
         latency: false,
         seed: args.seed.unwrap_or(0),
+        points: POINTS,
     }
 }
 
@@ -240,6 +253,7 @@ fn measure(
             runs: Vec::new(),
             latency: None,
             ordered: None,
+            filmed: None,
             died: None,
         })
         .collect();
@@ -251,7 +265,7 @@ fn measure(
                 continue;
             }
             let file = if is_latency { &timed } else { &plain };
-            match once(replayer, one, file) {
+            match once(replayer, one, file, None) {
                 Ok(run) if is_latency => said.latency = Some(run),
                 Ok(run) => said.runs.push(run),
                 Err(error) => said.died = Some(format!("{error:#}")),
@@ -275,7 +289,7 @@ fn order(
     prepare::prepare(trace.ops(), order)?.write(&file, How { order, ..how(args) })?;
     for (one, said) in contenders.iter().zip(measured.iter_mut()) {
         if said.died.is_none() {
-            match once(replayer, one, &file) {
+            match once(replayer, one, &file, None) {
                 Ok(run) => said.ordered = Some(run),
                 Err(error) => said.died = Some(format!("{error:#}")),
             }
@@ -288,8 +302,48 @@ fn order(
     page::live_after(trace.ops(), &runs)
 }
 
-fn once(replayer: &Replayer, contender: &Contender, file: &Path) -> Result<Run> {
-    match replayer.once(contender, file, None)? {
+/// One more run of each in total order, while which the replayer writes frames.
+fn film(
+    args: &Args,
+    replayer: &Replayer,
+    contenders: &[Contender],
+    measured: &mut [Measured],
+) -> Result<Vec<film::Film>> {
+    let directory = tempfile::tempdir()?;
+    let (file, frames) = (
+        directory.path().join("ordered"),
+        directory.path().join("film"),
+    );
+    let trace = trace::open(&args.trace)?;
+    let how = How {
+        order: Order::Total,
+        points: film::FRAMES,
+        ..how(args)
+    };
+    prepare::prepare(trace.ops(), how.order)?.write(&file, how)?;
+    let mut films = Vec::new();
+    for (one, said) in contenders.iter().zip(measured.iter_mut()) {
+        if said.died.is_some() {
+            continue;
+        }
+        match once(replayer, one, &file, Some(&frames)) {
+            Ok(run) => {
+                said.filmed = Some(run);
+                films.push(film::read(&one.name, &frames)?);
+            }
+            Err(error) => said.died = Some(format!("{error:#}")),
+        }
+    }
+    Ok(films)
+}
+
+fn once(
+    replayer: &Replayer,
+    contender: &Contender,
+    file: &Path,
+    film: Option<&Path>,
+) -> Result<Run> {
+    match replayer.filmed(contender, file, None, film)? {
         Ending::Answered { run, complaint } => {
             // An option that is not known, or a library that cannot be loaded: the figures would be those of something else.
             if !complaint.is_empty() {

@@ -35,6 +35,8 @@ pub struct How {
     pub latency: bool,
     /// 0, or what makes addresses the same in each run.
     pub seed: u64,
+    /// How many points the curve of resident memory has, about, in total order.
+    pub points: u64,
 }
 
 /// The replayer's own kinds: nothing to do, and waiting for another thread.
@@ -44,7 +46,7 @@ const OPERATION: u64 = 24;
 const HEADER: u64 = 56;
 const PART: u64 = 24;
 /// Points of the curve of resident memory, in total order.
-const POINTS: u64 = 500;
+pub const POINTS: u64 = 500;
 
 #[derive(Default)]
 struct Thread {
@@ -148,7 +150,7 @@ impl Prepared {
             out.write_all(&number.to_le_bytes())?;
         }
         out.write_all(&self.operations.to_le_bytes())?;
-        out.write_all(&(self.operations / POINTS + 1).to_le_bytes())?;
+        out.write_all(&(self.operations / how.points + 1).to_le_bytes())?;
         out.write_all(&how.seed.to_le_bytes())?;
         let mut offset = HEADER + PART * self.threads.len() as u64;
         for thread in &self.threads {

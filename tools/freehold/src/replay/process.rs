@@ -90,10 +90,22 @@ impl Replayer {
         file: &Path,
         patience: Option<Duration>,
     ) -> Result<Ending> {
+        self.filmed(contender, file, patience, None)
+    }
+
+    /// The same, in total order and with a file for the frames of a film.
+    pub fn filmed(
+        &self,
+        contender: &Contender,
+        file: &Path,
+        patience: Option<Duration>,
+        film: Option<&Path>,
+    ) -> Result<Ending> {
         let (mut answer, mut complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = Command::new(&self.program);
         command
             .arg(file)
+            .args(film)
             .env_remove("LD_PRELOAD")
             .stdout(answer.try_clone()?)
             .stderr(complaint.try_clone()?);

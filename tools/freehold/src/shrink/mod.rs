@@ -26,7 +26,7 @@ use trace_file::Op;
 use crate::amounts::parse_bytes;
 use crate::leaks::parse_time;
 use crate::replay::check_seed;
-use crate::replay::prepare::{How, Order, Touch};
+use crate::replay::prepare::{How, Order, POINTS, Touch};
 use crate::replay::process::{Contender, Replayer};
 use crate::shell::quoted;
 use crate::wording::{duration, plain_count};
@@ -150,6 +150,7 @@ fn judge(args: &Args, condition: Condition) -> Result<Judge> {
         verify: is_crash,
         latency: false,
         seed: args.seed.unwrap_or(0),
+        points: POINTS,
     };
     let freehold = args.library.as_deref();
     let contenders = condition

@@ -74,7 +74,7 @@ struct Candidate {
 impl Candidate {
     fn run(&mut self, file: &Path) {
         if self.died.is_none() {
-            match once(&self.replayer, &self.contender, file) {
+            match once(&self.replayer, &self.contender, file, None) {
                 Ok(run) => self.runs.push(run),
                 Err(error) => self.died = Some(format!("{error:#}")),
             }
@@ -153,7 +153,7 @@ fn measure(args: &Args, rounds: u32, prepared: &Prepared) -> Result<Advice> {
         .unwrap_or_default();
     let mut all = candidates(args, &base)?;
     // The first process of all reads files that no other has to.
-    once(&all[0].replayer, &all[0].contender, &file)?;
+    once(&all[0].replayer, &all[0].contender, &file, None)?;
     for round in 0..rounds as usize {
         // Another one begins each time: a place in the row is no advantage.
         for place in 0..all.len() {
