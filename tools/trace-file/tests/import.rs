@@ -169,9 +169,54 @@ fn an_android_trace_is_read_with_its_threads() {
     assert_eq!((sum.peak_bytes, sum.crossing), (12 + 128 + 104 + 7, 3));
 }
 
+/// As the source of the tool writes it: threads, calls inside calls, a function that is none of the allocator's.
+const DYNAMORIO: &str = "\
+T71      0x7f01 => libc.so.6!malloc(0x14) => 0x5010
+T72      0x7f02 => libc.so.6!calloc(0x20, 0x4) => 0x5040
+T71      0x7f03 => app!work(0x1, 0x2)
+T71          0x7f04 => libc.so.6!realloc(0x5010, 0x80)
+T71              0x7f05 => libc.so.6!malloc(0x80) => 0x6010
+T71              0x7f06 => libc.so.6!free(0x5010)
+T71              => 0x6010
+T71      => 0x0
+T72      0x7f07 => libstdc++.so.6!_Znwm(0x7)
+T72          0x7f08 => libc.so.6!malloc(0x7) => 0x5010
+T72      => 0x5010
+T71      0x7f09 => libc.so.6!memalign(0x40, 0x68) => 0x7040
+T71      0x7f0a => libc.so.6!posix_memalign(0x7ffe, 0x40, 0x68) => 0x0
+T72      0x7f0b => libc.so.6!free(0x6010)
+T72      0x7f0c => libc.so.6!free(0x0)
+T72      0x7f0d => libc.so.6!malloc(0x63) => 0x0
+T71      0x7f0e => libc.so.6!free(0x9990) => 0x0
+Function view tool results:
+Function id=0: libc.so.6!malloc
+        5 calls
+";
+
+#[test]
+fn a_function_trace_of_dynamorio_is_read_with_its_threads() {
+    assert_eq!(recognize(DYNAMORIO.as_bytes()), Some(TextFormat::Dynamorio));
+    let (ops, losses) = fine(TextFormat::Dynamorio, DYNAMORIO);
+    let expected = [
+        (Kind::Malloc, 0, 20),
+        (Kind::Calloc, 1, 128),
+        (Kind::Realloc, 0, 128),
+        (Kind::Malloc, 2, 7),
+        (Kind::Aligned, 3, 104),
+        (Kind::Free, 0, 0),
+    ];
+    assert_eq!(calls(&ops), expected);
+    let threads: Vec<u32> = ops.iter().map(|op| op.thread).collect();
+    assert_eq!(threads, [0, 1, 0, 1, 0, 1]);
+    assert_eq!((ops[4].align, losses.failed), (6, 1));
+    // A block that posix_memalign returns is not shown, and one block is from before.
+    assert_eq!((losses.lost, losses.unknown_frees), (1, 1));
+    assert_eq!(sum(&ops).peak_bytes, 128 + 128 + 7 + 104);
+}
+
 #[test]
 fn a_line_that_cannot_be_is_named() {
-    use TextFormat::{Android, Heaptrack, Mtrace, Text};
+    use TextFormat::{Android, Dynamorio, Heaptrack, Mtrace, Text};
     for (format, text, line, part) in [
         (Mtrace, "= Start\n@ a + 0x10\n", 2, "no line of mtrace"),
         (Mtrace, "@ a + 0xzz 0x10\n", 1, "`0xzz` is not a number"),
@@ -207,6 +252,25 @@ fn a_line_that_cannot_be_is_named() {
             1,
             "no line of an Android trace",
         ),
+        (
+            Dynamorio,
+            "T1       0x1 => a!malloc(5) => 0x1\n",
+            1,
+            "`5` is not a number",
+        ),
+        (
+            Dynamorio,
+            "T1       0x1 => a!malloc\n",
+            1,
+            "no line of func_view",
+        ),
+        (
+            Dynamorio,
+            "T1       0x1 => a!malloc() => 0x1\n",
+            1,
+            "without its arguments",
+        ),
+        (Dynamorio, "warning\n", 1, "no line of func_view"),
         (Android, "1: melloc 0x10 5\n", 1, "`melloc` is no call"),
         (Android, "x: malloc 0x10 5\n", 1, "`x:` is not a number"),
         (Android, "1: malloc 0x10 -5\n", 1, "`-5` is not a number"),
@@ -278,7 +342,8 @@ fn no_text_is_a_panic_or_an_impossible_trace() {
             (TextFormat::Heaptrack, RAW_HEAPTRACK),
             (TextFormat::Heaptrack, HEAPTRACK),
             (TextFormat::Android, ANDROID),
-        ][number as usize % 4];
+            (TextFormat::Dynamorio, DYNAMORIO),
+        ][number as usize % 5];
         let mut bytes = text.as_bytes().to_vec();
         for _ in 0..=below(4) {
             let at = below(bytes.len());

@@ -91,6 +91,8 @@ enum Format {
     Heaptrack,
     /// Android's record_allocs and memory_replay.
     Android,
+    /// DynamoRIO's func_view with -show_func_trace.
+    Dynamorio,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -146,6 +148,7 @@ fn import(text: &Path, format: Option<Format>, output: &Path) -> Result<()> {
         Some(Format::Mtrace) => TextFormat::Mtrace,
         Some(Format::Heaptrack) => TextFormat::Heaptrack,
         Some(Format::Android) => TextFormat::Android,
+        Some(Format::Dynamorio) => TextFormat::Dynamorio,
         None => recognize(input.fill_buf().with_context(name)?).with_context(|| {
             format!(
                 "{}: no text of a tool that is known; name it with --format",

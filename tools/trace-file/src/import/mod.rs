@@ -6,11 +6,13 @@
 //! | `mtrace` | glibc's mtrace |
 //! | `heaptrack` | heaptrack, before and after its interpreter |
 //! | `android` | Android's record_allocs and memory_replay |
+//! | `dynamorio` | DynamoRIO's func_view |
 //!
 //! Each is read line by line. What cannot be understood is an error with its line. A last line without its end was cut
 //! off by the program's own end: it is counted as lost, and all before it is kept.
 
 mod android;
+mod dynamorio;
 mod heaptrack;
 mod mtrace;
 mod text;
@@ -28,6 +30,7 @@ pub enum TextFormat {
     Mtrace,
     Heaptrack,
     Android,
+    Dynamorio,
 }
 
 /// By the first line that says anything.
@@ -35,6 +38,9 @@ pub fn recognize(beginning: &[u8]) -> Option<TextFormat> {
     let text = String::from_utf8_lossy(beginning);
     let line = text.lines().find(|line| !line.trim().is_empty())?;
     let words: Vec<&str> = line.split_whitespace().collect();
+    if dynamorio::is_line(line) {
+        return Some(TextFormat::Dynamorio);
+    }
     Some(match words.as_slice() {
         ["=", "Start", ..] | ["@", ..] => TextFormat::Mtrace,
         ["v", version, ..] if u64::from_str_radix(version, 16).is_ok() => TextFormat::Heaptrack,
@@ -58,6 +64,7 @@ pub fn import(
         TextFormat::Mtrace => mtrace::import(Source::new(input), &mut Sink::new(out)),
         TextFormat::Heaptrack => heaptrack::import(Source::new(input), &mut Sink::new(out)),
         TextFormat::Android => android::import(Source::new(input), &mut Sink::new(out)),
+        TextFormat::Dynamorio => dynamorio::import(Source::new(input), &mut Sink::new(out)),
     }
 }
 
