@@ -23,6 +23,7 @@
 __thread struct recorder_thread recorder_self;
 _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
 _Atomic bool recorder_on;
+_Atomic uint32_t *recorder_asked;
 
 // Two stamps, two prefixes and two records: no call puts more.
 enum { MOST_WORDS = 6 };
@@ -134,12 +135,25 @@ static void open_recording(void) {
     h->blocks = blocks;
     h->process = (uint64_t)getpid();
     h->parent = here.parent;
-    h->reader = number_of("FREEHOLD_RECORD_READER", 0);
+    h->later = number_of("FREEHOLD_RECORD_LATER", 0) != 0;
+    atomic_store_explicit(&h->reader, number_of("FREEHOLD_RECORD_READER", 0), memory_order_relaxed);
     h->begin_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     h->begin_ticks = ticks_now();
     atomic_thread_fence(memory_order_release);
     memcpy(h->magic, "FHRAWREC", 8);
+    recorder_asked = h->later ? &h->asked : NULL;
+    atomic_store_explicit(&recorder_on, !h->later, memory_order_release);
+}
+
+// The reader has written what it wants before it asked.
+bool recorder_wake(void) {
+    atomic_thread_fence(memory_order_acquire);
     atomic_store_explicit(&recorder_on, true, memory_order_release);
+    return true;
+}
+
+static bool is_over(void) {
+    return recorder_asked != NULL && atomic_load_explicit(recorder_asked, memory_order_relaxed) == RAW_OVER;
 }
 
 // The kernel copies the mapping into the child as the parent's own: the child must write nothing into it.
@@ -150,10 +164,11 @@ static void before_fork(void) {
 }
 
 static void in_child(void) {
-    if (!recorder_on) {
+    if (!recorder_on && recorder_asked == NULL) {
         return;
     }
     atomic_store(&recorder_on, false);
+    recorder_asked = NULL;
     here.parent = here.header->process;
     munmap(here.header, here.bytes);
     close(here.file);
@@ -246,7 +261,7 @@ static bool take_from_ring(uint32_t *index) {
 
 // A reader that has stopped, or died without a word, makes no room any more.
 static bool reader_is_gone(void) {
-    uint64_t reader = here.header->reader;
+    uint64_t reader = atomic_load_explicit(&here.header->reader, memory_order_relaxed);
     return atomic_load_explicit(&here.header->closed, memory_order_relaxed) != 0 || reader == 0 ||
            (kill((pid_t)reader, 0) != 0 && errno == ESRCH);
 }
@@ -350,6 +365,11 @@ static bool has_room(void) {
     struct recorder_thread *self = &recorder_self;
     if (self->block != NULL && self->at > self->block->words + RAW_WORDS - MOST_WORDS) {
         hand_over();
+    }
+    // A thread notices the end when its block is full: until then its words go where nobody reads any more.
+    if (self->block == NULL && is_over()) {
+        atomic_store_explicit(&recorder_on, false, memory_order_relaxed);
+        return false;
     }
     if (self->block == NULL && !begin_block()) {
         atomic_fetch_add_explicit(&here.header->lost, 1, memory_order_relaxed);

@@ -54,6 +54,9 @@ enum raw_state { RAW_UNUSED, RAW_OWNED, RAW_FULL, RAW_FREE_BLOCK };
 // What happens when no block of the pool is free.
 enum raw_when_full { RAW_DROP, RAW_WAIT, RAW_RING };
 
+// A program may be ready to be recorded, and be recorded once, while a reader is there: it asks, and later says so.
+enum raw_asked { RAW_NOT_YET, RAW_ASKED, RAW_OVER };
+
 enum { RAW_BLOCK_BYTES = 65536, RAW_HEADER_BYTES = 4096, RAW_BLOCK_HEADER = 64 };
 enum { RAW_WORDS = (RAW_BLOCK_BYTES - RAW_BLOCK_HEADER) / 8 };
 
@@ -79,8 +82,11 @@ struct raw_header {
     _Atomic uint64_t sequence; // the next block's
     _Atomic uint32_t threads;  // the next thread's number
     _Atomic uint32_t closed;   // set by the reader when it stops: nobody waits for room any more
-    uint64_t reader;           // its process
+    _Atomic uint64_t reader;   // its process
+    _Atomic uint32_t asked;    // of a program that is recorded later: a raw_asked
+    uint32_t later;            // 1 if it is such a program
 };
+static_assert(offsetof(struct raw_header, asked) == 96, "the reader knows the offset");
 static_assert(sizeof(struct raw_header) <= RAW_HEADER_BYTES, "it fits its page");
 
 typedef _Atomic uint64_t raw_word;
@@ -107,6 +113,7 @@ struct recorder_thread {
 };
 extern __thread struct recorder_thread recorder_self __attribute__((tls_model("initial-exec")));
 extern _Atomic bool recorder_on;
+extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording begins with the program
 
 // Who had to do with the blocks of a region of 64 KiB: 0 nobody, a thread's number, or several threads. And of each line
 // of 64 bytes, for regions of several threads: who allocated there last, or that others release what is allocated there.
@@ -129,6 +136,7 @@ static inline _Atomic uint16_t *recorder_line_of(const void *address) {
 enum { RECORDER_TIMED_EACH = 241, RECORDER_LONG_EACH = 5 };
 
 void recorder_begin(void);
+bool recorder_wake(void); // true, and the recording has begun
 void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align); // returns the address
 void recorder_put_event(enum raw_event event, uint64_t value);
 uint32_t recorder_new_thread(void);

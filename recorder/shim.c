@@ -130,7 +130,10 @@ static inline bool ready(void) {
 }
 
 static inline bool recording(void) {
-    return recorder_self.at != RECORDER_HELD && atomic_load_explicit(&recorder_on, memory_order_relaxed);
+    return recorder_self.at != RECORDER_HELD &&
+           (__builtin_expect(atomic_load_explicit(&recorder_on, memory_order_relaxed), 1) ||
+            (recorder_asked != NULL && atomic_load_explicit(recorder_asked, memory_order_relaxed) == RAW_ASKED &&
+             recorder_wake()));
 }
 
 // ── The slow path: a call that is timed, or needs more than one word ─────────────────────────────────────────

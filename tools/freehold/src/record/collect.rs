@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use anyhow::{Context, Result, ensure};
 use memmap2::{Mmap, MmapMut};
+use rustix::fs::FallocateFlags;
 use tempfile::TempDir;
 
 use super::ticks;
@@ -21,15 +22,25 @@ pub const OWNED: u32 = 1;
 pub const FULL: u32 = 2;
 const FREE: u32 = 3;
 
+/// Where these are in the header.
+const WHEN_FULL: usize = 12;
+const CLOSED: usize = 84;
+const READER: usize = 88;
+const ASKED: usize = 96;
+const LATER: usize = 100;
+
 /// One process that is being recorded.
 struct Source {
     name: String,
     map: MmapMut,
+    file: File,
     blocks: usize,
     first_block: usize,
     spool: File,
     spool_path: PathBuf,
     spooled: u64,
+    /// Of a process that ran before: the ticks when it was asked to record.
+    asked: Option<u64>,
 }
 
 /// One process whose recording is complete.
@@ -55,7 +66,8 @@ impl Process {
 }
 
 pub struct Collector {
-    shared: TempDir,
+    /// None for a process that has its own.
+    shared: Option<TempDir>,
     spools: std::sync::Arc<TempDir>,
     sources: Vec<Source>,
     blocks: u64,
@@ -63,7 +75,7 @@ pub struct Collector {
 }
 
 /// In memory where there is room: the pages of a file on a disk would be written back again and again.
-fn shared_directory(room: u64) -> Result<TempDir> {
+pub fn shared_directory(room: u64) -> Result<TempDir> {
     let name = || {
         tempfile::Builder::new()
             .prefix("freehold-record-")
@@ -85,7 +97,7 @@ fn shared_directory(room: u64) -> Result<TempDir> {
 impl Collector {
     pub fn new(blocks: u64, when_full: &str) -> Result<Self> {
         Ok(Self {
-            shared: shared_directory(blocks * BLOCK as u64)?,
+            shared: Some(shared_directory(blocks * BLOCK as u64)?),
             spools: std::sync::Arc::new(tempfile::tempdir()?),
             sources: Vec::new(),
             blocks,
@@ -93,9 +105,26 @@ impl Collector {
         })
     }
 
+    /// Asks a process that is ready for it to record from now on.
+    pub fn attach(path: &Path, when_full: &str) -> Result<Self> {
+        let spools = std::sync::Arc::new(tempfile::tempdir()?);
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let source = Source::open(path, &name, spools.path().join(&*name))?;
+        let mut source = source.context("it has only just begun: ask again")?;
+        source.ask(when_full)?;
+        Ok(Self {
+            shared: None,
+            spools,
+            sources: vec![source],
+            blocks: 0,
+            when_full: when_full.to_string(),
+        })
+    }
+
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let directory = self.shared.as_ref().map(|made| made.path().into());
         vec![
-            ("FREEHOLD_RECORD", self.shared.path().into()),
+            ("FREEHOLD_RECORD", directory.unwrap_or_default()),
             ("FREEHOLD_RECORD_WHEN_FULL", self.when_full.clone().into()),
             ("FREEHOLD_RECORD_BLOCKS", self.blocks.to_string().into()),
             (
@@ -118,7 +147,10 @@ impl Collector {
     }
 
     fn find_new(&mut self) -> Result<()> {
-        for entry in std::fs::read_dir(self.shared.path())? {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        for entry in std::fs::read_dir(shared.path())? {
             let path = entry?.path();
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
                 continue;
@@ -141,6 +173,10 @@ impl Collector {
         for mut source in self.sources {
             source.close();
             source.fetch(&[FULL, OWNED])?;
+            if source.asked.is_some() {
+                // A file system that cannot do that keeps some MiB until the program ends.
+                let _ = source.release();
+            }
             if let Some(process) = source.process(&self.spools) {
                 done.push(process);
             }
@@ -172,9 +208,11 @@ impl Source {
             blocks: 0,
             first_block: 0,
             map,
+            file,
             spool: File::create(&spool_path)?,
             spool_path,
             spooled: 0,
+            asked: None,
         };
         source.blocks = source.word(16).load(Ordering::Relaxed) as usize;
         source.first_block = HEADER + (source.blocks * 4).next_multiple_of(4096);
@@ -225,11 +263,52 @@ impl Source {
         Ok(any)
     }
 
+    fn half_word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset + 4 <= HEADER && offset % 4 == 0);
+        // SAFETY: inside the mapping, which is page aligned, and only ever used as an atomic.
+        unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU32>() }
+    }
+
+    /// Begins the recording of a program that is ready for it; there is one for each process.
+    fn ask(&mut self, when_full: &str) -> Result<()> {
+        let how = match when_full {
+            "drop" => 0,
+            "ring" => 2,
+            _ => 1,
+        };
+        ensure!(
+            self.half_word(LATER).load(Ordering::Relaxed) == 1,
+            "it is being recorded since it began"
+        );
+        self.half_word(WHEN_FULL).store(how, Ordering::Relaxed);
+        self.word(READER)
+            .store(u64::from(std::process::id()), Ordering::Relaxed);
+        self.asked = Some(ticks::now());
+        let asked = self.half_word(ASKED);
+        let first = asked.compare_exchange(0, 1, Ordering::Release, Ordering::Relaxed);
+        ensure!(
+            first.is_ok(),
+            "it was recorded already, which is possible once for each process"
+        );
+        Ok(())
+    }
+
+    /// The memory of what was fetched, of a program that goes on.
+    fn release(&self) -> Result<()> {
+        for index in (0..self.blocks).filter(|at| self.state(*at).load(Ordering::Acquire) == FREE) {
+            let at = (self.first_block + index * BLOCK) as u64;
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&self.file, how, at, BLOCK as u64)?;
+        }
+        Ok(())
+    }
+
     /// From now on none of its threads waits for room.
     fn close(&self) {
-        // SAFETY: inside the header, aligned, and only ever used as an atomic.
-        let closed = unsafe { &*self.map.as_ptr().add(84).cast::<AtomicU32>() };
-        closed.store(1, Ordering::Release);
+        if self.asked.is_some() {
+            self.half_word(ASKED).store(2, Ordering::Release);
+        }
+        self.half_word(CLOSED).store(1, Ordering::Release);
     }
 
     /// None if the process never recorded anything.
@@ -242,7 +321,7 @@ impl Source {
             blocks: self.spooled,
             lost: self.word(56).load(Ordering::Relaxed),
             waits: self.word(64).load(Ordering::Relaxed),
-            begin_ticks,
+            begin_ticks: self.asked.unwrap_or(begin_ticks),
             ticks_per_ns: (ticks.saturating_sub(begin_ticks).max(1)) as f64 / passed,
             name: self.name,
             spool: self.spool_path,

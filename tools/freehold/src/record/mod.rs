@@ -2,10 +2,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `attach` | of a program that runs already |
 //! | `collect` | drains the recorder's shared files while the program runs |
 //! | `flight` | the ring that a program keeps without a command beside it |
 //! | `ticks` | the clock of the records |
 
+pub mod attach;
 mod collect;
 pub mod flight;
 mod ticks;
@@ -20,11 +22,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use trace_file::{Compiler, Header, Losses, RawRecording, Timed, Writer};
 
 use crate::allocator;
+use crate::leaks::parse_time;
 use crate::library;
 use crate::wording::plain_count;
 use collect::{Collector, Process};
@@ -34,14 +37,15 @@ use collect::{Collector, Process};
 #[command(after_help = "Examples:\n  \
     freehold record -o server.trace ./server      under Freehold\n  \
     freehold record --on system -o git.trace git status\n  \
+    freehold record --for 10s -o now.trace 4711   of a process of `freehold run --recordable`\n  \
     freehold record --flight 64m -- ./server      only its last records, with no command beside it\n  \
     freehold trace info git.trace                 what is in it\n  \
     freehold replay git.trace --on system,freehold\n\n\
     Exit code: that of the command; 128 and the signal if a signal ended it; 127 if it did not start.")]
 pub struct Args {
-    /// The command and its arguments.
+    /// The command and its arguments, or the number of a process that `freehold run --recordable` started.
     #[arg(
-        value_name = "CMD",
+        value_name = "CMD or PID",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         required = true
@@ -56,6 +60,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = flight::size,
           conflicts_with_all = ["when_full", "blocks", "all", "json"])]
     flight: Option<u64>,
+
+    /// How long a process is recorded: 500ms, 10s, 5m or 1h. Until Ctrl-C if not given.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, conflicts_with = "flight")]
+    how_long: Option<Duration>,
 
     /// The allocator that the command gets: freehold, system, a known name, or the path of a library.
     #[arg(long, value_name = "ALLOCATOR", default_value = "freehold")]
@@ -104,6 +112,12 @@ struct Written {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(pid) = attach::process_of(&args.command)? {
+        ensure!(args.flight.is_none(), "--flight is for a command");
+        may_write(args)?;
+        return attach::run(args, pid);
+    }
+    ensure!(args.how_long.is_none(), "--for is for a process that runs");
     let recorder = library::beside(args.library.as_deref(), library::RECORDER)?;
     let below = allocator::library_of(&args.on, args.library.as_deref())?;
     let mut command = Command::new(&args.command[0]);
@@ -112,9 +126,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(bytes) = args.flight {
         return flight::begin(command, bytes, args.output.as_deref(), &args.command[0]);
     }
-    // Found out before the program has run for an hour.
-    File::create(args.output())
-        .with_context(|| format!("cannot write {}", args.output().display()))?;
+    may_write(args)?;
     let mut collector = Collector::new(u64::from(args.blocks), &args.when_full)?;
     let asked = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM].map(|signal| {
         let flag = Arc::new(AtomicBool::new(false));
@@ -144,8 +156,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     let processes = collector.finish()?;
-    summarize(args, &processes, status)?;
+    summarize(args, &processes, Some(status), children_cpu())?;
     Ok(exit_code(status))
+}
+
+/// Found out before the program has run for an hour.
+fn may_write(args: &Args) -> Result<()> {
+    File::create(args.output())
+        .with_context(|| format!("cannot write {}", args.output().display()))?;
+    Ok(())
 }
 
 /// The terminal gives an interrupt to the command as well; a SIGTERM is for this process alone, and is passed on.
@@ -219,8 +238,17 @@ fn write_trace(args: &Args, process: &Process, path: &Path) -> Result<Written> {
     })
 }
 
-fn summarize(args: &Args, processes: &[Process], status: ExitStatus) -> Result<()> {
+/// `usage` is the CPU time of all of it.
+fn summarize(
+    args: &Args,
+    processes: &[Process],
+    status: Option<ExitStatus>,
+    usage: Option<f64>,
+) -> Result<()> {
     let Some(main) = processes.iter().max_by_key(|process| process.blocks) else {
+        if status.is_none() {
+            bail!("nothing was recorded: the process made no call of its allocator");
+        }
         bail!(
             "nothing was recorded: the command took no preloaded library (statically linked, or set-user-id?); \
              `freehold doctor CMD` says more"
@@ -235,14 +263,14 @@ fn summarize(args: &Args, processes: &[Process], status: ExitStatus) -> Result<(
             written.push(write_trace(args, process, Path::new(&path))?);
         }
     }
-    let share = share(processes);
+    let share = share(processes, usage);
     if args.json {
         let all: Vec<_> = written
             .iter()
             .map(|w| json!({"process": w.process, "file": w.path.display().to_string(), "operations": w.operations,
                             "bytes": w.bytes, "losses": w.losses, "waits": w.waits}))
             .collect();
-        let line = json!({"exit": status.code(), "signal": status.signal(), "traces": all,
+        let line = json!({"exit": status.and_then(|it| it.code()), "signal": status.and_then(|it| it.signal()), "traces": all,
                           "left_out": if args.all { 0 } else { others.len() }, "allocator_share": share});
         eprintln!("{line}");
         return Ok(());
@@ -286,8 +314,8 @@ fn say(one: &Written) {
 }
 
 /// Timed calls stand for all; the cost of the clock is taken off. None if the recording was too short to tell.
-fn share(processes: &[Process]) -> Option<f64> {
-    let usage = children_cpu()?;
+fn share(processes: &[Process], usage: Option<f64>) -> Option<f64> {
+    let usage = usage?;
     let mut seconds = 0.0;
     for process in processes {
         let spool = process.spooled().ok()?;

@@ -18,6 +18,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use super::ending::{Ending, Kills};
+use crate::record::attach::Recordable;
 
 /// How the program is to be observed.
 pub struct Observation<'a> {
@@ -28,6 +29,8 @@ pub struct Observation<'a> {
     pub interval: u64,
     /// One allocation in so many has guards around it.
     pub guard: Option<u32>,
+    /// It may be recorded later.
+    pub recordable: Option<&'a Recordable>,
 }
 
 /// What is known of a program that has ended.
@@ -68,13 +71,17 @@ pub fn start(
         std::env::var_os("LD_PRELOAD").as_deref(),
         std::env::var_os("FREEHOLD").as_deref(),
     )?;
+    let mut environment = Vec::from(environment);
+    if let Some(recordable) = how.recordable {
+        recordable.add_to(&mut environment);
+    }
     start_in(command, environment, Stdio::inherit())
 }
 
 /// The same with these variables, and with this as its standard error.
 pub fn start_in(
     command: &[OsString],
-    environment: [(&'static str, OsString); 2],
+    environment: impl IntoIterator<Item = (&'static str, OsString)>,
     errors: Stdio,
 ) -> Result<std::result::Result<Child, NotStarted>> {
     let name = &command[0];
@@ -277,6 +284,7 @@ mod tests {
             directory: Path::new(directory),
             interval: 4096,
             guard: None,
+            recordable: None,
         }
     }
 

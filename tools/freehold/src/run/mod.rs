@@ -35,6 +35,7 @@ use profile_file::{Target, kept as kept_in, names, output_file, process};
 use crate::amounts;
 use crate::naming::NamingArgs;
 use crate::output::print;
+use crate::record::attach::Recordable;
 use crate::wording::plural;
 use crate::{doctor, library};
 use child::{GroupWatch, Observation};
@@ -69,6 +70,10 @@ pub struct Args {
     /// Find misuse of memory at the call, and name the functions in its reports. 2: verify the heap too. The program is not observed.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["guard", "keep", "save", "json", "list", "clean"])]
     check: Option<u8>,
+
+    /// Let `freehold record PID` record the program while it runs. Until then each call of malloc takes some nanoseconds more.
+    #[arg(long)]
+    recordable: bool,
 
     /// Keep the profile files in this directory, which is never removed, instead of in the user's own.
     #[arg(long, value_name = "DIR")]
@@ -224,11 +229,16 @@ fn observe(args: &Args) -> Result<ExitCode> {
     }
     let page = place.page();
 
+    let recordable = args
+        .recordable
+        .then(|| Recordable::new(args.library.as_deref()))
+        .transpose()?;
     let how = Observation {
         library: &library,
         directory: &page,
         interval: args.sample,
         guard: args.guard,
+        recordable: recordable.as_ref(),
     };
     let before = Kills::of(std::process::id());
     let prepared = share::Prepared::new();
