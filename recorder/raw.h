@@ -136,7 +136,7 @@ static inline _Atomic uint16_t *recorder_line_of(const void *address) {
 enum { RECORDER_TIMED_EACH = 241, RECORDER_LONG_EACH = 5 };
 
 void recorder_begin(void);
-bool recorder_wake(void); // true, and the recording has begun
+bool recorder_wake(void);                                                         // true, and the recording has begun
 void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align); // returns the address
 void recorder_put_event(enum raw_event event, uint64_t value);
 uint32_t recorder_new_thread(void);
