@@ -136,7 +136,7 @@ fn make(name: &str, mut moments: Vec<Moment>) -> Film {
         name: name.to_string(),
         chunks: chunks
             .iter()
-            .map(|chunk| format!("{:x}", chunk * CELLS << 16))
+            .map(|chunk| format!("{:x}", (chunk * CELLS) << 16))
             .collect(),
         steps,
     }
