@@ -1,7 +1,7 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
 use profile_file::layout;
-use profile_file::{LiveSample, Skipped, Snapshot, Symbols};
+use profile_file::{LiveSample, Skipped, Snapshot, Symbols, View};
 use serde::Serialize;
 
 use super::counts::{counted, everything};
@@ -15,6 +15,7 @@ use super::split::{self, Certainty, Split};
 use super::verdict::{Facts, Verdict};
 use crate::amounts::{bytes, duration};
 use crate::leaks::finding::Leaking;
+use crate::leaks::spread::Spread;
 use crate::leaks::trend;
 
 /// One line of the explanation.
@@ -135,6 +136,8 @@ struct Huge {
 
 /// Counts that are younger are of this moment.
 const FRESH_NS: u64 = 50_000_000;
+/// Of a class with much free space, the call sites that are named.
+const MOST_KEEPERS: usize = 3;
 
 struct Work<'a> {
     sources: &'a Sources,
@@ -426,7 +429,7 @@ impl<'a> Work<'a> {
                 self.notes.push(match less {
                     true => self.sources.less(&bytes(amount)),
                     false => format!(
-                        "{} are in memory that were not counted: taken since, or not known",
+                        "{} of memory were not counted: taken since, or not known",
                         bytes(amount)
                     ),
                 });
@@ -572,15 +575,25 @@ impl<'a> Work<'a> {
                 slabs: class.slabs,
                 free_bytes: class.free_bytes,
                 live_share: class.live_share,
-                sites: class
-                    .sites
-                    .iter()
-                    .filter_map(|&(site, live_bytes)| {
-                        let name = sites::name(snapshot, symbols, site)?;
-                        sites::add_skipped(snapshot, symbols, site, &mut skipped);
-                        Some(PinningSite { name, live_bytes })
-                    })
-                    .collect(),
+                sites: {
+                    let amounts = class
+                        .sites
+                        .iter()
+                        .map(|&(site, bytes)| (site, bytes as f64));
+                    let mut lines = sites::by_line(snapshot, symbols, amounts);
+                    lines.truncate(MOST_KEEPERS);
+                    for &(site, _) in &class.sites {
+                        let name = sites::name(snapshot, symbols, site);
+                        if lines.iter().any(|(line, _)| Some(line) == name.as_ref()) {
+                            sites::add_skipped(snapshot, symbols, site, &mut skipped);
+                        }
+                    }
+                    let keeper = |(name, bytes): (String, f64)| PinningSite {
+                        name,
+                        live_bytes: bytes.round() as u64,
+                    };
+                    lines.into_iter().map(keeper).collect()
+                },
             })
             .collect();
         (classes, skipped)
@@ -613,6 +626,14 @@ impl<'a> Work<'a> {
             .filter(|(limit, _)| *limit > 0)
             .min_by_key(|(limit, used)| limit.saturating_sub(*used))
         });
+        let trend = snapshot.and_then(trend::of_snapshot);
+        let (mut leaking, mut spread) = (None, None);
+        if let Some((snapshot, symbols)) = snapshot.zip(symbols) {
+            leaking = Leaking::of(snapshot, symbols);
+            spread = trend
+                .filter(|trend| trend.grows() && leaking.is_none())
+                .and_then(|_| Spread::of(snapshot, symbols));
+        }
         Facts {
             word: self.sources.word.clone(),
             resident,
@@ -632,11 +653,11 @@ impl<'a> Work<'a> {
                 })
                 .collect(),
             presence: self.sources.presence,
-            trend: snapshot.and_then(trend::of_snapshot),
-            leaking: snapshot
-                .zip(symbols)
-                .and_then(|(snapshot, symbols)| Leaking::of(snapshot, symbols)),
+            trend,
+            leaking,
+            spread,
             peak: snapshot.map_or(0, most_live),
+            last: snapshot.map_or(0, last_live),
             lost_share: snapshot.map_or(0.0, |snapshot| snapshot.missing().share),
             ended: snapshot.is_some_and(|snapshot| !snapshot.is_alive()),
             limit,
@@ -662,6 +683,16 @@ fn most_live(snapshot: &Snapshot) -> u64 {
     let last = profile.statistics.as_ref();
     let last = last.map(|it| it.live_bytes.saturating_add(it.huge_bytes));
     points.chain(last).max().unwrap_or(0).max(sampled)
+}
+
+/// What was live at last: as `profile` says it, and like the most that was live.
+fn last_live(snapshot: &Snapshot) -> u64 {
+    let sampled = snapshot.total(View::Live).bytes.round() as u64;
+    let counted = snapshot.profile.statistics.as_ref();
+    match counted.filter(|_| snapshot.profile.control.lost_samples != 0) {
+        Some(it) => it.live_bytes.saturating_add(it.huge_bytes),
+        None => sampled,
+    }
 }
 
 /// The three largest mappings of a kind, by name, and how many there are.
