@@ -1,10 +1,10 @@
 //! The explanation: parts that add up to what is resident, notes, and the verdict.
 
 use profile_file::layout;
-use profile_file::{LiveSample, Skipped, Snapshot, Symbols, View};
+use profile_file::{LiveSample, Skipped, Snapshot, Symbols};
 use serde::Serialize;
 
-use super::counts::{counted, everything};
+use super::counts::{counted, everything, last_live, most_live};
 use super::heap::{self, Counted, Sample};
 use super::in_heaps;
 use super::kinds::{self, Kind};
@@ -136,8 +136,6 @@ struct Huge {
 
 /// Counts that are younger are of this moment.
 const FRESH_NS: u64 = 50_000_000;
-/// Of a class with much free space, the call sites that are named.
-const MOST_KEEPERS: usize = 3;
 
 struct Work<'a> {
     sources: &'a Sources,
@@ -575,25 +573,10 @@ impl<'a> Work<'a> {
                 slabs: class.slabs,
                 free_bytes: class.free_bytes,
                 live_share: class.live_share,
-                sites: {
-                    let amounts = class
-                        .sites
-                        .iter()
-                        .map(|&(site, bytes)| (site, bytes as f64));
-                    let mut lines = sites::by_line(snapshot, symbols, amounts);
-                    lines.truncate(MOST_KEEPERS);
-                    for &(site, _) in &class.sites {
-                        let name = sites::name(snapshot, symbols, site);
-                        if lines.iter().any(|(line, _)| Some(line) == name.as_ref()) {
-                            sites::add_skipped(snapshot, symbols, site, &mut skipped);
-                        }
-                    }
-                    let keeper = |(name, bytes): (String, f64)| PinningSite {
-                        name,
-                        live_bytes: bytes.round() as u64,
-                    };
-                    lines.into_iter().map(keeper).collect()
-                },
+                sites: sites::keepers(snapshot, symbols, &class.sites, &mut skipped)
+                    .into_iter()
+                    .map(|(name, live_bytes)| PinningSite { name, live_bytes })
+                    .collect(),
             })
             .collect();
         (classes, skipped)
@@ -668,30 +651,6 @@ impl<'a> Work<'a> {
             allocator: self.sources.allocator.clone(),
             eager: statistics.is_some_and(|statistics| statistics.purge_mode == 1),
         }
-    }
-}
-
-/// The most that was live: by the samples, and where some of them were lost also by what the allocator counted.
-fn most_live(snapshot: &Snapshot) -> u64 {
-    let profile = &snapshot.profile;
-    let sampled = profile.control.peak_bytes;
-    if profile.control.lost_samples == 0 {
-        return sampled;
-    }
-    let points = profile.timeline.iter();
-    let points = points.map(|point| point.live_bytes.saturating_add(point.huge_bytes));
-    let last = profile.statistics.as_ref();
-    let last = last.map(|it| it.live_bytes.saturating_add(it.huge_bytes));
-    points.chain(last).max().unwrap_or(0).max(sampled)
-}
-
-/// What was live at last: as `profile` says it, and like the most that was live.
-fn last_live(snapshot: &Snapshot) -> u64 {
-    let sampled = snapshot.total(View::Live).bytes.round() as u64;
-    let counted = snapshot.profile.statistics.as_ref();
-    match counted.filter(|_| snapshot.profile.control.lost_samples != 0) {
-        Some(it) => it.live_bytes.saturating_add(it.huge_bytes),
-        None => sampled,
     }
 }
 

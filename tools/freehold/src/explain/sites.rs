@@ -32,6 +32,29 @@ pub fn by_line(
     sums
 }
 
+/// Of a class with much free space, the lines that are named.
+const MOST_KEEPERS: usize = 3;
+
+/// The lines that have most of these bytes, and the functions that they are not named after.
+pub fn keepers(
+    snapshot: &Snapshot,
+    symbols: &mut Symbols,
+    sites: &[(u32, u64)],
+    skipped: &mut Skipped,
+) -> Vec<(String, u64)> {
+    let amounts = sites.iter().map(|&(site, bytes)| (site, bytes as f64));
+    let mut lines = by_line(snapshot, symbols, amounts);
+    lines.truncate(MOST_KEEPERS);
+    for &(site, _) in sites {
+        let name = name(snapshot, symbols, site);
+        if lines.iter().any(|(line, _)| Some(line) == name.as_ref()) {
+            add_skipped(snapshot, symbols, site, skipped);
+        }
+    }
+    let whole = |(line, bytes): (String, f64)| (line, bytes.round() as u64);
+    lines.into_iter().map(whole).collect()
+}
+
 /// The frame that a site is named after.
 fn frame(snapshot: &Snapshot, symbols: &mut Symbols, number: u32) -> Option<Frame> {
     let site = snapshot.site(number)?;
