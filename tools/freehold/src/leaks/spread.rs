@@ -44,7 +44,7 @@ impl Spread {
                 }
                 let growth = judge(&together(&histories), snapshot.now_ns(), &rules).growth?;
                 let (rate, error) = growth.rate();
-                (growth.sigma() >= rules.sigma).then(|| Spread {
+                (growth.sigma() >= rules.sigma).then_some(Spread {
                     line,
                     sites,
                     bytes_per_second: rate,
