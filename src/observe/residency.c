@@ -20,8 +20,7 @@ typedef struct {
     unsigned char pages[CHUNK_PAGES];
 } chunk_pages;
 
-/* Bytes that are in memory of those from `begin` to `end` in the chunk. Only whole pages count: what shares one with a
- * block is the block's. */
+/* Bytes that are in memory of those from `begin` to `end` in the chunk. Only whole pages count. */
 static uint64_t resident(const chunk_pages *c, size_t begin, size_t end) {
     uint64_t bytes = 0;
     if (end > FH_CHUNK_SIZE) end = FH_CHUNK_SIZE;
@@ -30,7 +29,15 @@ static uint64_t resident(const chunk_pages *c, size_t begin, size_t end) {
     return bytes;
 }
 
-/* The same of what begins in this chunk and may end in another one. */
+/* Bytes in memory between `begin`, where the last block ends, and the end of its page. A slab of each class has one such piece:
+ * together they are hundreds of KiB. */
+static uint64_t resident_tail(const chunk_pages *c, size_t begin) {
+    size_t page = begin / c->page;
+    if (begin % c->page == 0 || begin >= FH_CHUNK_SIZE || !(c->pages[page] & 1)) return 0;
+    return (page + 1) * c->page - begin;
+}
+
+/* As `resident`, of what begins in this chunk and may end in another one. */
 static uint64_t resident_room(const chunk_pages *c, size_t begin, size_t end) {
     uint64_t bytes = resident(c, begin, end);
     size_t chunk = begin / FH_CHUNK_SIZE ? begin / FH_CHUNK_SIZE : 1, last = chunk + CHUNKS_BEYOND;
@@ -83,7 +90,8 @@ static uint64_t resident_fresh(fh_profile_statistics *f, const chunk_pages *c, s
         return 0;
     }
     if (*slots == 0) *slots = 1;
-    return resident_room(c, begin + used, begin + *slots * FH_SLOT_SIZE);
+    begin += used;
+    return resident_tail(c, begin) + resident_room(c, begin, begin - used + *slots * FH_SLOT_SIZE);
 }
 
 /* False: the kernel does not say. */

@@ -91,6 +91,12 @@ pub fn short_duration(seconds: f64) -> String {
     }
 }
 
+/// 1 block, 2 blocks, of a count as it is written
+pub fn blocks(count: &str) -> String {
+    let word = if count == "1" { "block" } else { "blocks" };
+    format!("{count} {word}")
+}
+
 /// 1 site, 2 sites
 pub fn plural(number: usize, one: &str, many: &str) -> String {
     format!(

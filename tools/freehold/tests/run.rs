@@ -3,6 +3,7 @@
 mod observed;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -325,7 +326,6 @@ fn a_run_without_keep_is_listed_and_can_be_removed() {
     let name = directory.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(name.starts_with("holder."), "{name}");
     assert!(directory.is_dir());
-    use std::os::unix::fs::PermissionsExt;
     assert_eq!(
         fs::metadata(&directory).unwrap().permissions().mode() & 0o077,
         0
@@ -364,6 +364,29 @@ fn what_was_saved_stands_alone() {
     is_readable(&file);
 }
 
+/// Its loader would refuse a library that needs glibc: the program runs without it.
+#[test]
+fn a_program_on_musl_runs_and_is_not_observed() {
+    if !installed("musl-gcc") {
+        return skip("musl-gcc is not installed");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (
+        directory.path().join("small.c"),
+        directory.path().join("small"),
+    );
+    fs::write(&source, "int main(void) { return 7; }\n").unwrap();
+    let made = Command::new("musl-gcc")
+        .arg("-o")
+        .arg(&program)
+        .arg(&source)
+        .status();
+    assert!(made.unwrap().success());
+    let (code, said, _profiles) = Observed::start(&[], &[program.to_str().unwrap()]).end();
+    assert!(said.contains("runs on musl"), "{said}");
+    assert_eq!(code, 7, "{said}");
+}
+
 #[test]
 fn a_static_program_runs_and_is_not_observed() {
     let place = Place::new();
@@ -399,6 +422,14 @@ fn what_cannot_be_started_is_named_with_the_code_of_shells() {
     let directory = tempfile::tempdir().unwrap();
     let keep = directory.path().to_str().unwrap();
     let said = complaint(&["run", "--keep", keep, "no-such-command-at-all"], 127);
+    let script = directory.path().join("script");
+    fs::write(&script, "#!/nowhere/python\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let of_script = complaint(&["run", "--keep", keep, script.to_str().unwrap()], 127);
+    assert!(
+        of_script.contains("/nowhere/python does not exist"),
+        "{of_script}"
+    );
     assert_eq!(
         said,
         "freehold: cannot start no-such-command-at-all: there is no such command\n"

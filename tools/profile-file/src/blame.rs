@@ -34,7 +34,7 @@ pub fn is_allocator(frame: &Frame) -> bool {
     if frame.module_name().starts_with("libfreehold") {
         return true;
     }
-    let name = bare_name(&frame.function);
+    let name = frame.bare_name();
     name.starts_with("fh_")
         || matches!(
             name,
@@ -77,7 +77,7 @@ pub fn reason_to_skip(frame: &Frame, naming: &Naming) -> Option<Reason> {
     {
         return Some(Reason::Library);
     }
-    let name = bare_name(&frame.function);
+    let name = frame.bare_name();
     if NAME_SPACES.iter().any(|space| name.starts_with(space)) {
         return Some(Reason::Library);
     }
@@ -189,6 +189,23 @@ mod tests {
         ] {
             assert_eq!(bare_name(full), bare);
         }
+    }
+
+    #[test]
+    fn a_name_that_is_only_near_is_no_reason_to_skip() {
+        let near = Frame {
+            named: false,
+            ..frame(
+                "libapp.so+0x12, near std::vector<int>::reserve",
+                "libapp.so",
+            )
+        };
+        assert_eq!(reason_to_skip(&near, &Naming::default()), None);
+        assert!(!is_allocator(&Frame {
+            function: "app+0x12, near fh_open".to_owned(),
+            ..near.clone()
+        }));
+        assert_eq!(near.bare_name(), near.function);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Skipped {
     /// Adds those of a stack whose site is the frame `named`.
     pub fn add(&mut self, frames: &[Frame], named: Option<usize>, naming: &Naming) {
         for frame in &frames[..named.unwrap_or(0).min(frames.len())] {
-            let name = || blame::bare_name(&frame.function).to_owned();
+            let name = || frame.bare_name().to_owned();
             match blame::reason_to_skip(frame, naming) {
                 Some(Reason::Name) => self.by_name.insert(name()),
                 Some(Reason::Asked) => self.asked.insert(name()),

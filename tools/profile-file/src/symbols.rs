@@ -13,6 +13,7 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use object::Object;
 use serde::{Deserialize, Serialize};
 
+use crate::blame;
 use crate::debuginfod::{Fetcher, Missing};
 use crate::functions::Functions;
 use crate::process;
@@ -52,6 +53,15 @@ impl Frame {
             self.line
                 .map_or_else(|| file.to_owned(), |line| format!("{file}:{line}")),
         )
+    }
+
+    /// The function's name alone, as [`blame::bare_name`] has it. What is no name stays as it is: of "module+offset, near
+    /// open" the last word is another function.
+    pub fn bare_name(&self) -> &str {
+        match self.named {
+            true => blame::bare_name(&self.function),
+            false => &self.function,
+        }
     }
 
     /// The module's file name.

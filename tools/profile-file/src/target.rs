@@ -69,7 +69,7 @@ pub enum FindError {
     Several { name: String, choices: Vec<Choice> },
     #[error("{path}: {what}")]
     File { path: PathBuf, what: String },
-    #[error("there is no page in {0}: no observed program has run with page={0}")]
+    #[error("there is no profile file in {0}: no observed program has run with page={0}")]
     EmptyFolder(PathBuf),
     #[error("{path}: {reason}")]
     Profile { path: PathBuf, reason: ReadError },

@@ -3,7 +3,8 @@
 //! The rule reads a name's words. A word such as *malloc*, *zcalloc* or *strdup* makes a wrapper, with what stands in
 //! front of it, if only words follow that say how: `x264_malloc`, `av_malloc_array`, `sqlite3DbMallocRawNN`. The plain
 //! word *alloc* is also part of names that say what for (`session_alloc`), so there all the words must say how:
-//! `mem_alloc`, `allocate_buffer`. So is each function of a class that is an allocator.
+//! `mem_alloc`, `allocate_buffer`. With *mem* before it, it is a word for *malloc*: `jv_mem_alloc`. So is each function of a class
+//! that is an allocator.
 //!
 //! It looks at names alone, not at how often a function is called, so that a site has the same name in two snapshots.
 
@@ -95,6 +96,10 @@ const NOT_FAMILY: &[&str] = &["alloc", "dealloc", "prealloc", "unalloc"];
 
 /// Well-known ones that the rule does not find.
 const KNOWN: &[&str] = &[
+    "AcquireAlignedMemory",
+    "AcquireMagickMemory",
+    "AcquireQuantumMemory",
+    "AcquireVirtualMemory",
     "PyType_GenericAlloc",
     "_PyObject_GC_New",
     "_PyObject_GC_NewVar",
@@ -136,6 +141,13 @@ pub fn is_by_name(bare: &str) -> bool {
         }
         None => {
             let plain = |word: &String| matches!(word.as_str(), "alloc" | "allocate");
+            let memory =
+                |two: &[String]| matches!(two[0].as_str(), "mem" | "memory") && plain(&two[1]);
+            if let Some(at) = words.windows(2).position(memory) {
+                let (before, behind) = (&words[..at], &words[at + 2..]);
+                return !before.iter().any(|word| VERBS.contains(&word.as_str()))
+                    && behind.iter().all(|word| says_how(word) || is_memory(word));
+            }
             words.iter().any(plain)
                 && words
                     .iter()
@@ -253,6 +265,8 @@ mod tests {
             "llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, 4096ul>::Allocate",
             "llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator>::StartNewSlab",
             "mem_alloc",
+            "jv_mem_alloc",
+            "AcquireQuantumMemory",
             "allocate_memory",
             "my_alloc",
             "safe_alloc",
@@ -274,6 +288,8 @@ mod tests {
             "main",
             "session_new",
             "session_alloc",
+            "mem_alloc_session",
+            "grow_mem_alloc",
             "alloc_page_table",
             "PyUnicode_New",
             "new_keys_object",

@@ -77,7 +77,7 @@ pub enum Unreadable {
 impl std::fmt::Display for Unreadable {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Foreign => write!(out, "not an ELF file"),
+            Self::Foreign => write!(out, "neither an ELF file nor a script that begins with #!"),
             Self::Broken(error) => write!(out, "a broken ELF file: {error}"),
         }
     }
@@ -312,7 +312,10 @@ mod tests {
 
     #[test]
     fn what_is_not_elf_says_so() {
-        assert_eq!(read(b"hello").unwrap_err().to_string(), "not an ELF file");
+        assert_eq!(
+            read(b"hello").unwrap_err().to_string(),
+            "neither an ELF file nor a script that begins with #!"
+        );
         assert!(read(&header(2, 62)[..40]).is_err());
     }
 }

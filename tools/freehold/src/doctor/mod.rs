@@ -19,7 +19,7 @@ mod rights;
 mod trial;
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -160,6 +160,24 @@ pub fn obstacle(command: &[OsString], library: &Path) -> Option<String> {
     })
 }
 
+/// The program's loader is musl's, which refuses the library.
+pub fn is_of_musl(name: &OsStr) -> bool {
+    let facts = |file: &Path| elf::read(&std::fs::read(file).ok()?).ok();
+    program::resolve(name)
+        .ok()
+        .and_then(|resolved| facts(&resolved.program))
+        .is_some_and(|facts| matches!(facts.linkage, Linkage::Musl(_)))
+}
+
+/// Why the kernel finds no file for a command that is there; none: it is not there.
+pub fn missing_for(name: &OsStr) -> Option<String> {
+    match program::resolve(name) {
+        Ok(_) => Some("its loader does not exist, or that of its interpreter".to_owned()),
+        Err(error) if error.chain().count() > 1 => Some(format!("{error:#}")),
+        Err(_) => None,
+    }
+}
+
 /// Everything that can be said about a command before it runs, and with `--try` what it did.
 fn examine_command(args: &Args, command: &[OsString]) -> Result<Report> {
     let name = command.first().context("there is no command to look at")?;
@@ -174,7 +192,7 @@ fn examine_command(args: &Args, command: &[OsString]) -> Result<Report> {
     let resolved = match program::resolve(name) {
         Ok(resolved) => resolved,
         Err(error) => {
-            report.add(Finding::blocks("program", error.to_string()));
+            report.add(Finding::blocks("program", format!("{error:#}")));
             return Ok(report);
         }
     };

@@ -57,7 +57,10 @@ pub fn read(words: &[OsString], command: bool) -> Result<Question> {
     );
     if no_profile && !number {
         let words = as_command(words);
-        if program::resolve(&words[0]).is_ok() {
+        // What may be executed is a program, even one that does not start.
+        if program::resolve(&words[0]).is_ok()
+            || is_path(&words[0]) && is_executable(Path::new(&words[0]))
+        {
             return Ok(Question::Command(words));
         }
     }
@@ -94,7 +97,7 @@ fn is_path(word: &OsStr) -> bool {
 
 fn is_executable(file: &Path) -> bool {
     file.metadata()
-        .is_ok_and(|data| data.permissions().mode() & 0o111 != 0)
+        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -117,6 +120,16 @@ mod tests {
         );
         std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(command(&[script]), [script]);
+    }
+
+    #[test]
+    fn a_program_that_does_not_start_is_no_profile_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("app");
+        std::fs::write(&script, "#!/nowhere/python\n").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let question = read(&[script.into_os_string()], false).unwrap();
+        assert!(matches!(question, Question::Command(_)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the library has counted of its heap, as the split wants it.
 
-use profile_file::Snapshot;
 use profile_file::layout::{self, ClassUse};
+use profile_file::{Snapshot, View};
 
 use super::heap::{Class, Counted, Measured, Slots};
 
@@ -73,5 +73,29 @@ fn class(row: &layout::Row) -> Class {
         room: row.room,
         live: row.live,
         free: row.free,
+    }
+}
+
+/// The most that was live: by the samples, and where some of them were lost also by what the allocator counted.
+pub fn most_live(snapshot: &Snapshot) -> u64 {
+    let profile = &snapshot.profile;
+    let sampled = profile.control.peak_bytes;
+    if profile.control.lost_samples == 0 {
+        return sampled;
+    }
+    let points = profile.timeline.iter();
+    let points = points.map(|point| point.live_bytes.saturating_add(point.huge_bytes));
+    let last = profile.statistics.as_ref();
+    let last = last.map(|it| it.live_bytes.saturating_add(it.huge_bytes));
+    points.chain(last).max().unwrap_or(0).max(sampled)
+}
+
+/// What was live at last: as `profile` says it, and like the most that was live.
+pub fn last_live(snapshot: &Snapshot) -> u64 {
+    let sampled = snapshot.total(View::Live).bytes.round() as u64;
+    let counted = snapshot.profile.statistics.as_ref();
+    match counted.filter(|_| snapshot.profile.control.lost_samples != 0) {
+        Some(it) => it.live_bytes.saturating_add(it.huge_bytes),
+        None => sampled,
     }
 }

@@ -4,7 +4,7 @@ use profile_file::layout;
 use profile_file::{LiveSample, Skipped, Snapshot, Symbols};
 use serde::Serialize;
 
-use super::counts::{counted, everything};
+use super::counts::{counted, everything, last_live, most_live};
 use super::heap::{self, Counted, Sample};
 use super::in_heaps;
 use super::kinds::{self, Kind};
@@ -15,6 +15,7 @@ use super::split::{self, Certainty, Split};
 use super::verdict::{Facts, Verdict};
 use crate::amounts::{bytes, duration};
 use crate::leaks::finding::Leaking;
+use crate::leaks::spread::Spread;
 use crate::leaks::trend;
 
 /// One line of the explanation.
@@ -426,7 +427,7 @@ impl<'a> Work<'a> {
                 self.notes.push(match less {
                     true => self.sources.less(&bytes(amount)),
                     false => format!(
-                        "{} are in memory that were not counted: taken since, or not known",
+                        "{} of memory were not counted: taken since, or not known",
                         bytes(amount)
                     ),
                 });
@@ -572,14 +573,9 @@ impl<'a> Work<'a> {
                 slabs: class.slabs,
                 free_bytes: class.free_bytes,
                 live_share: class.live_share,
-                sites: class
-                    .sites
-                    .iter()
-                    .filter_map(|&(site, live_bytes)| {
-                        let name = sites::name(snapshot, symbols, site)?;
-                        sites::add_skipped(snapshot, symbols, site, &mut skipped);
-                        Some(PinningSite { name, live_bytes })
-                    })
+                sites: sites::keepers(snapshot, symbols, &class.sites, &mut skipped)
+                    .into_iter()
+                    .map(|(name, live_bytes)| PinningSite { name, live_bytes })
                     .collect(),
             })
             .collect();
@@ -613,6 +609,14 @@ impl<'a> Work<'a> {
             .filter(|(limit, _)| *limit > 0)
             .min_by_key(|(limit, used)| limit.saturating_sub(*used))
         });
+        let trend = snapshot.and_then(trend::of_snapshot);
+        let (mut leaking, mut spread) = (None, None);
+        if let Some((snapshot, symbols)) = snapshot.zip(symbols) {
+            leaking = Leaking::of(snapshot, symbols);
+            spread = trend
+                .filter(|trend| trend.grows() && leaking.is_none())
+                .and_then(|_| Spread::of(snapshot, symbols));
+        }
         Facts {
             word: self.sources.word.clone(),
             resident,
@@ -632,11 +636,11 @@ impl<'a> Work<'a> {
                 })
                 .collect(),
             presence: self.sources.presence,
-            trend: snapshot.and_then(trend::of_snapshot),
-            leaking: snapshot
-                .zip(symbols)
-                .and_then(|(snapshot, symbols)| Leaking::of(snapshot, symbols)),
+            trend,
+            leaking,
+            spread,
             peak: snapshot.map_or(0, most_live),
+            last: snapshot.map_or(0, last_live),
             lost_share: snapshot.map_or(0.0, |snapshot| snapshot.missing().share),
             ended: snapshot.is_some_and(|snapshot| !snapshot.is_alive()),
             limit,
@@ -648,20 +652,6 @@ impl<'a> Work<'a> {
             eager: statistics.is_some_and(|statistics| statistics.purge_mode == 1),
         }
     }
-}
-
-/// The most that was live: by the samples, and where some of them were lost also by what the allocator counted.
-fn most_live(snapshot: &Snapshot) -> u64 {
-    let profile = &snapshot.profile;
-    let sampled = profile.control.peak_bytes;
-    if profile.control.lost_samples == 0 {
-        return sampled;
-    }
-    let points = profile.timeline.iter();
-    let points = points.map(|point| point.live_bytes.saturating_add(point.huge_bytes));
-    let last = profile.statistics.as_ref();
-    let last = last.map(|it| it.live_bytes.saturating_add(it.huge_bytes));
-    points.chain(last).max().unwrap_or(0).max(sampled)
 }
 
 /// The three largest mappings of a kind, by name, and how many there are.

@@ -177,7 +177,6 @@ pub fn pinned(counted: &Counted, samples: &[Sample], most: usize) -> Vec<Pinned>
                 .map(|(site, bytes)| (site, bytes.round() as u64))
                 .collect();
             sites.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
-            sites.truncate(3);
             Pinned {
                 size: class.size,
                 slabs: class.slabs,

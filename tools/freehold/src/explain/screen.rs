@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::explanation::{Explanation, Line, PinnedClass};
 use crate::amounts::bytes;
+use crate::wording::plural;
 
 /// Widest label that is lined up; longer ones push their line out.
 const LABEL: usize = 50;
@@ -110,10 +111,10 @@ fn row(label: &str, mark: char, amount: i64, whole: u64, width: usize) -> String
 fn pinned(out: &mut String, class: &PinnedClass) {
     let _ = writeln!(
         out,
-        "  blocks of {:>6}: {} free in {} slabs that are {:.0} % live",
+        "  blocks of {:>6}: {} free in {} {:.0} % live",
         class.size,
         bytes(class.free_bytes),
-        class.slabs,
+        plural(class.slabs as usize, "slab that is", "slabs that are"),
         class.live_share * 100.0
     );
     for site in &class.sites {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::kinds::Kind;
 use crate::amounts::{bytes, duration};
 use crate::leaks::finding::Leaking;
+use crate::leaks::spread::Spread;
 use crate::leaks::trend::Trend;
 use crate::leaks::verdict::TOO_MANY_LOST;
 use crate::wording;
@@ -30,8 +31,12 @@ pub struct Facts {
     pub trend: Option<Trend>,
     /// What `freehold leaks` calls likely leaks.
     pub leaking: Option<Leaking>,
+    /// Otherwise, if the trend is growth: the line whose sites grow together.
+    pub spread: Option<Spread>,
     /// The most that was live, by the samples.
     pub peak: u64,
+    /// What was live at last, known in the same way.
+    pub last: u64,
     /// Of the live blocks' samples, the part that there was no room for.
     pub lost_share: f64,
     /// The program has ended, however.
@@ -144,11 +149,14 @@ impl Facts {
 
     fn growth(&self, trend: &Trend) -> Verdict {
         let verb = if self.ended { "grew" } else { "grows" };
-        let sentence = format!(
+        let mut sentence = format!(
             "Live memory {verb} by {}, for {}: in no call site alone beyond doubt; a leak, or a cache without a bound",
             speed(trend.rate, trend.error),
             duration(trend.seconds),
         );
+        if let Some(spread) = &self.spread {
+            sentence += &format!("; most by {}", spread.sentence());
+        }
         self.grows(sentence, trend.rate)
     }
 
@@ -387,7 +395,7 @@ impl Facts {
             sentence: format!(
                 "It has ended: at most {} were live, {} when it was last seen, and {leaks}.",
                 bytes(self.peak),
-                bytes(self.live),
+                bytes(self.last),
             ),
             change: vec![format!(
                 "freehold profile {} --peak    who held most when it held most",
@@ -518,6 +526,7 @@ mod tests {
         let ended = Facts {
             ended: true,
             peak: 96 * MIB,
+            last: 90 * MIB,
             ..few
         };
         assert_eq!(ended.verdict().finding, Finding::Ended);

@@ -8,6 +8,7 @@ mod gate;
 mod reachability;
 #[cfg(test)]
 mod simulation;
+pub mod spread;
 pub mod suppressions;
 pub mod text;
 pub mod trend;
@@ -27,9 +28,10 @@ use crate::output::print;
 use finding::{Finding, Limit};
 use gate::{FailOn, Outcome};
 use reachability::{Scan, Unfinished};
+use spread::Spread;
 pub use suppressions::Suppressions;
 use trend::Trend;
-use verdict::Rules;
+use verdict::{Rules, Verdict};
 use watch::Watch;
 
 /// Tells leaks from caches and noise: a verdict for each call site, with rates and error bars.
@@ -117,6 +119,9 @@ pub struct Answer {
     /// Of all that is live, by the allocator's own counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trend: Option<Trend>,
+    /// If that grows, and no site alone does so beyond doubt: the line whose sites do so together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -264,6 +269,13 @@ fn answer(
             .iter()
             .any(|site| site.suppressed_by.as_deref() == Some(text))
     };
+    let trend = trend::of_snapshot(snapshot);
+    let alone = sites
+        .iter()
+        .any(|site| site.verdict == Verdict::LikelyLeak && site.suppressed_by.is_none());
+    let spread = trend
+        .filter(|trend| trend.grows() && !alone)
+        .and_then(|_| Spread::of(snapshot, &mut symbols));
     Answer {
         pid: snapshot.pid(),
         program: snapshot.program(),
@@ -276,7 +288,8 @@ fn answer(
         marks: snapshot.profile.control.mark,
         at_exit: args.exit,
         cleared: None,
-        trend: trend::of_snapshot(snapshot),
+        trend,
+        spread,
         limit: Limit::tightest(snapshot),
         scan,
         unfinished: None,

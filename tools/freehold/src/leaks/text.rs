@@ -128,6 +128,9 @@ fn whole(out: &mut String, answer: &Answer) {
             wording::rate(trend.rate, trend.error),
             duration(trend.seconds)
         );
+        if let Some(spread) = &answer.spread {
+            let _ = writeln!(out, "Most by {}.", spread.sentence());
+        }
     }
 }
 
@@ -227,9 +230,9 @@ fn why_none(answer: &Answer, open: &[&Finding]) -> String {
 
 fn suspect(out: &mut String, site: &Finding, answer: &Answer) {
     let live = format!(
-        "live {} in {} blocks",
+        "live {} in {}",
         estimate(site.live_bytes, site.live_error),
-        count(site.live_blocks)
+        wording::blocks(&count(site.live_blocks))
     );
     let likely = site
         .growth
@@ -446,9 +449,9 @@ fn at_exit(out: &mut String, answer: &Answer) {
     for site in left.iter().take(most) {
         let _ = writeln!(
             out,
-            "\n  live {} in {} blocks",
+            "\n  live {} in {}",
             estimate(site.live_bytes, site.live_error),
-            count(site.live_blocks)
+            wording::blocks(&count(site.live_blocks))
         );
         stack(out, site);
     }

@@ -4,6 +4,7 @@ use profile_file::{Amount, Snapshot, View, human};
 
 use super::group::Group;
 use super::stacks::Stacks;
+use crate::wording;
 
 /// How many frames of the biggest stack `--stacks` shows.
 const MOST_FRAMES: usize = 12;
@@ -126,10 +127,10 @@ pub fn report(
     }
     let total = snapshot.total(view);
     text.push_str(&format!(
-        "{}: {} in {} blocks\n",
+        "{}: {} in {}\n",
         describe(view),
         amount(total),
-        human::count(total.blocks)
+        wording::blocks(&human::count(total.blocks))
     ));
     let others: Vec<String> = View::ALL
         .iter()

@@ -18,6 +18,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use super::ending::{Ending, Kills};
+use crate::doctor;
 use crate::record::attach::Recordable;
 
 /// How the program is to be observed.
@@ -87,12 +88,13 @@ pub fn start_in(
     let name = &command[0];
     // From now on a signal that comes before the program runs is kept, and passed to it as soon as it does.
     let signals = SignalsInfo::<WithOrigin>::new(PASSED_ON)?;
-    let child = match Command::new(name)
-        .args(&command[1..])
-        .envs(environment)
-        .stderr(errors)
-        .spawn()
-    {
+    let mut start = Command::new(name);
+    start.args(&command[1..]).stderr(errors);
+    // Its loader would end the program for a library that needs glibc.
+    if !doctor::is_of_musl(name) {
+        start.envs(environment);
+    }
+    let child = match start.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(Err(not_started(name, &error))),
     };
@@ -109,7 +111,9 @@ fn not_started(name: &OsStr, error: &io::Error) -> NotStarted {
         126
     };
     let reason = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such command".to_owned(),
+        io::ErrorKind::NotFound => {
+            doctor::missing_for(name).unwrap_or_else(|| "there is no such command".to_owned())
+        }
         io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
         _ => error.to_string(),
     };

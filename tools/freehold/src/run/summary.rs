@@ -323,18 +323,19 @@ impl Heap {
         let live = snapshot.total(View::Live);
         let past = snapshot.before_clearing();
         let before = past.as_ref().map_or(snapshot, |(before, _)| before);
-        let biggest = snapshot
+        let mut symbols = Symbols::new(snapshot);
+        let at_peak = snapshot
             .sites
             .iter()
-            .max_by(|a, b| a.peak.bytes.total_cmp(&b.peak.bytes))
-            .filter(|site| site.peak.bytes > 0.0);
-        let mut symbols = Symbols::new(snapshot);
-        let biggest_site = biggest.and_then(|site| {
-            Some(BiggestSite {
-                name: sites::name(snapshot, &mut symbols, site.number)?,
-                peak_bytes: site.peak.bytes.round() as u64,
-            })
-        });
+            .filter(|site| site.peak.bytes > 0.0)
+            .map(|site| (site.number, site.peak.bytes));
+        let biggest_site = sites::by_line(snapshot, &mut symbols, at_peak)
+            .into_iter()
+            .next()
+            .map(|(name, bytes)| BiggestSite {
+                name,
+                peak_bytes: bytes.round() as u64,
+            });
         let leaking = Leaking::of(before, &mut symbols);
         Self {
             pid: snapshot.pid(),
@@ -384,9 +385,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for &(pid, blocks, ended) in processes {
             let mut profile = ProfileBuilder::new(1);
-            let site = profile.site(&[0x1000, 0x2000]);
+            // One line that is called in three ways.
+            let ways = [0x2000, 0x3000, 0x4000].map(|caller| profile.site(&[0x1000, caller]));
             for number in 0..blocks {
-                profile.allocate(site, MIB, number);
+                profile.allocate(ways[number as usize % ways.len()], MIB, number);
             }
             profile.change(|profile| {
                 profile.header.pid = pid;

@@ -39,8 +39,8 @@ pub fn details(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
 fn summary(row: &Row, theme: Theme) -> Vec<Line<'static>> {
     let blocks = if row.live.blocks > 0.0 {
         format!(
-            " in {} blocks of {}",
-            count(row.live.blocks),
+            " in {} of {}",
+            wording::blocks(&count(row.live.blocks)),
             bytes(row.live.mean_size())
         )
     } else {

@@ -49,6 +49,8 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "aligned")) {
         for (int i = 0; i < 3000; i++) memset(block[i] = aligned_alloc(4096, 8192), 1, 8192), touched += 8192;
     }
+    /* A slab of each size class, of which the last page is used in part. */
+    for (size_t n = 16; !strcmp(what, "each") && n <= 65536; n += n < 1024 ? 16 : n / 8) all_of(1, n);
     if (!strcmp(what, "child") || !strcmp(what, "parent")) {
         all_of(MANY, 200);
         pid_t child = fork();
@@ -85,6 +87,7 @@ fn each(thp: &str) {
         "untouched",
         "resized",
         "aligned",
+        "each",
         "child",
         "parent",
     ] {

@@ -41,11 +41,21 @@ impl Pages {
         (there * self.page) as u64
     }
 
-    /// Bytes of the whole pages there that are not in memory.
+    /// The same, and the end of the page that the last block before them ends in.
+    fn resident_behind(&self, begin: usize, end: usize) -> u64 {
+        let tail = begin.next_multiple_of(self.page).min(self.clip(end));
+        let there = tail > begin && self.there[begin / self.page];
+        (if there { (tail - begin) as u64 } else { 0 }) + self.resident(begin, end)
+    }
+
+    /// Bytes of the whole pages there that are not in memory, and of the page that they end in.
     fn absent(&self, begin: usize, end: usize) -> u64 {
         let (begin, end) = (begin.next_multiple_of(self.page), self.clip(end));
         let whole = end.saturating_sub(begin) / self.page * self.page;
+        let last = end.saturating_sub(begin + whole);
+        let last_is_there = last == 0 || self.there[end / self.page];
         whole as u64 - self.resident(begin, begin + whole)
+            + if last_is_there { 0 } else { last as u64 }
     }
 
     fn clip(&self, end: usize) -> usize {
@@ -180,7 +190,7 @@ impl Count {
                 let slots = slab.run_slots();
                 if let Some((_, used)) = slab.large() {
                     self.statistics.resident_fresh_bytes +=
-                        pages.resident(begin + used, begin + slots * SLOT);
+                        pages.resident_behind(begin + used, begin + slots * SLOT);
                 }
                 Some(slots)
             }
@@ -260,7 +270,7 @@ impl Count {
             f.live_blocks = f.live_blocks.wrapping_sub(u64::from(joined.sum::<u32>()));
         }
         let end = begin + it.slots.max(1) * SLOT;
-        f.resident_fresh_bytes += pages.resident(begin + made * it.size, end);
+        f.resident_fresh_bytes += pages.resident_behind(begin + made * it.size, end);
         let samples = (SAMPLE_FIRST..=SAMPLE_LAST).contains(&class);
         if samples && it.size >= pages.page {
             for block in 0..made {
