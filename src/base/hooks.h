@@ -24,8 +24,8 @@ struct fh_thread;
  * to or into, and its bytes; NULL: none is there. */
 void *fh_hook_heap_block(const void *p, size_t *size);
 
-/* Frees the block at p, or reports what is wrong with it. Keeps errno. */
-void fh_hook_heap_free(const char *call, void *p);
+/* Frees the block at p, or reports what is wrong with it. `word`: what fh_heap_word says of p, not 0. Keeps errno. */
+void fh_hook_heap_free(const char *call, const void *word, void *p);
 
 /* ── Defined in heap/resize.c ────────────────────────────────────────────────────────────────────────────────────── */
 
