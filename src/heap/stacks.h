@@ -1,6 +1,6 @@
 /* Which extents of a heap have free blocks, and which are retired: two stacks a class, so that nobody searches.
  *
- *     a word of a stack   changes 32 bits │ slot of the extent on top, plus 1: 32 bits; 0: the stack is empty
+ *     a word of a stack   changes: 39 bits │ slot of the extent on top, plus 1: 25 bits; 0: the stack is empty
  *     of an extent, `has` 0 on no stack ──(swap: who finds 0)──▶ 1, and it is pushed on the open stack
  *                         1 ──(popped by one who found no free block, then swap)──▶ 0, and one more look at its bits
  *     `retired`           1, and pushed on the idle stack ──(popped: one thread has it)──▶ 2 being charged ──▶ 0, or 1 and pushed
@@ -24,9 +24,11 @@
 #include "heap/types.h"
 #include "store/window.h"
 
+#define FH_STACK_SLOT_BITS 25u
+
 /* The extent on top of what was read of a stack; NULL: none. */
 static inline fh_extent *fh_stack_top(uint64_t word) {
-    uint32_t slot = (uint32_t)word;
+    size_t slot = word % (UINT64_C(1) << FH_STACK_SLOT_BITS);
     return slot ? (fh_extent *)(void *)fh_slot_address(slot - 1) : NULL;
 }
 

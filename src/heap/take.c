@@ -151,6 +151,7 @@ static bool retire(fh_extent *e) {
         uint64_t all = fh_extent_all(e, w), seen = all;
         if (!all || fh_bits_claim(h, &e->free[w], &seen, all)) continue;
         while (w-- > 0) fh_bits_set(h, &e->free[w], fh_extent_all(e, w));
+        fh_extent_open(e); /* one who found it without a free block may have closed it */
         return false;
     }
     if (!(h->flags & FH_HEAP_IS_HUGE)) fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
