@@ -141,6 +141,11 @@ void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said);
 /* realloc: the block moves, always. */
 void *fh_hook_checked_resize(void *p, size_t n);
 
+/* ── Defined in misuse/left.c ────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The heap is about to be destroyed, with option heap_left: says what is live in it. Keeps errno. */
+void fh_hook_heap_left(struct fh_heap *heap);
+
 /* ── Defined in misuse/guard.c ───────────────────────────────────────────────────────────────────────────────────── */
 
 /* Guarded blocks (option guard). The first is called where the draw has chosen the allocation; the others for pointers into the

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/classes.h"
 #include "base/hooks.h"
+#include "base/settings.h"
 #include "cache/alloc.h"
 #include "cache/observed.h"
 #include "heap/callbacks.h"
@@ -240,6 +241,7 @@ bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
     if (fh_load(&h->children) || fh_scope_is_open(h) || is_in_callback(h)) return false;
     fh_endings_run(h);
+    if (FH_UNLIKELY(FH_SETTING(heap_left))) fh_hook_heap_left(h);
     tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
     if (h->given) fh_given_end(h->given);
