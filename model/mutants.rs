@@ -489,14 +489,6 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[("heap/stacks.c", "(*seen + CHANGE)", "*seen")],
     },
     Mutant {
-        name: "heap_extent_left_closed",
-        edits: &[(
-            "heap/take.c",
-            "fh_extent_open(e); /* one who found",
-            "/* one who found",
-        )],
-    },
-    Mutant {
         name: "heap_use_without_second_look",
         edits: &[(
             "heap/use.c",

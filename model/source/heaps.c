@@ -85,12 +85,12 @@ static void add(void *block, size_t size, void *arg) {
     ++*(size_t *)arg;
 }
 
-/* Each extent in use of which a block is free is on the open stack once, and each retired one on the idle stack. */
-static bool is_on(fh_stack_kind kind, const fh_extent *e) {
+/* How often an extent is on that stack of its list. */
+static unsigned times_on(fh_stack_kind kind, const fh_extent *e) {
     unsigned times = 0;
     const fh_extent *at = fh_stack_top(fh_load(&heap->stack[kind][e->list]));
     for (unsigned most = 8; at && most > 0; most--, at = fh_stack_top(fh_load(&at->below[kind]))) times += at == e;
-    return times == 1;
+    return times;
 }
 
 static bool has_free(const fh_extent *e) {
@@ -112,9 +112,10 @@ size_t fh_model_heap_books(const char **wrong) {
             if (retired > 1) *wrong = "an extent is neither in use nor retired";
             for (unsigned w = 0; w < e->words && retired; w++)
                 if (fh_load(&e->free[w])) *wrong = "a retired extent has free blocks";
-            if (!retired && has_free(e) && !is_on(FH_STACK_OPEN, e))
-                *wrong = "an extent with a free block is forgotten";
-            if (retired && !is_on(FH_STACK_IDLE, e)) *wrong = "a retired extent is forgotten";
+            if (times_on(FH_STACK_OPEN, e) != fh_load(&e->has))
+                *wrong = "an extent is on the stack, and its word says else";
+            if (!retired && has_free(e) && !fh_load(&e->has)) *wrong = "an extent with a free block is forgotten";
+            if (times_on(FH_STACK_IDLE, e) != retired) *wrong = "a retired extent is forgotten";
             if (!retired) bytes += fh_class_table[e->c].slots * FH_SLOT_SIZE;
         }
     }

@@ -104,11 +104,6 @@ const OTHER: usize = 2500;
 const FEW: usize = 8000;
 const FEW_BLOCKS: usize = 7;
 
-/// Of the largest size whose extents have two words of bits: the blocks that the units have, and those of an extent.
-const MANY: usize = 1000;
-const MANY_UNITS: usize = 59;
-const MANY_BLOCKS: usize = 64;
-
 /// All blocks of an extent are taken, the last one by that hand.
 fn filled(hand: usize) -> Vec<(usize, Step)> {
     let mut steps = vec![(REST(2), HeapTake(FEW)); FEW_BLOCKS - 1];
@@ -120,16 +115,7 @@ fn filled(hand: usize) -> Vec<(usize, Step)> {
 fn two_filled() -> Vec<(usize, Step)> {
     let mut steps = filled(1);
     steps.extend(filled(REST(2)));
-    steps.extend([(1, HeapFree), (1, HeapTake(FEW))]);
-    steps
-}
-
-/// An extent of two words is there and empty, and the last search in it found a block in the second word.
-fn empty_of_two_words() -> Vec<(usize, Step)> {
-    let mut steps = vec![(REST(2), HeapTake(MANY)); MANY_UNITS];
-    steps.extend([(0, HeapTake(MANY)); MANY_BLOCKS]);
-    steps.extend([(0, HeapFree); MANY_BLOCKS]);
-    steps.push((REST(2), HeapLimit(0)));
+    steps.extend([(1, HeapFree), (1, HeapTake(FEW)), (REST(2), HeapLimit(0))]);
     steps
 }
 
@@ -204,19 +190,6 @@ pub(crate) fn heaps() -> Vec<Entry> {
                 &[],
                 None,
                 two(&two_filled(), &[HeapTake(FEW)], &[HeapTake(FEW), HeapFree]),
-            ),
-        ),
-        entry(
-            "heaps: an extent is closed while it is almost retired",
-            Some(1),
-            after(
-                &[],
-                None,
-                two(
-                    &empty_of_two_words(),
-                    &[HeapTake(OTHER)],
-                    &[HeapTake(MANY), HeapTake(MANY)],
-                ),
             ),
         ),
         entry(

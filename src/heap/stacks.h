@@ -5,17 +5,17 @@
  *                         1 ──(popped by one who found no free block, then swap)──▶ 0, and one more look at its bits
  *     `retired`           1, and pushed on the idle stack ──(popped: one thread has it)──▶ 2 being charged ──▶ 0, or 1 and pushed
  *
- * Why no free block is forgotten. Who frees sets the bit, has a full barrier and reads `has`. Who takes an extent off clears `has`, has
- * a full barrier and reads the bits. So of two that overlap one at least sees the other, and pushes it again.
+ * Why no free block is forgotten. Who frees sets the bit, has a full barrier and reads `has`. Who takes an extent off clears
+ * `has`, has a full barrier and reads the bits. So of two that overlap one at least sees the other, and pushes it again.
  *
- * Why a pop is right. Extents stay where they are until the heap is reset, which no call overlaps. So what is read of one that another
- * thread took off meanwhile is an extent's link, and the count of changes makes the compare-and-swap fail.
+ * Why a pop is right. Extents stay where they are until the heap is reset, which no call overlaps. So what is read of one that
+ * another thread took off meanwhile is an extent's link, and the count of changes makes the compare-and-swap fail.
  *
- * A thread that is stopped between a pop and the look keeps one extent from the others, of which nothing is lost: they take a new one,
- * and at a limit they look through all. In the child of a fork such an extent stays off, until the heap is at its limit.
+ * A thread that is stopped between a pop and the look keeps one extent from the others, of which nothing is lost: they take a
+ * new one, and at a limit they look through all. In the child of a fork such an extent stays off, until the heap is at its limit.
  *
- * Rejected: a hint to the extent of the last free, and a search of 16 from there. With 470 extents of which each had a free block now and then, a
- * block took 2 µs.
+ * Rejected: a hint to the extent of the last free, and a search of 16 from there. With 470 extents of which each had a free
+ * block now and then, a block took 2 µs.
  *
  * Thread-safety: any thread, except on a private heap. Progress: lock-free. */
 #ifndef FH_HEAP_STACKS_H

@@ -118,7 +118,7 @@ static void part_blocks(void) {
 
 /* Blocks that are freed here and there in a heap that has grown are found again: it takes nothing more. */
 static void part_reused(void) {
-    enum { ALL = 6000, TURNS = 60000 };
+    enum { ALL = 6000, TURNS = 6000 };
     static void *all[ALL];
     uint64_t seed = random_seed();
     static const unsigned flags[] = {0, FH_HEAP_PRIVATE};

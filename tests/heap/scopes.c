@@ -378,8 +378,9 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"calls", calls},       {"nested", nested}, {"threads", threads}, {"others", others},
-                 {"observed", observed}, {"frames", frames}, {"marks", marks},     {"endings", endings}, {"left", left}};
+    } parts[] = {{"calls", calls},   {"nested", nested},     {"threads", threads},
+                 {"others", others}, {"observed", observed}, {"frames", frames},
+                 {"marks", marks},   {"endings", endings},   {"left", left}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
