@@ -473,6 +473,22 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "heap_extent_closed_without_second_look",
+        edits: &[("heap/stacks.c", "if (w < e->words) fh_extent_open(e);", "")],
+    },
+    Mutant {
+        name: "heap_extent_closed_without_fence",
+        edits: &[(
+            "heap/stacks.c",
+            "swap_has(e, 0);\n    fh_fence_after_rmw();",
+            "fh_store(&e->has, 0);",
+        )],
+    },
+    Mutant {
+        name: "heap_stack_without_count",
+        edits: &[("heap/stacks.c", "(*seen + CHANGE)", "*seen")],
+    },
+    Mutant {
         name: "heap_use_without_second_look",
         edits: &[(
             "heap/use.c",

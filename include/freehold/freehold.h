@@ -195,6 +195,7 @@ FH_API size_t fh_heap_check(void);
  *     tokens     0, 2, …                what clang's -falloc-token-max had, if it was given; see fh_malloc_type
  *     quarantine  8m, 0, …              with check or guard: bytes of freed blocks that wait before they are used again
  *     defer      64m, 1m, …             the most bytes that may wait for a deferred free (freehold/defer.h)
+ *     heap_left  0 1                    what is live in a heap when it is destroyed is written to stderr (freehold/heap.h)
  * FREEHOLD=help prints this list at start. The environment is not read by programs that run with more rights than their
  * caller. */
 FH_API int fh_option_set(const char *key, const char *value);

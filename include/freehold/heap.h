@@ -130,7 +130,8 @@ FH_API const char *fh_heap_name(const fh_heap *heap);
 FH_API int fh_heap_reset(fh_heap *heap);
 
 /* The same, and the heap ends. EBUSY: heaps whose parent it is are still there, or a thread is in a scope of it; nothing was done.
- * NULL is allowed. */
+ * NULL is allowed. With option heap_left=1 it says on stderr what is live: blocks, bytes, what is resident, and the call sites of those
+ * that were sampled. */
 FH_API int fh_heap_destroy(fh_heap *heap);
 
 /* fn(arg) is called once when the heap is reset or destroyed, before its blocks go: the newest first. It may use the heap, and

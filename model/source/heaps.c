@@ -4,6 +4,7 @@
 #include "base/hooks.h"
 #include "heap/free.h"
 #include "heap/heap.h"
+#include "heap/stacks.h"
 #include "heap/take.h"
 #include "heap/use.h"
 #include "heap/valid.h"
@@ -11,14 +12,38 @@
 
 static __thread fh_heap *parent, *heap;
 
+/* Units of the heap when it is empty. */
+static __thread size_t units;
+
 /* 1 from the moment on at which no call may be on the heap. */
 static fh_word ends;
+
+/* The units that are free, and those of blocks. */
+static size_t units_there(const char **wrong) {
+    size_t there = 0;
+    for (unsigned w = 0; w < FH_UNIT_WORDS; w++) {
+        uint64_t rest = fh_load(&heap->first[w]), blocks = 0;
+        for (; rest; rest &= rest - 1) {
+            unsigned at = fh_lowest_bit(rest);
+            uint64_t last = fh_load(&heap->last[w]) >> at;
+            if (!last) *wrong = "a block of units has no end";
+            uint64_t own = last ? fh_run_mask(at, fh_lowest_bit(last) + 1) : 0;
+            if (blocks & own) *wrong = "two blocks of units overlap";
+            blocks |= own;
+        }
+        if (blocks & fh_load(&heap->free[w])) *wrong = "a live unit is free";
+        there += fh_count_bits(blocks | fh_load(&heap->free[w]));
+    }
+    return there;
+}
 
 void fh_model_begin_heaps(void) {
     parent = fh_heap_create(&(fh_heap_plan){.name = "parent"});
     heap = fh_heap_create(&(fh_heap_plan){.name = "heap", .parent = parent});
     fh_use_open(heap);
     fh_store(&ends, 0);
+    const char *none;
+    units = units_there(&none);
 }
 
 /* From now on the parent has room for so many slots. Returns the word that the explorer watches, and in *most its bound. */
@@ -34,7 +59,7 @@ void *fh_model_heap_take(size_t n) {
 }
 
 void fh_model_heap_free(void *p) {
-    fh_hook_heap_free("free", p);
+    fh_hook_heap_free("free", (const void *)fh_heap_word(p), p);
 }
 
 /* The two as in a checked build, where a free that comes too late is refused, and an end that comes too early. */
@@ -60,6 +85,20 @@ static void add(void *block, size_t size, void *arg) {
     ++*(size_t *)arg;
 }
 
+/* How often an extent is on that stack of its list. */
+static unsigned times_on(fh_stack_kind kind, const fh_extent *e) {
+    unsigned times = 0;
+    const fh_extent *at = fh_stack_top(fh_load(&heap->stack[kind][e->list]));
+    for (unsigned most = 8; at && most > 0; most--, at = fh_stack_top(fh_load(&at->below[kind]))) times += at == e;
+    return times;
+}
+
+static bool has_free(const fh_extent *e) {
+    unsigned w = 0;
+    while (w < e->words && !fh_load(&e->free[w])) w++;
+    return w < e->words;
+}
+
 /* Live blocks of the heap, or SIZE_MAX: there is none. *wrong names the first of the books that is off. */
 size_t fh_model_heap_books(const char **wrong) {
     size_t live = 0, bytes = FH_SLOT_SIZE;
@@ -73,15 +112,15 @@ size_t fh_model_heap_books(const char **wrong) {
             if (retired > 1) *wrong = "an extent is neither in use nor retired";
             for (unsigned w = 0; w < e->words && retired; w++)
                 if (fh_load(&e->free[w])) *wrong = "a retired extent has free blocks";
+            if (times_on(FH_STACK_OPEN, e) != fh_load(&e->has))
+                *wrong = "an extent is on the stack, and its word says else";
+            if (!retired && has_free(e) && !fh_load(&e->has)) *wrong = "an extent with a free block is forgotten";
+            if (times_on(FH_STACK_IDLE, e) != retired) *wrong = "a retired extent is forgotten";
             if (!retired) bytes += fh_class_table[e->c].slots * FH_SLOT_SIZE;
         }
     }
     /* Each unit behind the header is free, or of one live block. */
-    for (unsigned w = 0; w < FH_UNIT_WORDS; w++) {
-        uint64_t first = fh_load(&heap->first[w]), last = fh_load(&heap->last[w]);
-        if (fh_count_bits(first) != fh_count_bits(last)) *wrong = "a block of units has no end";
-        if ((first | last) & fh_load(&heap->free[w])) *wrong = "a live unit is free";
-    }
+    if (units_there(wrong) != units) *wrong = "a unit is lost";
     if (fh_load(&heap->charged) != bytes) *wrong = "the account is not what the heap has";
     if (fh_load(&parent->charged) != bytes + FH_SLOT_SIZE) *wrong = "the parent's account is not what is below it";
     return live;

@@ -100,6 +100,25 @@ fn after(freed: &[usize], limit: Option<usize>, scenario: Scenario) -> Scenario 
 const SOME: usize = 3000;
 const OTHER: usize = 2500;
 
+/// A size with seven blocks an extent.
+const FEW: usize = 8000;
+const FEW_BLOCKS: usize = 7;
+
+/// All blocks of an extent are taken, the last one by that hand.
+fn filled(hand: usize) -> Vec<(usize, Step)> {
+    let mut steps = vec![(REST(2), HeapTake(FEW)); FEW_BLOCKS - 1];
+    steps.push((hand, HeapTake(FEW)));
+    steps
+}
+
+/// Two are, and both are still on the stack of those with free blocks. Hand 1 has a block of the upper one.
+fn two_filled() -> Vec<(usize, Step)> {
+    let mut steps = filled(1);
+    steps.extend(filled(REST(2)));
+    steps.extend([(1, HeapFree), (1, HeapTake(FEW)), (REST(2), HeapLimit(0))]);
+    steps
+}
+
 pub(crate) fn heaps() -> Vec<Entry> {
     vec![
         entry(
@@ -157,6 +176,20 @@ pub(crate) fn heaps() -> Vec<Entry> {
                     &[HeapFree, HeapTake(SOME)],
                     &[HeapTake(OTHER)],
                 ),
+            ),
+        ),
+        entry(
+            "heaps: an extent is closed while a block of it is freed",
+            Some(2),
+            after(&[], None, two(&filled(0), &[HeapFree], &[HeapTake(FEW)])),
+        ),
+        entry(
+            "heaps: an extent is closed, and opened again meanwhile",
+            Some(1),
+            after(
+                &[],
+                None,
+                two(&two_filled(), &[HeapTake(FEW)], &[HeapTake(FEW), HeapFree]),
             ),
         ),
         entry(

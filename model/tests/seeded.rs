@@ -434,7 +434,7 @@ fn heap_units_by_plain_store() {
     must_find_in(
         "heap_units_by_plain_store",
         "heaps: two take and free units",
-        "before & fh_run_mask",
+        "before & own",
     );
 }
 
@@ -481,6 +481,35 @@ fn heap_extent_retired_unclaimed() {
         "heap_extent_retired_unclaimed",
         "heaps: an extent is retired while another takes of it",
         "are in hands",
+    );
+}
+
+fn must_find_forgotten(variant: &str, name: &str) {
+    must_find_in(variant, name, "an extent with a free block is forgotten");
+}
+
+#[test]
+fn heap_extent_closed_without_second_look() {
+    must_find_forgotten(
+        "heap_extent_closed_without_second_look",
+        "heaps: an extent is closed while a block of it is freed",
+    );
+}
+
+#[test]
+fn heap_extent_closed_without_fence() {
+    must_find_forgotten(
+        "heap_extent_closed_without_fence",
+        "heaps: an extent is closed while a block of it is freed",
+    );
+}
+
+#[test]
+fn heap_stack_without_count() {
+    must_find_in(
+        "heap_stack_without_count",
+        "heaps: an extent is closed, and opened again meanwhile",
+        "is on the stack",
     );
 }
 

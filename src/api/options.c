@@ -119,6 +119,7 @@ static const option options[] = {
      FIELD(fail_log),
      0,
      "a path of up to 255 bytes, without a comma"},
+    {"heap_left", "what is live in a heap when it is destroyed is written to stderr", {"0", "1"}, FIELD(heap_left)},
     {"defer",
      "the most that may wait for a deferred free",
      {NULL},

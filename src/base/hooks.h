@@ -24,8 +24,8 @@ struct fh_thread;
  * to or into, and its bytes; NULL: none is there. */
 void *fh_hook_heap_block(const void *p, size_t *size);
 
-/* Frees the block at p, or reports what is wrong with it. Keeps errno. */
-void fh_hook_heap_free(const char *call, void *p);
+/* Frees the block at p, or reports what is wrong with it. `word`: what fh_heap_word says of p, not 0. Keeps errno. */
+void fh_hook_heap_free(const char *call, const void *word, void *p);
 
 /* ── Defined in heap/resize.c ────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -140,6 +140,11 @@ void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said);
 
 /* realloc: the block moves, always. */
 void *fh_hook_checked_resize(void *p, size_t n);
+
+/* ── Defined in misuse/left.c ────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The heap is about to be destroyed, with option heap_left: says what is live in it. Keeps errno. */
+void fh_hook_heap_left(struct fh_heap *heap);
 
 /* ── Defined in misuse/guard.c ───────────────────────────────────────────────────────────────────────────────────── */
 

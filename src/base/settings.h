@@ -66,6 +66,7 @@ typedef struct {
     fh_word harden;          /* an fh_harden_mode: what is done against a program's attackers (cache/hardened.h) */
     fh_word tokens;       /* how many tokens the program was compiled with (api/token.h); 0: as clang does by itself */
     fh_word perturb;      /* freed blocks are filled with this byte, new ones with its complement (mallopt); 0: not */
+    fh_word heap_left;    /* 1: a heap that is destroyed says what is live in it (misuse/left.c) */
     fh_word defer;        /* bytes that may wait for their deferred free (heap/defer.h) */
     fh_setting_path fail; /* which allocations fail (misuse/fail.h) */
     fh_setting_path fail_log; /* the file in which their places are written down */

@@ -89,9 +89,9 @@ void fh_release_unchecked(const char *call, void *p) {
     errno = error;
 }
 
-/* True if a heap has the slot of p. Slabs and cached runs are known by their class byte alone. */
-static inline bool is_of_heap(const void *p) {
-    return fh_class_at(p) == FH_CLASS_SPECIAL && fh_heap_word(p) != 0;
+/* What of a heap has the slot of p; NULL: no heap. Slabs and cached runs are known by their class byte alone. */
+static inline const void *heap_word(const void *p) {
+    return fh_class_at(p) == FH_CLASS_SPECIAL ? (const void *)fh_heap_word(p) : NULL;
 }
 
 static void release_closely_watched(const char *call, void *p) {
@@ -105,8 +105,9 @@ static void release_closely_watched(const char *call, void *p) {
 
 /* Where all that is freed in a checked program arrives. */
 static void release(const char *call, void *p) {
-    if (FH_UNLIKELY(is_of_heap(p))) {
-        fh_hook_heap_free(call, p);
+    const void *word = heap_word(p);
+    if (FH_UNLIKELY(word != NULL)) {
+        fh_hook_heap_free(call, word, p);
     } else if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODES_UNOBSERVED))) {
         release_closely_watched(call, p);
     } else {
@@ -146,6 +147,13 @@ static void release_closely(void *p, const fh_bin *bin) {
 
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
+    if (!FH_CHECKED && bin == &fh_bins()[FH_CLASS_SPECIAL]) {
+        const void *word = (const void *)fh_heap_word(p);
+        if (FH_LIKELY(word != NULL)) {
+            fh_hook_heap_free("free", word, p);
+            return;
+        }
+    }
     if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
@@ -169,7 +177,7 @@ void fh_release_suspect(void *p, fh_bin *bin) {
 }
 
 void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned said) {
-    if (FH_UNLIKELY(fh_is_checking()) && !is_of_heap(p)) {
+    if (FH_UNLIKELY(fh_is_checking()) && !heap_word(p)) {
         fh_hook_checked_free(p, n, align, said);
     } else if (FH_CHECKED && (said & FH_SAYS_SIZE) && align <= FH_MIN_ALIGN) {
         fh_release_sized_checked(p, n);

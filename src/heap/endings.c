@@ -1,5 +1,7 @@
 #include "heap/endings.h"
 
+#include "base/settings.h"
+#include "heap/free.h"
 #include "heap/take.h"
 
 typedef struct ending {
@@ -28,6 +30,8 @@ void fh_endings_run(fh_heap *h) {
         for (ending *before; e; e = before) {
             before = e->before;
             e->fn(e->arg);
+            /* Else it goes with the heap, but here it would be one of the blocks that are left. */
+            if (FH_UNLIKELY(FH_SETTING(heap_left))) fh_heap_give(NULL, fh_owned_at(e), e);
         }
     }
 }

@@ -71,6 +71,12 @@ bool fh_frame_release(fh_heap *h, void *segment, char *next) {
     return true;
 }
 
+bool fh_frame_is_segment(const fh_heap *h, const void *p) {
+    const fh_segment *s = h->segment;
+    while (s && s != p) s = s->before;
+    return s || p == h->spare;
+}
+
 void fh_frame_forget(fh_heap *h) {
     h->segment = h->spare = NULL;
     h->next = h->end = NULL;

@@ -19,6 +19,9 @@ void *fh_frame_grow(fh_heap *h, size_t n);
  * what it stood for was released already; nothing is done. */
 bool fh_frame_release(fh_heap *h, void *segment, char *next);
 
+/* True if p is a segment of the heap, and so no block of the program's. */
+bool fh_frame_is_segment(const fh_heap *h, const void *p);
+
 /* The heap is reset or ends: its segments go with it. */
 void fh_frame_forget(fh_heap *h);
 

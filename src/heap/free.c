@@ -7,6 +7,7 @@
 #include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/span.h"
+#include "heap/stacks.h"
 #include "heap/told.h"
 #include "heap/use.h"
 #include "heap/words.h"
@@ -39,7 +40,7 @@ static void *extent_block(const fh_extent *e, const void *p, size_t *size) {
     size_t offset = (size_t)((const char *)p - (const char *)e);
     unsigned i = fh_block_index(e->c, offset), w = i / 64;
     *size = fh_class_size(e->c);
-    if (e->list == 0 || i >= e->blocks || !(fh_extent_all(e, w, *size) >> i % 64 & 1)) return NULL;
+    if (e->list == 0 || i >= e->blocks || !(fh_extent_all(e, w) >> i % 64 & 1)) return NULL;
     if (fh_load(&e->retired) || fh_load(&e->free[w]) >> i % 64 & 1) return NULL;
     return (char *)(uintptr_t)e + i * *size;
 }
@@ -69,27 +70,35 @@ void *fh_hook_heap_block(const void *p, size_t *size) {
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static bool free_units(fh_heap *h, void *p, size_t size) {
-    size_t unit = (size_t)((char *)p - (char *)h) / FH_MIN_ALIGN;
-    unsigned w = (unsigned)(unit / 64), at = unit % 64, units = (unsigned)(size / FH_MIN_ALIGN);
-    if (!(fh_bits_clear(h, &h->first[w], UINT64_C(1) << at) >> at & 1)) return false;
+/* Frees the block of units that begins at p. False: none does. */
+static inline bool free_units(fh_heap *h, void *p) {
+    size_t offset = (size_t)((char *)p - (char *)h), w = offset / (64 * FH_MIN_ALIGN);
+    unsigned at = (unsigned)(offset / FH_MIN_ALIGN % 64);
+    uint64_t begin = UINT64_C(1) << at;
+    if (offset % FH_MIN_ALIGN || w >= FH_UNIT_WORDS || !(fh_load_acquire(&h->first[w]) & begin)) return false;
+    uint64_t last = fh_load(&h->last[w]) >> at; /* after the acquire above: of this block or a later one */
+    if (!last || !(fh_bits_clear(h, &h->first[w], begin) & begin)) return false;
     /* From here on the block is this thread's alone. */
-    fh_bits_clear(h, &h->last[w], UINT64_C(1) << (at + units - 1));
-    uint64_t before = fh_bits_set(h, &h->free[w], fh_run_mask(at, units));
-    FH_ASSERT((before & fh_run_mask(at, units)) == 0);
-    if (fh_load(&h->grown)) fh_store(&h->grown, 0);
+    uint64_t own = fh_run_mask(at, fh_lowest_bit(last) + 1), before = fh_bits_set(h, &h->free[w], own);
+    FH_ASSERT((before & own) == 0);
+    (void)before;
+    if (FH_UNLIKELY(fh_load(&h->grown))) {
+        fh_store(&h->from, w); /* the next search begins here */
+        fh_store(&h->grown, 0);
+    }
     return true;
 }
 
-static bool free_in_extent(fh_extent *e, void *p) {
-    fh_heap *h = e->owned.heap;
-    unsigned i = fh_block_index(e->c, (size_t)((char *)p - (char *)e)), w = i / 64;
-    uint64_t before = fh_bits_set(h, &e->free[w], UINT64_C(1) << i % 64);
-    if (before >> i % 64 & 1) return false;
-    if (!fh_load(&e->has)) {
-        fh_store(&e->has, 1);
-        if (!before) fh_store_release(&h->at[e->list], (uintptr_t)e); /* the next search begins here */
-    }
+/* Frees the block of an extent that begins at p. False: none does. */
+static inline bool free_in_extent(fh_extent *e, void *p) {
+    size_t offset = (size_t)((char *)p - (char *)e);
+    unsigned i = fh_block_index(e->c, offset);
+    uint64_t bit = UINT64_C(1) << i % 64;
+    bool begins = i >= e->begin && i < e->blocks && i * (size_t)fh_class_size(e->c) == offset;
+    if (!begins || fh_load(&e->retired)) return false;
+    if (fh_bits_set(e->owned.heap, &e->free[i / 64], bit) & bit) return false;
+    fh_fence_after_rmw(); /* before the look at `has`: who clears that looks at the bits then (stacks.h) */
+    if (FH_UNLIKELY(!fh_load(&e->has))) fh_extent_open(e);
     return true;
 }
 
@@ -127,7 +136,7 @@ void fh_heap_give(const char *call, const fh_owned *o, void *p) {
     /* Before it is free: then its address may be another sample's. */
     if (FH_UNLIKELY(fh_load(&o->heap->sampled) & fh_sampled_bit(p)) && !node) fh_hook_freed(p, false);
     if (fh_heap_is_told(o->heap) && !node) fh_told_freed(p, size);
-    bool freed = o->kind == FH_OWNED_UNITS    ? free_units(o->heap, p, size)
+    bool freed = o->kind == FH_OWNED_UNITS    ? free_units(o->heap, p)
                  : o->kind == FH_OWNED_EXTENT ? free_in_extent((fh_extent *)(uintptr_t)o, p)
                  : o->kind == FH_OWNED_GIVEN  ? fh_given_free((fh_given *)(uintptr_t)o, p, size)
                                               : free_large((fh_node *)(uintptr_t)o, p);
@@ -142,16 +151,23 @@ static void give_in_use(const char *call, const fh_owned *o, void *p) {
     fh_use_end(use);
 }
 
-void fh_hook_heap_free(const char *call, void *p) {
+/* True if p is a block as most are: the heap's own, which nobody watches, and it was freed. */
+static inline bool free_quickly(const fh_owned *o, void *p) {
+    fh_heap *h = o->heap;
+    if (FH_CHECKED || h->flags & FH_HEAP_IS_APART || fh_load(&h->sampled) & fh_sampled_bit(p)) return false;
+    if (o->kind == FH_OWNED_UNITS) return free_units(h, p);
+    if (o->kind != FH_OWNED_EXTENT) return false;
+    fh_extent *e = (fh_extent *)(uintptr_t)o;
+    return e->list != 0 && free_in_extent(e, p);
+}
+
+/* Out of line, or what goes before it would save registers. */
+__attribute__((noinline)) static void free_slowly(const char *call, const fh_owned *o, void *p) {
     int error = errno;
-    const fh_owned *o = fh_owned_at(p);
-    if (!o) {
-        fh_told_misfreed(p);
-        fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, 0); /* the heap was destroyed since */
-    } else if (!FH_CHECKED) {
-        fh_heap_give(call, o, p);
-    } else {
-        give_in_use(call, o, p);
-    }
+    (FH_CHECKED ? give_in_use : fh_heap_give)(call, o, p);
     errno = error;
+}
+
+void fh_hook_heap_free(const char *call, const void *word, void *p) {
+    if (FH_UNLIKELY(!free_quickly(word, p))) free_slowly(call, word, p);
 }

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/classes.h"
 #include "base/hooks.h"
+#include "base/settings.h"
 #include "cache/alloc.h"
 #include "cache/observed.h"
 #include "heap/callbacks.h"
@@ -52,6 +53,10 @@ static void free_all_units(fh_heap *h) {
     }
     fh_store(&h->from, FIRST_UNIT / 64);
     fh_store(&h->grown, 0);
+}
+
+static void forget_stacks(fh_heap *h, unsigned list) {
+    for (unsigned kind = 0; kind < FH_STACKS; kind++) fh_store(&h->stack[kind][list], 0);
 }
 
 /* ── Life ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -136,7 +141,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_thp_count_heap(1);
     for (unsigned i = 0; !clean && i < FH_HEAP_LISTS; i++) {
         fh_store(&h->list[i], 0);
-        fh_store(&h->at[i], 0);
+        forget_stacks(h, i);
     }
     if (FH_CHECKED) fh_use_open(h);
     if (h->parent) fh_add_relaxed(&h->parent->children, 1);
@@ -149,7 +154,7 @@ static size_t release_large(fh_extent *e) {
     fh_heap *h = e->owned.heap;
     size_t size = fh_class_size(e->c), bytes = 0;
     for (unsigned w = 0; w < e->words; w++) {
-        for (uint64_t live = fh_extent_all(e, w, size) & ~fh_load(&e->free[w]); live; live &= live - 1) {
+        for (uint64_t live = fh_extent_all(e, w) & ~fh_load(&e->free[w]); live; live &= live - 1) {
             fh_node *node = (fh_node *)(void *)((char *)e + (w * 64 + fh_lowest_bit(live)) * size);
             void *p = (void *)(uintptr_t)fh_load_acquire(&node->block);
             if (!p) continue;
@@ -173,7 +178,7 @@ static size_t release_grown(fh_heap *h) {
         fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]), *next;
         if (!e) continue;
         fh_store(&h->list[list], 0);
-        fh_store(&h->at[list], 0);
+        forget_stacks(h, list);
         for (; e; e = next) {
             size_t own = fh_class_table[e->c].slots * FH_SLOT_SIZE;
             next = e->next;
@@ -236,6 +241,7 @@ bool fh_heap_end(fh_heap *h) {
     fh_heap *parent = h->parent;
     if (fh_load(&h->children) || fh_scope_is_open(h) || is_in_callback(h)) return false;
     fh_endings_run(h);
+    if (FH_UNLIKELY(FH_SETTING(heap_left))) fh_hook_heap_left(h);
     tell_observer(h);
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
     if (h->given) fh_given_end(h->given);
@@ -275,7 +281,7 @@ static void *large_of(fh_node *node, size_t *size) {
 static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
     size_t size = fh_class_size(e->c);
     for (unsigned w = 0; w < e->words && !fh_load(&e->retired); w++) {
-        for (uint64_t live = fh_extent_all(e, w, size) & ~fh_load_acquire(&e->free[w]); live; live &= live - 1) {
+        for (uint64_t live = fh_extent_all(e, w) & ~fh_load_acquire(&e->free[w]); live; live &= live - 1) {
             char *block = (char *)e + (w * 64 + fh_lowest_bit(live)) * size;
             size_t bytes = size;
             void *p = e->list == 0 ? large_of((fh_node *)(void *)block, &bytes) : block;

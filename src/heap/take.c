@@ -8,6 +8,7 @@
 #include "heap/quota.h"
 #include "heap/regions.h"
 #include "heap/span.h"
+#include "heap/stacks.h"
 #include "heap/told.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -20,8 +21,6 @@
 
 /* The class of the extents that hold nodes. */
 #define NODE_CLASS ((sizeof(fh_node) + 15) / 16)
-/* A search in vain looks at so many extents before it takes a new one. */
-#define EXTENTS_MOST 16u
 /* A callback is asked so often for one call. */
 #define ASKED_MOST 16u
 
@@ -29,23 +28,43 @@
 
 /* Bits at which a block of that alignment, in units, may begin. */
 static uint64_t aligned_units(size_t units) {
+    if (FH_LIKELY(units == 1)) return ~UINT64_C(0);
     return units >= 64 ? 1 : ~UINT64_C(0) / ((UINT64_C(1) << units) - 1);
 }
 
+/* The units are the caller's. Where the last block ended that was there, this one mostly ends too. */
+static inline void show_units(fh_heap *h, unsigned w, unsigned at, unsigned units) {
+    uint64_t own = fh_run_mask(at, units), end = UINT64_C(1) << (at + units - 1), there = fh_load(&h->last[w]) & own;
+    if (there & ~end) fh_bits_clear(h, &h->last[w], there & ~end);
+    if (!(there & end)) fh_bits_set(h, &h->last[w], end);
+    fh_bits_set(h, &h->first[w], UINT64_C(1) << at); /* release: its end, before it is found */
+}
+
+/* In one word. `allowed`: the bits at which the block may begin. */
+static inline void *take_units_in(fh_heap *h, unsigned w, unsigned units, uint64_t allowed) {
+    uint64_t seen = fh_load(&h->free[w]), starts;
+    while ((starts = fh_run_starts(seen, units) & allowed) != 0) {
+        unsigned at = fh_lowest_bit(starts);
+        if (!fh_bits_claim(h, &h->free[w], &seen, fh_run_mask(at, units))) continue;
+        show_units(h, w, at, units);
+        return (char *)h + (w * 64 + at) * FH_MIN_ALIGN;
+    }
+    return NULL;
+}
+
+static inline unsigned units_for(size_t n) {
+    return (unsigned)((n + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN);
+}
+
 static void *take_units(fh_heap *h, size_t align, size_t n) {
-    unsigned units = (unsigned)((n + FH_MIN_ALIGN - 1) / FH_MIN_ALIGN), from = (unsigned)fh_load(&h->from);
+    unsigned units = units_for(n), from = (unsigned)fh_load(&h->from);
     uint64_t allowed = aligned_units(align / FH_MIN_ALIGN);
     for (unsigned i = 0; i < FH_UNIT_WORDS; i++) {
         unsigned w = (from + i) % FH_UNIT_WORDS;
-        uint64_t seen = fh_load(&h->free[w]), starts;
-        while ((starts = fh_run_starts(seen, units) & allowed) != 0) {
-            unsigned at = fh_lowest_bit(starts);
-            if (!fh_bits_claim(h, &h->free[w], &seen, fh_run_mask(at, units))) continue;
-            fh_bits_set(h, &h->last[w], UINT64_C(1) << (at + units - 1));
-            fh_bits_set(h, &h->first[w], UINT64_C(1) << at);
-            if (i) fh_store(&h->from, w);
-            return (char *)h + (w * 64 + at) * FH_MIN_ALIGN;
-        }
+        void *p = take_units_in(h, w, units, allowed);
+        if (!p) continue;
+        if (i) fh_store(&h->from, w);
+        return p;
     }
     return NULL;
 }
@@ -83,38 +102,56 @@ static size_t extent_bytes(const fh_extent *e) {
     return fh_class_table[e->c].slots * FH_SLOT_SIZE;
 }
 
-static void set_all(fh_extent *e) {
-    for (unsigned w = 0; w < e->words; w++)
-        fh_bits_set(e->owned.heap, &e->free[w], fh_extent_all(e, w, fh_class_size(e->c)));
+/* All blocks of an extent, of which none can be found, are free but the first one, which is the caller's. */
+static void *begin_with(fh_extent *e) {
+    unsigned first = (unsigned)e->begin;
+    for (unsigned w = 0; w < e->words; w++) {
+        uint64_t mine = first / 64 == w ? UINT64_C(1) << first % 64 : 0;
+        fh_store_release(&e->free[w], fh_extent_all(e, w) & ~mine); /* the header, before a block is found */
+    }
+    return (char *)e + first * (size_t)fh_class_size(e->c);
 }
 
-/* A retired extent is in use again. False: it was not retired, or the limit is in the way. */
-static bool bring_back(fh_extent *e, fh_heap **full) {
-    uint64_t retired = 1;
-    if (!fh_cas_acquire(&e->retired, &retired, 2)) return false;
-    bool charged = charge(e->owned.heap, extent_bytes(e), full);
-    bool there = charged && (!(e->owned.heap->flags & FH_HEAP_IS_POPULATED) || fh_system_populate(e, extent_bytes(e)));
-    if (charged && !there) fh_quota_return(e->owned.heap, extent_bytes(e));
-    if (!there) {
+/* Charges a retired extent that the caller has popped. False: the limit is in the way, or there is no memory. */
+static bool charge_again(fh_extent *e, fh_heap **full) {
+    fh_heap *h = e->owned.heap;
+    if (!charge(h, extent_bytes(e), full)) return false;
+    if (!(h->flags & FH_HEAP_IS_POPULATED) || fh_system_populate(e, extent_bytes(e))) return true;
+    fh_quota_return(h, extent_bytes(e));
+    return false;
+}
+
+/* A block of a retired extent, which is in use again. NULL: none is retired, or *full. */
+static void *bring_back(fh_heap *h, unsigned list, fh_heap **full) {
+    uint64_t top = fh_load_acquire(&h->stack[FH_STACK_IDLE][list]); /* its header */
+    fh_extent *e;
+    while ((e = fh_stack_top(top)) != NULL && !fh_stack_pop(FH_STACK_IDLE, e, &top)) {
+    }
+    if (!e) return NULL;
+    fh_store(&e->retired, 2);
+    if (!charge_again(e, full)) {
         fh_store_release(&e->retired, 1);
-        return false;
+        fh_stack_push(FH_STACK_IDLE, e);
+        return NULL;
     }
     fh_store_release(&e->retired, 0); /* before its bits: who has a block of it finds it in use */
-    set_all(e);
-    return true;
+    void *p = begin_with(e);
+    fh_extent_open(e);
+    return p;
 }
 
 /* All blocks of an extent are free: they are claimed, its pages purged and its charge returned. */
 static bool retire(fh_extent *e) {
     fh_heap *h = e->owned.heap;
-    size_t size = fh_class_size(e->c), page = fh_system_page_size(), slots = fh_class_table[e->c].slots;
+    size_t page = fh_system_page_size(), slots = fh_class_table[e->c].slots;
     unsigned w = 0;
-    while (w < e->words && fh_load(&e->free[w]) == fh_extent_all(e, w, size)) w++;
+    while (w < e->words && fh_load(&e->free[w]) == fh_extent_all(e, w)) w++;
     if (w < e->words || fh_load(&e->retired)) return false;
     for (w = 0; w < e->words; w++) {
-        uint64_t all = fh_extent_all(e, w, size), seen = all;
+        uint64_t all = fh_extent_all(e, w), seen = all;
         if (!all || fh_bits_claim(h, &e->free[w], &seen, all)) continue;
-        while (w-- > 0) fh_bits_set(h, &e->free[w], fh_extent_all(e, w, size));
+        while (w-- > 0) fh_bits_set(h, &e->free[w], fh_extent_all(e, w));
+        fh_extent_open(e); /* one who found it without a free block may have closed it */
         return false;
     }
     if (!(h->flags & FH_HEAP_IS_HUGE)) fh_thp_keep_slots_split(fh_slot_of(e), fh_slot_of(e) + slots - 1);
@@ -124,6 +161,7 @@ static bool retire(fh_extent *e) {
     fh_quota_return(h, extent_bytes(e));
     /* release: the purge and the account, before another thread brings it back. */
     fh_store_release(&e->retired, 1);
+    fh_stack_push(FH_STACK_IDLE, e);
     return true;
 }
 
@@ -137,40 +175,48 @@ static bool retire_empty(fh_heap *h) {
     return retired;
 }
 
-static void *take_from(fh_extent *e) {
-    unsigned from = (unsigned)fh_load(&e->from);
-    for (unsigned i = 0; i < e->words; i++) {
-        unsigned w = from + i < e->words ? from + i : from + i - e->words;
-        uint64_t seen = fh_load(&e->free[w]);
-        while (seen) {
-            unsigned at = fh_lowest_bit(seen);
-            if (!fh_bits_claim(e->owned.heap, &e->free[w], &seen, UINT64_C(1) << at)) continue;
-            if (i) fh_store(&e->from, w);
-            return (char *)e + (size_t)(w * 64 + at) * fh_class_size(e->c);
-        }
+static inline void *take_in(fh_extent *e, unsigned w) {
+    uint64_t seen = fh_load(&e->free[w]);
+    while (seen) {
+        unsigned at = fh_lowest_bit(seen);
+        if (!fh_bits_claim(e->owned.heap, &e->free[w], &seen, UINT64_C(1) << at)) continue;
+        return (char *)e + (size_t)(w * 64 + at) * fh_class_size(e->c);
     }
     return NULL;
 }
 
-static void *take_from_any(fh_heap *h, unsigned list, unsigned most, fh_heap **full) {
-    fh_extent *begin = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]);
-    fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->at[list]);
-    void *p = e ? take_from(e) : NULL;
-    if (p || !begin) return p;
-    for (unsigned i = 0; i < most; i++) {
-        bool last = !e || !e->next;
-        e = last ? begin : e->next;
-        if (last && i && most > EXTENTS_MOST) break;
-        if (fh_load(&e->retired) ? !bring_back(e, full) : !fh_load(&e->has)) continue;
-        fh_store(&e->has, 0);
-        p = take_from(e);
+static void *take_from(fh_extent *e) {
+    unsigned from = (unsigned)fh_load(&e->from);
+    for (unsigned i = 0; i < e->words; i++) {
+        unsigned w = from + i < e->words ? from + i : from + i - e->words;
+        void *p = take_in(e, w);
         if (!p) continue;
-        fh_store_release(&h->at[list], (uintptr_t)e);
+        if (i) fh_store(&e->from, w);
         return p;
     }
     return NULL;
 }
 
+static void *take_open(fh_heap *h, unsigned list) {
+    uint64_t top = fh_load_acquire(&h->stack[FH_STACK_OPEN][list]); /* its header */
+    fh_extent *e;
+    while ((e = fh_stack_top(top)) != NULL) {
+        void *p = take_from(e);
+        if (FH_LIKELY(p != NULL)) return p;
+        fh_extent_close(e, &top);
+    }
+    return NULL;
+}
+
+/* Of all that are in use: also those that another thread has just taken off a stack. */
+static void *take_anywhere(fh_heap *h, unsigned list) {
+    fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]);
+    void *p = NULL;
+    for (; e && !p; e = e->next) p = take_from(e);
+    return p;
+}
+
+/* An extent and its first block. The others are free, and it is not found yet. */
 static fh_extent *new_extent(fh_heap *h, unsigned list, unsigned c, fh_heap **full) {
     const fh_class_info *info = &fh_class_table[c];
     bool clean;
@@ -181,8 +227,9 @@ static fh_extent *new_extent(fh_heap *h, unsigned list, unsigned c, fh_heap **fu
     if (list == 0 && !clean) memset(e, 0, bytes);
     *e = (fh_extent){.owned = {h, FH_OWNED_EXTENT}, .c = c, .list = list, .blocks = info->blocks};
     e->words = (info->blocks + 63) / 64;
-    FH_ASSERT(sizeof *e + e->words * sizeof(fh_word) < (info->blocks - 1) * (size_t)info->size);
-    for (unsigned w = 0; w < e->words; w++) fh_store(&e->free[w], fh_extent_all(e, w, info->size));
+    e->begin = (sizeof *e + e->words * sizeof(fh_word) + info->size - 1) / info->size;
+    FH_ASSERT(e->begin + 1 < info->blocks);
+    for (unsigned w = 0; w < e->words; w++) fh_store(&e->free[w], 0);
     for (size_t i = 0; i < info->slots; i++) fh_store_release(&fh_slab_at(fh_slot_of(e) + i)->heap, (uintptr_t)e);
     return e;
 }
@@ -193,17 +240,22 @@ static void show(fh_heap *h, fh_extent *e) {
     do {
         e->next = (fh_extent *)(uintptr_t)head;
     } while (!fh_cas_acq_rel(&h->list[e->list], &head, (uintptr_t)e));
-    fh_store_release(&h->at[e->list], (uintptr_t)e);
+    fh_extent_open(e);
+}
+
+__attribute__((noinline)) static void *take_more(fh_heap *h, unsigned list, unsigned c, fh_heap **full) {
+    void *p = bring_back(h, list, full);
+    if (p) return p;
+    fh_extent *e = *full ? NULL : new_extent(h, list, c, full);
+    if (!e) return *full ? take_anywhere(h, list) : NULL;
+    p = begin_with(e);
+    show(h, e);
+    return p;
 }
 
 static void *take_of_class(fh_heap *h, unsigned list, unsigned c, fh_heap **full) {
-    void *p = take_from_any(h, list, EXTENTS_MOST, full);
-    if (p) return p;
-    fh_extent *e = new_extent(h, list, c, full);
-    if (!e) return *full ? take_from_any(h, list, ~0u, full) : NULL;
-    p = take_from(e); /* before others see it */
-    show(h, e);
-    return p;
+    void *p = take_open(h, list);
+    return FH_LIKELY(p != NULL) ? p : take_more(h, list, c, full);
 }
 
 /* ── Large blocks ────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -270,7 +322,7 @@ static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **ful
     return take_own(h, align, n, clean, full);
 }
 
-void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
+__attribute__((noinline)) static void *take_slowly(fh_heap *h, size_t align, size_t n, bool *clean) {
     fh_heap *full;
     if (n == 0) n = 1;
     for (unsigned asked = 0;; asked++) {
@@ -281,4 +333,21 @@ void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
         errno = ENOMEM;
         return NULL;
     }
+}
+
+/* Where the last search found a block, this one mostly finds one too. NULL: not there. */
+static inline void *take_near(fh_heap *h, size_t n) {
+    if (n <= FH_UNITS_MOST && !fh_load(&h->grown))
+        return take_units_in(h, (unsigned)fh_load(&h->from), units_for(n), ~UINT64_C(0));
+    unsigned c = fh_class_of(n);
+    if (c > FH_SMALL_LAST) return NULL;
+    fh_extent *e = fh_stack_top(fh_load_acquire(&h->stack[FH_STACK_OPEN][c])); /* its header */
+    return e ? take_in(e, (unsigned)fh_load(&e->from)) : NULL;
+}
+
+void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
+    *clean = false;
+    bool plain = align == FH_MIN_ALIGN && n - 1 < FH_SMALL_MAX && !(h->flags & FH_HEAP_IS_APART);
+    void *p = plain ? take_near(h, n) : NULL;
+    return FH_LIKELY(p != NULL) ? p : take_slowly(h, align, n, clean);
 }

@@ -12,11 +12,11 @@
  * To the store all of them are large blocks, or parts of a span. So the walks over memory (statistics, leaks, fh_verify) need to know nothing of heaps.
  * The word fh_slab.heap of each slot leads to the fh_owned that its memory begins with: that is how free finds the heap.
  *
- *     a block of units     free ──(compare-and-swap on `free`)──▶ claimed ──(or on `first`, `last`)──▶ live
- *                          live ──(and on `first`: one thread wins)──▶ mine ──(and on `last`, or on `free`)──▶ free
+ *     a block of units     free ──(compare-and-swap on `free`)──▶ claimed ──(`last` made right, or on `first`)──▶ live
+ *                          live ──(and on `first`: one thread wins)──▶ mine ──(or on `free`)──▶ free
  *     a block of an extent free ──(compare-and-swap on a word)──▶ live ──(or on that word: one thread wins)──▶ free
  *     an extent            in use ──(all of its bits claimed)──▶ retired: purged and not charged
- *                          retired ──(compare-and-swap: one thread wins)──▶ being charged ──▶ in use, or retired again
+ *                          retired ──(popped from a stack: one thread has it)──▶ being charged ──▶ in use, or retired again
  *
  * An extent stays its heap's and its class's until the heap is reset or destroyed. So a thread that was stopped with the address
  * of one finds there what it expects.
@@ -43,16 +43,21 @@ typedef struct {
 
 #define FH_HEAP_LISTS (FH_SMALL_LAST + 1u) /* one a class; list 0 has the nodes of large blocks */
 
+/* The stacks of stacks.h. */
+typedef enum { FH_STACK_OPEN, FH_STACK_IDLE, FH_STACKS } fh_stack_kind;
+
 /* Blocks of one class. Block i is i times its size from the beginning, so that it is as aligned as its size. The first ones are
  * where the header is, and no blocks. */
 typedef struct fh_extent {
     fh_owned owned;
     struct fh_extent *next; /* of the same list; written before it is shown */
     uint32_t c, list, blocks, words;
-    fh_word from;    /* hint: the word in which a block was found last */
-    fh_word has;     /* hint: 1 = a block was freed since the last search in vain */
-    fh_word retired; /* 0 in use, 1 retired, 2 being charged, or no longer */
-    fh_word free[];  /* bit = this block is free */
+    fh_word from;             /* hint: the word in which a block was found last */
+    fh_word has;              /* 1 = it is on the open stack, or on its way there */
+    fh_word retired;          /* 0 in use, 1 retired, 2 being charged, or no longer */
+    uint64_t begin;           /* the first block that is not under the header */
+    fh_word below[FH_STACKS]; /* while it is on a stack: the slot of the one below it, plus 1; 0: none */
+    fh_word free[];           /* bit = this block is free */
 } fh_extent;
 
 /* A large block. In an extent of its own kind, so that all of a heap's are found there. */
@@ -129,10 +134,10 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     char name[FH_HEAP_NAME];
     fh_word free[FH_UNIT_WORDS];  /* bit = this unit is free */
     fh_word first[FH_UNIT_WORDS]; /* bit = a live block begins here */
-    fh_word last[FH_UNIT_WORDS];  /*       … ends here */
+    fh_word last[FH_UNIT_WORDS];  /*       … ends here. Bits of units that are in no block say nothing */
     /* A page further on, which a heap that does not grow never touches. */
     _Alignas(4096) fh_word list[FH_HEAP_LISTS]; /* fh_extent*, the newest first */
-    fh_word at[FH_HEAP_LISTS];                  /* fh_extent* in which a block was found or freed last */
+    fh_word stack[FH_STACKS][FH_HEAP_LISTS];    /* of extents with free blocks, and of retired ones (stacks.h) */
     fh_word ending; /* checked builds: 0, the thread that resets or destroys it (use.h), or FH_HEAP_OVER */
     fh_word spans;  /* fh_heap_span*, the newest first. Not written if it has none: this page is not touched then */
     fh_heap_source source; /* paged: whose memory */

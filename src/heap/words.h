@@ -29,9 +29,8 @@ static inline uint64_t fh_bits_clear(const fh_heap *h, fh_word *w, uint64_t bits
 }
 
 /* Bits of the blocks of an extent in its word w: not those where the header is. */
-static inline uint64_t fh_extent_all(const fh_extent *e, unsigned w, size_t size) {
-    unsigned header = (unsigned)((sizeof(fh_extent) + e->words * sizeof(fh_word) + size - 1) / size);
-    unsigned below = e->blocks - w * 64;
+static inline uint64_t fh_extent_all(const fh_extent *e, unsigned w) {
+    unsigned below = e->blocks - w * 64, header = (unsigned)e->begin;
     uint64_t bits = fh_low_mask(below < 64 ? below : 64);
     return header <= w * 64 ? bits : bits & ~fh_low_mask(header - w * 64 < 64 ? header - w * 64 : 64);
 }

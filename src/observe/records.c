@@ -45,7 +45,7 @@ _Static_assert(offsetof(fh_heap, parent) == 4 * 8 && offsetof(fh_heap, flags) ==
                    offsetof(fh_heap, last) == 160 * 8 && FH_UNIT_WORDS == 64,
                "a heap");
 _Static_assert(offsetof(fh_extent, c) == 3 * 8 && offsetof(fh_extent, words) == 4 * 8 + 4 &&
-                   offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, free) == 8 * 8,
+                   offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, free) == 11 * 8,
                "an extent");
 _Static_assert(offsetof(fh_node, block) == 2 * 8 && offsetof(fh_node, size) == 3 * 8 && sizeof(fh_node) == 32,
                "a large block's node");

@@ -116,6 +116,29 @@ static void part_blocks(void) {
     whole_heap();
 }
 
+/* Blocks that are freed here and there in a heap that has grown are found again: it takes nothing more. */
+static void part_reused(void) {
+    enum { ALL = 6000, TURNS = 6000 };
+    static void *all[ALL];
+    uint64_t seed = random_seed();
+    static const unsigned flags[] = {0, FH_HEAP_PRIVATE};
+    for (unsigned kind = 0; kind < 2; kind++) {
+        fh_heap *h = fh_heap_new(&(fh_heap_options){.flags = flags[kind]});
+        for (size_t i = 0; i < ALL; i++) CHECK((all[i] = fh_heap_malloc(h, 2000)) != NULL, "no block");
+        size_t taken = figures(h).taken;
+        for (size_t i = 0; i < TURNS; i++) {
+            size_t at = (size_t)random_below(&seed, ALL);
+            fh_free(all[at]);
+            CHECK((all[at] = fh_heap_malloc(h, 2000)) != NULL, "no block");
+        }
+        for (size_t i = 0; i < ALL; i += 3) fh_free(all[i]);
+        for (size_t i = 0; i < ALL; i += 3) CHECK((all[i] = fh_heap_malloc(h, 2000)) != NULL, "no block");
+        CHECK(figures(h).taken == taken && figures(h).count == ALL, "%zu taken, %zu before", figures(h).taken, taken);
+        CHECK(fh_heap_destroy(h) == 0, "no end");
+    }
+    whole_heap();
+}
+
 /* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 enum { THREADS = 4, PLACES = 64 };
@@ -395,6 +418,7 @@ int main(int count, char **words) {
         const char *name;
         void (*part)(void);
     } parts[] = {{"blocks", part_blocks},
+                 {"reused", part_reused},
                  {"threads", part_threads},
                  {"tree", part_tree},
                  {"recovers", part_recovers},

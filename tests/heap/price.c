@@ -3,6 +3,7 @@
 #include <freehold/freehold.h>
 #include <freehold/heap.h>
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,28 @@ static void run_pair(size_t count) {
         void *p = fh_heap_malloc(heap, SIZE);
         HIDE(p);
         fh_free(p);
+    }
+}
+
+/* The same in a heap whose units are used up: from extents. */
+static void run_grown(size_t count) {
+    for (size_t i = 0; i < 4000; i++) {
+        if (!fh_heap_malloc(heap, SIZE)) abort();
+    }
+    run_pair(count);
+}
+
+/* One of 20,000 blocks is replaced by another, of another size. */
+static void run_long(size_t count) {
+    enum { LIVE = 20000 };
+    static void *live[LIVE];
+    uint64_t random = 1;
+    for (size_t i = 0; i < LIVE; i++) live[i] = fh_heap_malloc(heap, SIZE);
+    for (; count > 0; count--) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        void **at = &live[(random >> 33) % LIVE];
+        fh_free(*at);
+        *at = fh_heap_malloc(heap, (size_t)(random >> 20 & 1023) + 1);
     }
 }
 
@@ -55,10 +78,8 @@ int main(int count, char **arguments) {
         const char *name;
         void (*run)(size_t count);
         unsigned flags;
-    } forms[] = {{"empty", run_empty, 0},
-                 {"shared", run_pair, 0},
-                 {"private", run_pair, FH_HEAP_PRIVATE},
-                 {"frame", run_frame, FH_HEAP_PRIVATE},
+    } forms[] = {{"empty", run_empty, 0}, {"shared", run_pair, 0}, {"private", run_pair, FH_HEAP_PRIVATE},
+                 {"grown", run_grown, 0}, {"long", run_long, 0},   {"frame", run_frame, FH_HEAP_PRIVATE},
                  {"type", run_type, 0}};
     if (count != 3) return 2;
     size_t blocks = strtoull(arguments[2], NULL, 10);

@@ -343,18 +343,50 @@ static void endings(void) {
     }
 }
 
+/* ── What is left ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+__attribute__((noinline)) static void forget_one(size_t n) {
+    void *volatile p = MALLOC(n);
+    CHECK(p != NULL, "no block");
+}
+
+static void nothing(void *arg) {
+    (void)arg;
+}
+
+/* With option heap_left a heap says what is live in it when it is destroyed; CMakeLists.txt has what. */
+static void left(void) {
+    fh_heap *h = heap("query", NULL, 0, 0), *empty = heap("empty", NULL, 0, FH_HEAP_PRIVATE);
+    enter(h);
+    for (volatile int i = 0; i < 2; i++) forget_one(2000); /* one call site */
+    void *freed = MALLOC(3000), *kept = CALLOC(1, 808);
+    leave(NULL);
+    FREE(freed);
+    CHECK(kept && fh_heap_on_destroy(h, nothing, NULL) == 0, "no callback");
+    end(h);
+    /* Frames end with their heap, and callbacks as well. */
+    CHECK(fh_frame_malloc(empty, 100) && fh_heap_on_destroy(empty, nothing, NULL) == 0, "no frame");
+    fh_free(fh_heap_malloc(empty, 100));
+    end(empty);
+    /* A reset is how a heap is used again. */
+    h = heap("reset", NULL, 0, 0);
+    CHECK(fh_heap_malloc(h, 100) && fh_heap_reset(h) == 0, "no reset");
+    end(h);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"calls", calls},       {"nested", nested}, {"threads", threads}, {"others", others},
-                 {"observed", observed}, {"frames", frames}, {"marks", marks},     {"endings", endings}};
+    } parts[] = {{"calls", calls},   {"nested", nested},     {"threads", threads},
+                 {"others", others}, {"observed", observed}, {"frames", frames},
+                 {"marks", marks},   {"endings", endings},   {"left", left}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
         puts("ok");
         return 0;
     }
-    fprintf(stderr, "usage: scopes calls|nested|threads|others|observed|frames|marks|endings\n");
+    fprintf(stderr, "usage: scopes calls|nested|threads|others|observed|frames|marks|endings|left\n");
     return 2;
 }

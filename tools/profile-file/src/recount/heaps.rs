@@ -51,7 +51,7 @@ const UNIT: u64 = 16;
 const GIVEN_MOST: u64 = 1 << 28;
 
 /// Words of an extent's header, before the bits of its free blocks.
-const EXTENT_HEADER: usize = 8;
+const EXTENT_HEADER: usize = 11;
 const CLASS_LAST: usize = 112;
 const NODE_BYTES: usize = 32;
 
