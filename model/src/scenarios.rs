@@ -215,6 +215,40 @@ fn others() -> Vec<Entry> {
             two(&[(0, Magazine(1)), (1, Magazine(1))], &[Put(1)], &[Get(1)]),
         ),
         entry(
+            "a block is looked for in the depot while another gets it",
+            None,
+            two(
+                &[(0, Magazine(1)), (0, Fill), (0, Put(1))],
+                &[Look(1, false)],
+                &[Get(1)],
+            ),
+        ),
+        entry(
+            "a block is looked for in the depot while another puts",
+            None,
+            two(
+                &[(0, Magazine(1)), (0, Fill), (0, Put(1)), (1, Magazine(1))],
+                &[Look(1, true)],
+                &[Put(1)],
+            ),
+        ),
+        entry(
+            "two look for a block in the depot",
+            Some(2),
+            two(
+                &[
+                    (1, Magazine(1)),
+                    (1, Fill),
+                    (1, Put(1)),
+                    (0, Magazine(1)),
+                    (0, Fill),
+                    (0, Put(1)),
+                ],
+                &[Look(1, false)],
+                &[Look(1, false)],
+            ),
+        ),
+        entry(
             "magazines are exchanged",
             Some(3),
             two(
