@@ -189,13 +189,20 @@ void *fh_hook_guard(size_t align, size_t n, const void *frame) {
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* True if all n bytes are as they were filled: the first one is, and each equals the next one. The C library compares 32 at a
+ * time, where a loop over the page takes longer than its guard. */
+static bool is_filled(const unsigned char *p, size_t n) {
+    return n == 0 || (p[0] == FH_GUARD_BYTE && memcmp(p, p + 1, n - 1) == 0);
+}
+
 /* The first byte around the block that was written, the nearest one of those before it. NULL: none. */
 static const char *damage(const fh_guard_view *v) {
     const unsigned char *pages = (const unsigned char *)pages_of(v), *block = pages + (v->block - (uintptr_t)pages);
-    const unsigned char *end = pages + v->pages, *at = block;
+    const unsigned char *end = pages + v->pages, *at = block, *behind = block + v->size;
+    if (FH_LIKELY(is_filled(pages, (size_t)(block - pages)) && is_filled(behind, (size_t)(end - behind)))) return NULL;
     while (at > pages && at[-1] == FH_GUARD_BYTE) at--;
     if (at > pages) return (const char *)at - 1;
-    for (at = block + v->size; at < end; at++) {
+    for (at = behind; at < end; at++) {
         if (*at != FH_GUARD_BYTE) return (const char *)at;
     }
     return NULL;
