@@ -216,7 +216,7 @@ fn others() -> Vec<Entry> {
         ),
         entry(
             "a block is looked for in the depot while another gets it",
-            None,
+            Some(1),
             two(
                 &[(0, Magazine(1)), (0, Fill), (0, Put(1))],
                 &[Look(1, false)],
@@ -225,7 +225,7 @@ fn others() -> Vec<Entry> {
         ),
         entry(
             "a block is looked for in the depot while another puts",
-            None,
+            Some(1),
             two(
                 &[(0, Magazine(1)), (0, Fill), (0, Put(1)), (1, Magazine(1))],
                 &[Look(1, true)],
@@ -234,7 +234,7 @@ fn others() -> Vec<Entry> {
         ),
         entry(
             "two look for a block in the depot",
-            Some(2),
+            Some(1),
             two(
                 &[
                     (1, Magazine(1)),
