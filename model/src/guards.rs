@@ -92,7 +92,9 @@ pub(crate) unsafe fn verify_guards(core: &Core, hands: &[Hand]) {
     }
     let afforded: u32 = hands.iter().map(|hand| hand.guards_afforded).sum();
     if afforded > 1 {
-        finding(&format!("{afforded} guards were afforded where there is time for one"));
+        finding(&format!(
+            "{afforded} guards were afforded where there is time for one"
+        ));
     }
     if wrong {
         finding("the bytes that wait are not those of the slots that wait");

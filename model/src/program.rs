@@ -262,11 +262,9 @@ impl Hand {
                         parts(*slot, *n).skip(before).for_each(hold);
                     }
                 }
-                Step::Magazine(_)
-                | Step::Put(_)
-                | Step::Get(_)
-                | Step::Fill
-                | Step::Look(..) => self.depot_step(core, step),
+                Step::Magazine(_) | Step::Put(_) | Step::Get(_) | Step::Fill | Step::Look(..) => {
+                    self.depot_step(core, step)
+                }
                 Step::Purge => {
                     (core.purge_to)(0);
                 }

@@ -22,9 +22,9 @@ _Static_assert(offsetof(fh_heap, next) == offsetof(struct fh_heap_frames, next) 
                "what freehold/heap.h has inline");
 
 #define OF_PAGES (FH_HEAP_NO_DUMP | FH_HEAP_POPULATE | FH_HEAP_HUGE | FH_HEAP_NAMED)
-_Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_TYPE_STABLE == FH_HEAP_IS_STABLE && FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP &&
-                   FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED && FH_HEAP_HUGE == FH_HEAP_IS_HUGE &&
-                   FH_HEAP_NAMED == FH_HEAP_IS_NAMED,
+_Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_TYPE_STABLE == FH_HEAP_IS_STABLE &&
+                   FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP && FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED &&
+                   FH_HEAP_HUGE == FH_HEAP_IS_HUGE && FH_HEAP_NAMED == FH_HEAP_IS_NAMED,
                "the flags of a heap are those of its options");
 
 static bool limits_make_sense(size_t soft, size_t hard) {

@@ -139,7 +139,7 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_heap_source source; /* paged: whose memory */
     fh_word regions;       /* fh_given*, the newest first */
     fh_heap_span span;     /* the first one, if it has any */
-    uint64_t grace;        /* type-stable: the stamp that readers have to pass before it ends; 0: none yet. Else not written */
+    uint64_t grace; /* type-stable: the stamp that readers have to pass before it ends; 0: none yet. Else not written */
 };
 
 /* The bit of a block's address in the word `sampled`: where it is 0, free has nothing to tell the observer. */

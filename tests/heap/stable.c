@@ -56,7 +56,8 @@ static void kinds(void) {
     }
     CHECK(refused > 0, "the limit was never met");
     for (unsigned i = 0; i < ROUNDS; i++)
-        CHECK(!old[i] || *old[i] == TAG + old_kind[i], "a block of kind %u is %llx", old_kind[i], (unsigned long long)*old[i]);
+        CHECK(!old[i] || *old[i] == TAG + old_kind[i], "a block of kind %u is %llx", old_kind[i],
+              (unsigned long long)*old[i]);
     for (unsigned at = 0; at < LIVE; at++) fh_free(block[at]);
     CHECK(fh_heap_destroy(h) == 0, "not destroyed: %d", errno);
     CHECK(fh_verify() == 0, "the heap is damaged");
@@ -65,7 +66,8 @@ static void kinds(void) {
 static void errors(void) {
     static char memory[1 << 16];
     static const fh_heap_pages pages;
-    CHECK(!fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_TYPE_STABLE | FH_HEAP_PRIVATE}) && errno == EINVAL, "private");
+    CHECK(!fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_TYPE_STABLE | FH_HEAP_PRIVATE}) && errno == EINVAL,
+          "private");
     fh_heap_options given = {.flags = FH_HEAP_TYPE_STABLE, .memory = memory, .memory_size = sizeof memory};
     CHECK(!fh_heap_new(&given) && errno == EINVAL, "given memory");
     CHECK(!fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_TYPE_STABLE, .pages = &pages}) && errno == EINVAL, "pages");
@@ -109,7 +111,8 @@ static void grace(void) {
     CHECK(p && pthread_create(&reader, NULL, passes_late, NULL) == 0, "no thread");
     wait_for(1);
     fh_free(p);
-    for (int i = 0; i < 3; i++) CHECK(fh_heap_reset(h) == -1 && errno == EAGAIN, "reset, while a reader has not passed");
+    for (int i = 0; i < 3; i++)
+        CHECK(fh_heap_reset(h) == -1 && errno == EAGAIN, "reset, while a reader has not passed");
     CHECK(*p == TAG + 3, "the block is gone");
     atomic_store(&stage, 2);
     wait_for(3);
