@@ -233,22 +233,6 @@ fn others() -> Vec<Entry> {
             ),
         ),
         entry(
-            "two look for a block in the depot",
-            Some(1),
-            two(
-                &[
-                    (1, Magazine(1)),
-                    (1, Fill),
-                    (1, Put(1)),
-                    (0, Magazine(1)),
-                    (0, Fill),
-                    (0, Put(1)),
-                ],
-                &[Look(1, false)],
-                &[Look(1, false)],
-            ),
-        ),
-        entry(
             "magazines are exchanged",
             Some(3),
             two(
