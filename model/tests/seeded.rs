@@ -416,7 +416,7 @@ fn depot_look_by_plain_store() {
     must_find_in(
         "depot_look_by_plain_store",
         "a block is looked for in the depot while another gets it",
-        "magazines are out",
+        "Causality violation",
     );
 }
 
