@@ -400,6 +400,30 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "guard_paid_by_plain_store",
+        edits: &[(
+            "misuse/guard_slots.c",
+            "} while (!fh_cas_relaxed(&paid[clock], &seen, next));",
+            "} while (fh_store(&paid[clock], next), false);",
+        )],
+    },
+    Mutant {
+        name: "depot_look_loses_what_was_displaced",
+        edits: &[(
+            "store/depot.c",
+            "if (fh_cas_acq_rel(slot, &none, pack(m, 0))) return;",
+            "if (fh_cas_acq_rel(slot, &none, pack(m, 0)) || slot) return;",
+        )],
+    },
+    Mutant {
+        name: "depot_look_by_plain_store",
+        edits: &[(
+            "store/depot.c",
+            "if (!fh_cas_acq_rel(&here[k], &seen, 0)) continue;",
+            "fh_store_release(&here[k], 0);",
+        )],
+    },
+    Mutant {
         name: "guard_ring_by_plain_store",
         edits: &[(
             "misuse/guard_slots.c",

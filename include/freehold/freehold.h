@@ -189,7 +189,8 @@ FH_API size_t fh_heap_check(void);
  *                                       site:HASH, all of one call stack. Turns check on. At start only
  *     fail_log   a path without comma   the file that sites, failures and what is live at exit are appended to. The same
  *     guard      0, 1000, …             one allocation in so many has guards around it: an overrun or a use after free faults,
- *                                       and is explained. At most 1048576; guard alone: 1000
+ *                                       and is explained. At most 1048576; guard alone: 1000. From 100 on guards take a
+ *                                       hundredth of the CPU time at most
  *     harden     0 1 zero               random places, delayed re-use, gaps between sizes; zero: and freed blocks are zeroed. At
  *                                       start only; docs/hardening.md
  *     tokens     0, 2, …                what clang's -falloc-token-max had, if it was given; see fh_malloc_type

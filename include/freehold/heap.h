@@ -42,6 +42,15 @@ typedef struct fh_heap fh_heap;
 /* fh_heap_options.flags. One thread makes and uses the heap: its bitmaps are changed without atomic instructions. */
 #define FH_HEAP_PRIVATE 1u
 
+/* Type-stable memory: a block that is free is at most used again for a block of its own size class, and keeps its pages and what
+ * was written to it until then. So a reader without a lock may look at a block that is being freed, and check afterwards
+ * whether it is still the one that was meant. That is over at the heap's reset and destroy, for which readers of
+ * freehold/defer.h count: these fail with EAGAIN until each of them has passed a quiescent point since the first call. The
+ * caller of it has passed. No other call is on the heap from the first one on.
+ * What such a heap has taken stays with it until then, also at its limit. Blocks are of 64 KiB at most; others: ENOMEM.
+ * EINVAL: together with FH_HEAP_PRIVATE, memory or pages. */
+#define FH_HEAP_TYPE_STABLE 2u
+
 /* What the kernel does with the heap's memory, the heap itself included:
  *   NO_DUMP    it is left out of core dumps (VmFlags "dd" in /proc/PID/smaps). Copies that the program makes are not.
  *   POPULATE   it has pages from the moment that the heap takes it, and not from the first write to each page.
@@ -125,11 +134,13 @@ FH_API fh_heap *fh_heap_of(const void *p);
 /* The name that the heap was given, or "". */
 FH_API const char *fh_heap_name(const fh_heap *heap);
 
-/* Frees all blocks at once. The heap stays, with its limits. EBUSY: a thread is in a scope of it. Cost: some 0.3 us for each 64 KiB to 1 MiB taken, however many
+/* Frees all blocks at once. The heap stays, with its limits. EBUSY: a thread is in a scope of it. EAGAIN: it is type-stable, and a
+ * reader has not passed yet; nothing was done. Cost: some 0.3 us for each 64 KiB to 1 MiB taken, however many
  * blocks are in it. */
 FH_API int fh_heap_reset(fh_heap *heap);
 
 /* The same, and the heap ends. EBUSY: heaps whose parent it is are still there, or a thread is in a scope of it; nothing was done.
+ * EAGAIN: as above.
  * NULL is allowed. With option heap_left=1 it says on stderr what is live: blocks, bytes, what is resident, and the call sites of those
  * that were sampled. */
 FH_API int fh_heap_destroy(fh_heap *heap);

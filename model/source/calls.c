@@ -200,6 +200,30 @@ size_t fh_model_moved_chunks(size_t *counted) {
     return sum;
 }
 
+/* What is looked for in the depot: a magazine that has itself for a block. */
+void fh_model_magazine_fill(fh_magazine *m) {
+    m->block[0] = m;
+    m->count = 1;
+}
+bool fh_model_depot_look(unsigned c, fh_magazine *m) {
+    return fh_depot_holds(c, &m->block[0], m);
+}
+
+/* Full magazines in the depot of class c, and how many the depot says there are. */
+size_t fh_model_depot_full(unsigned c, size_t *said) {
+    extern fh_depots depot[FH_SHARDS];
+    size_t sum = 0;
+    *said = 0;
+    for (unsigned i = 0; i < FH_SHARDS; i++) {
+        *said += (size_t)fh_load(&depot[i].full[c]);
+        for (unsigned k = 0; k < fh_depot_slots(c); k++) {
+            uint64_t seen = fh_load(&fh_depot_of(&depot[i], c)[k]);
+            sum += seen != 0 && !(seen & FH_DEPOT_EMPTY);
+        }
+    }
+    return sum;
+}
+
 /* Magazines in the depot of class c, full or empty. */
 size_t fh_model_depot_magazines(unsigned c) {
     extern fh_depots depot[FH_SHARDS]; /* depot.c's own, made visible by build.rs */

@@ -29,6 +29,11 @@ unsigned fh_model_guard_take(uint64_t keep, size_t size) {
     return slot;
 }
 
+/* True if there is time for a guard, of which at this moment there is for one. */
+bool fh_model_guard_affords(void) {
+    return fh_guard_affords(FH_GUARD_CPU_CLOCK, 1000, 10, 1);
+}
+
 /* The block's size, which the stack of the free says too; 0: another one freed it. */
 size_t fh_model_guard_free(unsigned slot, size_t size) {
     fh_guard_view view;

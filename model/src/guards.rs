@@ -56,6 +56,7 @@ impl Hand {
                         finding(&format!("a live block of {size} bytes says {said}"));
                     }
                 }
+                GuardAfford => self.guards_afforded += u32::from((core.guard_affords)()),
                 _ => {}
             }
         }
@@ -87,6 +88,12 @@ pub(crate) unsafe fn verify_guards(core: &Core, hands: &[Hand]) {
     } else if made != held + waiting {
         finding(&format!(
             "{made} slots were taken, {held} are in hands, and {waiting} wait"
+        ));
+    }
+    let afforded: u32 = hands.iter().map(|hand| hand.guards_afforded).sum();
+    if afforded > 1 {
+        finding(&format!(
+            "{afforded} guards were afforded where there is time for one"
         ));
     }
     if wrong {
@@ -156,6 +163,11 @@ pub(crate) fn guards() -> Vec<Entry> {
                     &[GuardFreeShared],
                 ),
             ),
+        ),
+        entry(
+            "guards: two ask where there is time for one",
+            None,
+            two(&[], &[GuardAfford], &[GuardAfford]),
         ),
         entry(
             "guards: a touch while the block is replaced",

@@ -35,6 +35,10 @@ pub enum Step {
     Put(u32),
     /// Gets a full magazine from the depot of a class, leaving an empty one if it has one.
     Get(u32),
+    /// In a prologue: the magazine in hand has a block, which this hand looks for later. Looks for it in the depot of a class, as a
+    /// free does that may be a second one; true: it has to be found.
+    Fill,
+    Look(u32, bool),
     /// Gives free memory back until nothing is left to give.
     Purge,
     /// Gives the memory of the first chunk's metadata back, if all of it is free.
@@ -102,13 +106,14 @@ pub enum Step {
     NumberOf(u64),
     /// Guarded blocks: makes their tables; takes a slot for a block of so many bytes, where freed ones wait while they have fewer
     /// bytes than the first number; frees the oldest; two hands have slot 0, and both free it; what is said of a slot,
-    /// where a live block has so many bytes.
+    /// where a live block has so many bytes; asks whether there is time for a guard, where there is for one.
     Guards,
     GuardTake(u64, usize),
     GuardFree,
     GuardShare,
     GuardFreeShared,
     GuardLook(u32, usize),
+    GuardAfford,
     /// Heaps: makes one and its parent; the parent has room for so many slots more from now on; takes a block of so many bytes,
     /// where the answer may be no; frees the oldest; frees it as in a checked build, and ends the heap as there: both may be
     /// refused.
@@ -145,6 +150,7 @@ pub struct Hand {
     runs: Vec<(usize, usize)>,
     full: Vec<usize>,
     empty: Vec<usize>,
+    looks_for: Option<usize>,
     chunks: Vec<usize>,
     pub(crate) large: Vec<Large>,
     pub(crate) shared: Option<usize>,
@@ -158,6 +164,7 @@ pub struct Hand {
     pub(crate) guarded: Vec<(u32, usize)>,
     pub(crate) shared_guard: Option<u32>,
     pub(crate) guards_freed: u32,
+    pub(crate) guards_afforded: u32,
     pub(crate) of_heap: Vec<(usize, usize)>,
     pub(crate) hardened: Vec<(u32, usize)>,
     pub(crate) shared_hardened: Option<usize>,
@@ -255,7 +262,9 @@ impl Hand {
                         parts(*slot, *n).skip(before).for_each(hold);
                     }
                 }
-                Step::Magazine(_) | Step::Put(_) | Step::Get(_) => self.depot_step(core, step),
+                Step::Magazine(_) | Step::Put(_) | Step::Get(_) | Step::Fill | Step::Look(..) => {
+                    self.depot_step(core, step)
+                }
                 Step::Purge => {
                     (core.purge_to)(0);
                 }
@@ -332,7 +341,8 @@ impl Hand {
                 | Step::GuardFree
                 | Step::GuardShare
                 | Step::GuardFreeShared
-                | Step::GuardLook(..) => self.guard_step(core, step),
+                | Step::GuardLook(..)
+                | Step::GuardAfford => self.guard_step(core, step),
                 Step::Heaps
                 | Step::HeapLimit(_)
                 | Step::HeapTake(_)
@@ -475,6 +485,19 @@ impl Hand {
                     self.empty.push(empty);
                 }
             }
+            Step::Fill => {
+                let m = self.full[0];
+                // SAFETY: the magazine is this hand's.
+                unsafe { (core.magazine_fill)(m) };
+                self.looks_for = Some(m);
+            }
+            Step::Look(c, must) => {
+                let m = self.looks_for.expect("a magazine was filled");
+                // SAFETY: addresses alone; memory of magazines stays readable.
+                if !unsafe { (core.depot_look)(c, m) } && must {
+                    finding("what is in the depot all the time was not found there");
+                }
+            }
             Step::Get(c) => {
                 let empty = self.empty.pop().unwrap_or(0);
                 if empty != 0 {
@@ -550,6 +573,9 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         if with_caches {
             verify_caches(core, hands);
         }
+        if hands.iter().any(|hand| hand.looks_for.is_some()) {
+            verify_depot(core, hands);
+        }
         verify_guests(core, hands);
         verify_large(core, hands);
         verify_guards(core, hands);
@@ -574,6 +600,8 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
 
 /// The classes of the blocks that scenarios get by malloc: 64 bytes and 1 KiB.
 const MALLOC_CLASSES: [u32; 2] = [4, 64];
+/// And of magazines.
+const MAGAZINES: std::ops::RangeInclusive<u32> = 177..=183;
 
 /// Every block that is out is in somebody's hands, in a thread's cache or in the depot; every magazine is in a cache or a
 /// depot.
@@ -581,7 +609,6 @@ const MALLOC_CLASSES: [u32; 2] = [4, 64];
 /// # Safety
 /// All threads are over.
 unsafe fn verify_caches(core: &Core, hands: &[Hand]) {
-    const MAGAZINES: std::ops::RangeInclusive<u32> = 177..=183;
     // SAFETY: as in verify.
     unsafe {
         let mut known = (core.magazines_kept)();
@@ -602,6 +629,36 @@ unsafe fn verify_caches(core: &Core, hands: &[Hand]) {
                 "{out} magazines are out, {known} are in caches and depots"
             ));
         }
+    }
+}
+
+/// Every magazine is in a hand or in the depot, which knows how many are full. Of scenarios with magazines of class 1 alone.
+///
+/// # Safety
+/// All threads are over.
+unsafe fn verify_depot(core: &Core, hands: &[Hand]) {
+    let mut said = 0;
+    // SAFETY: as above; the functions only read.
+    let (out, there, full) = unsafe {
+        (
+            MAGAZINES.map(|c| (core.blocks_out)(c)).sum::<usize>(),
+            (core.depot_magazines)(1),
+            (core.depot_full)(1, &mut said),
+        )
+    };
+    let held: usize = hands
+        .iter()
+        .map(|hand| hand.full.len() + hand.empty.len())
+        .sum();
+    if out != held + there {
+        finding(&format!(
+            "{out} magazines are out, {held} are in hands and {there} in the depot"
+        ));
+    }
+    if full != said {
+        finding(&format!(
+            "{full} magazines in the depot are full, and it says {said}"
+        ));
     }
 }
 

@@ -215,6 +215,24 @@ fn others() -> Vec<Entry> {
             two(&[(0, Magazine(1)), (1, Magazine(1))], &[Put(1)], &[Get(1)]),
         ),
         entry(
+            "a block is looked for in the depot while another gets it",
+            Some(1),
+            two(
+                &[(0, Magazine(1)), (0, Fill), (0, Put(1))],
+                &[Look(1, false)],
+                &[Get(1)],
+            ),
+        ),
+        entry(
+            "a block is looked for in the depot while another puts",
+            Some(1),
+            two(
+                &[(0, Magazine(1)), (0, Fill), (0, Put(1)), (1, Magazine(1))],
+                &[Look(1, true)],
+                &[Put(1)],
+            ),
+        ),
+        entry(
             "magazines are exchanged",
             Some(3),
             two(

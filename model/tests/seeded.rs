@@ -394,6 +394,33 @@ fn guard_slot_taken_twice() {
 }
 
 #[test]
+fn guard_paid_by_plain_store() {
+    must_find_in(
+        "guard_paid_by_plain_store",
+        "guards: two ask where there is time for one",
+        "2 guards were afforded",
+    );
+}
+
+#[test]
+fn depot_look_loses_what_was_displaced() {
+    must_find_in(
+        "depot_look_loses_what_was_displaced",
+        "a block is looked for in the depot while another puts",
+        "magazines are out",
+    );
+}
+
+#[test]
+fn depot_look_by_plain_store() {
+    must_find_in(
+        "depot_look_by_plain_store",
+        "a block is looked for in the depot while another gets it",
+        "Causality violation",
+    );
+}
+
+#[test]
 fn guard_ring_by_plain_store() {
     must_find_in(
         "guard_ring_by_plain_store",

@@ -1,5 +1,6 @@
 /* The names of heap.h. What they do is in heap/. */
 #include "api/calls.h"
+#include "heap/defer.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
 #include "heap/free.h"
@@ -21,9 +22,9 @@ _Static_assert(offsetof(fh_heap, next) == offsetof(struct fh_heap_frames, next) 
                "what freehold/heap.h has inline");
 
 #define OF_PAGES (FH_HEAP_NO_DUMP | FH_HEAP_POPULATE | FH_HEAP_HUGE | FH_HEAP_NAMED)
-_Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP &&
-                   FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED && FH_HEAP_HUGE == FH_HEAP_IS_HUGE &&
-                   FH_HEAP_NAMED == FH_HEAP_IS_NAMED,
+_Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_TYPE_STABLE == FH_HEAP_IS_STABLE &&
+                   FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP && FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED &&
+                   FH_HEAP_HUGE == FH_HEAP_IS_HUGE && FH_HEAP_NAMED == FH_HEAP_IS_NAMED,
                "the flags of a heap are those of its options");
 
 static bool limits_make_sense(size_t soft, size_t hard) {
@@ -38,6 +39,11 @@ static bool memory_makes_sense(const fh_heap_options *o) {
 
 static bool pages_make_sense(const fh_heap_options *o) {
     return !o->pages || (o->pages->get && o->pages->give_back && !o->memory && !(o->flags & OF_PAGES));
+}
+
+static bool flags_make_sense(const fh_heap_options *o) {
+    if (o->flags & ~(FH_HEAP_PRIVATE | FH_HEAP_TYPE_STABLE | OF_PAGES)) return false;
+    return !(o->flags & FH_HEAP_TYPE_STABLE) || !(o->flags & FH_HEAP_PRIVATE || o->memory || o->pages);
 }
 
 static bool may_use(const char *call, const fh_heap *h) {
@@ -62,7 +68,7 @@ static void end_call(fh_word *use) {
 fh_heap *fh_heap_new(const fh_heap_options *options) {
     static const fh_heap_options plain;
     const fh_heap_options *o = options ? options : &plain;
-    bool known = !(o->flags & ~(FH_HEAP_PRIVATE | OF_PAGES)) && !o->reserved && pages_make_sense(o);
+    bool known = flags_make_sense(o) && !o->reserved && pages_make_sense(o);
     if (!known || !limits_make_sense(o->soft_limit, o->hard_limit) || !memory_makes_sense(o)) return fh_fail(EINVAL);
     fh_heap_source source;
     if (o->pages) source = (fh_heap_source){o->pages->get, o->pages->purge, o->pages->give_back, o->pages->arg};
@@ -132,8 +138,21 @@ static int busy(void) {
     return -1;
 }
 
+/* True if no reader can be at a block of the heap any more: none was, or each has passed since the first call. */
+static bool grace_is_over(fh_heap *h) {
+    if (!fh_heap_is_stable(h)) return true;
+    if (!h->grace) h->grace = fh_defer_stamp();
+    fh_reader_pass(); /* who calls this is at none of them */
+    if (!fh_defer_has_passed(h->grace)) {
+        errno = EAGAIN;
+        return false;
+    }
+    h->grace = 0;
+    return true;
+}
+
 int fh_heap_reset(fh_heap *heap) {
-    if (!may_use("fh_heap_reset", heap)) return -1;
+    if (!may_use("fh_heap_reset", heap) || !grace_is_over(heap)) return -1;
     if (FH_CHECKED && !fh_use_close("fh_heap_reset", heap)) return busy();
     bool cleared = fh_heap_clear(heap);
     if (FH_CHECKED) fh_use_open(heap);
@@ -142,7 +161,7 @@ int fh_heap_reset(fh_heap *heap) {
 
 int fh_heap_destroy(fh_heap *heap) {
     if (!heap) return 0;
-    if (!may_use("fh_heap_destroy", heap)) return -1;
+    if (!may_use("fh_heap_destroy", heap) || !grace_is_over(heap)) return -1;
     if (FH_CHECKED && !fh_use_close("fh_heap_destroy", heap)) return busy();
     if (fh_heap_end(heap)) return 0;
     if (FH_CHECKED) fh_use_open(heap);

@@ -248,14 +248,24 @@ static void free_ripe(participant *r, size_t n) {
     }
 }
 
+/* acq_rel and the fence: the blocks were unlinked before, and readers are looked for after. */
+uint64_t fh_defer_stamp(void) {
+    uint64_t stamp = fh_add_acq_rel(&epoch, 1) + 1;
+    fh_fence_after_rmw();
+    return stamp;
+}
+
+bool fh_defer_has_passed(uint64_t stamp) {
+    participant *last;
+    return stamp < least_seen(&last);
+}
+
 /* Stamps the open batch and puts it into the queue. False: there is no slot. */
 static bool hand_in(participant *r) {
     count_hits(r);
     batch *b = r->open;
     if (!b || b->count == 0) return true;
-    /* acq_rel and the fence: the blocks were unlinked before, and readers are looked for after. */
-    b->stamp = fh_add_acq_rel(&epoch, 1) + 1;
-    fh_fence_after_rmw();
+    b->stamp = fh_defer_stamp();
     fh_add_relaxed(&backlog, b->bytes);
     set_open(r, NULL); /* first: in the child of a fork the batch is not both in a slot and open */
     if (put(b, r->cursor + SEARCHED)) return true;

@@ -28,6 +28,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* A stamp for what was unlinked until now; and whether each reader that was online then has passed since. */
+uint64_t fh_defer_stamp(void);
+bool fh_defer_has_passed(uint64_t stamp);
+
 /* Frees p, a block of so many bytes, when all readers have passed. False with errno EAGAIN: the backlog is at its bound; or ENOMEM. p is still the
  * caller's. */
 bool fh_defer(void *p, size_t bytes);

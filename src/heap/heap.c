@@ -28,7 +28,7 @@
 #define HEADER_END offsetof(fh_heap, list[0])
 #define FIRST_UNIT ((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) / FH_MIN_ALIGN)
 #define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
-#define LISTS_END ((sizeof(fh_word[1]) + offsetof(fh_heap, span) + sizeof(fh_heap_span)) / FH_MIN_ALIGN)
+#define LISTS_END ((sizeof(fh_word[1]) + offsetof(fh_heap, grace) + sizeof(uint64_t)) / FH_MIN_ALIGN)
 
 _Static_assert((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) % FH_MIN_ALIGN == 0,
                "units begin where it ends");
@@ -52,7 +52,7 @@ static void free_all_units(fh_heap *h) {
         fh_store(&h->last[w], 0);
     }
     fh_store(&h->from, FIRST_UNIT / 64);
-    fh_store(&h->grown, 0);
+    fh_store(&h->grown, fh_heap_is_stable(h)); /* which has no blocks of units */
 }
 
 static void forget_stacks(fh_heap *h, unsigned list) {
@@ -108,7 +108,10 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     if (!h) return give_up(plan, NULL);
     h->owned = (fh_owned){h, FH_OWNED_UNITS};
     h->parent = plan->parent;
-    h->flags = plan->flags | fh_told_flags() | (plan->memory ? FH_HEAP_IS_APART : 0);
+    if (plan->flags & FH_HEAP_IS_STABLE) h->grace = 0;
+    /* Of a type-stable heap a tool is told nothing: there, readers look at free blocks. */
+    h->flags =
+        plan->flags | (plan->flags & FH_HEAP_IS_STABLE ? 0 : fh_told_flags()) | (plan->memory ? FH_HEAP_IS_APART : 0);
     if (plan->source) {
         h->flags |= FH_HEAP_IS_APART | FH_HEAP_IS_PAGED;
         h->source = *plan->source;

@@ -168,6 +168,7 @@ static bool retire(fh_extent *e) {
 /* True if an extent of the heap could be retired. Cost: a walk over its extents. */
 static bool retire_empty(fh_heap *h) {
     bool retired = false;
+    if (fh_heap_is_stable(h)) return false;
     for (unsigned list = 1; list < FH_HEAP_LISTS; list++) {
         fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]);
         for (; e; e = e->next) retired |= retire(e);
@@ -300,7 +301,8 @@ __attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t a
     size_t least = n < align ? align : n;
     unsigned c = least <= FH_SMALL_MAX ? fh_class_of(least) : FH_CLASS_SPECIAL;
     while (c != FH_CLASS_SPECIAL && c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
-    if (c == FH_CLASS_SPECIAL || c > FH_SMALL_LAST) return take_large(h, align, n, clean, full);
+    if (c == FH_CLASS_SPECIAL || c > FH_SMALL_LAST)
+        return fh_heap_is_stable(h) ? NULL : take_large(h, align, n, clean, full);
     return take_of_class(h, c, c, full);
 }
 

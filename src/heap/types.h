@@ -79,6 +79,7 @@ typedef struct fh_heap_span {
 #define FH_HEAP_NAME 48u
 /* As freehold/heap.h has them, */
 #define FH_HEAP_IS_PRIVATE 1u
+#define FH_HEAP_IS_STABLE 2u /* type-stable: its blocks are in extents alone, and these are never retired */
 #define FH_HEAP_IS_NO_DUMP 4u
 #define FH_HEAP_IS_POPULATED 8u
 #define FH_HEAP_IS_HUGE 16u
@@ -143,6 +144,7 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_heap_source source; /* paged: whose memory */
     fh_word regions;       /* fh_given*, the newest first */
     fh_heap_span span;     /* the first one, if it has any */
+    uint64_t grace; /* type-stable: the stamp that readers have to pass before it ends; 0: none yet. Else not written */
 };
 
 /* The bit of a block's address in the word `sampled`: where it is 0, free has nothing to tell the observer. */
@@ -157,6 +159,10 @@ static inline bool fh_heap_is_over(const fh_heap *h) {
 
 static inline bool fh_heap_is_private(const fh_heap *h) {
     return h->flags & FH_HEAP_IS_PRIVATE;
+}
+
+static inline bool fh_heap_is_stable(const fh_heap *h) {
+    return FH_UNLIKELY((h->flags & FH_HEAP_IS_STABLE) != 0);
 }
 
 static inline bool fh_heap_has_spans(const fh_heap *h) {

@@ -24,6 +24,17 @@
 #define MAPPED_SLOTS 256u
 #define MAPPED_SELDOMER 8u
 
+/* A guarded block takes some 10 µs, which a program that allocates all the time would feel. So there is one for each of these
+ * pieces of the program's CPU time, which is a hundredth of it, and so many at once at the beginning. Whoever asks for one in less
+ * than so many allocations means it, and gets all of them.
+ *
+ * Rejected: the wall clock alone. On a machine with other work it runs several times as fast as the program. It is asked first,
+ * because it costs no system call. */
+#define PACE_MARKED UINT64_C(1000000)
+#define PACE_MAPPED (6 * PACE_MARKED)
+#define PACE_AT_ONCE 64u
+#define PACED_FROM 100u
+
 /* Of a hard limit guarded blocks take this share at most: 1/16. */
 #define LIMIT_SHARE 16u
 
@@ -149,9 +160,16 @@ static char *pages_of(const fh_guard_view *v) {
     return (char *)(v->block & ~(fh_system_page_size() - 1)); // NOLINT(performance-no-int-to-ptr)
 }
 
+static bool is_afforded(void) {
+    if (FH_SETTING(guard) < PACED_FROM) return true;
+    uint64_t each = marks ? PACE_MARKED : PACE_MAPPED;
+    return fh_guard_affords(FH_GUARD_WALL_CLOCK, fh_system_nanoseconds(), each, PACE_AT_ONCE) &&
+           fh_guard_affords(FH_GUARD_CPU_CLOCK, fh_system_cpu_nanoseconds(), each, PACE_AT_ONCE);
+}
+
 void *fh_hook_guard(size_t align, size_t n, const void *frame) {
     size_t page = fh_system_page_size(), most = fh_guard_slot_size();
-    if (n == 0 || n > most || align > page || !fh_load(&fh_guarded.one_in)) return NULL;
+    if (n == 0 || n > most || align > page || !fh_load(&fh_guarded.one_in) || !is_afforded()) return NULL;
     bool right = fh_add_relaxed(&turns, 1) & 1; /* relaxed: only that they alternate */
     size_t offset = right ? (most - n) & ~(align - 1) : 0, first = offset & ~(page - 1);
     size_t pages = fh_round_up(offset + n, page) - first;
@@ -171,13 +189,20 @@ void *fh_hook_guard(size_t align, size_t n, const void *frame) {
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* True if all n bytes are as they were filled: the first one is, and each equals the next one. The C library compares 32 at a
+ * time, where a loop over the page takes longer than its guard. */
+static bool is_filled(const unsigned char *p, size_t n) {
+    return n == 0 || (p[0] == FH_GUARD_BYTE && memcmp(p, p + 1, n - 1) == 0);
+}
+
 /* The first byte around the block that was written, the nearest one of those before it. NULL: none. */
 static const char *damage(const fh_guard_view *v) {
     const unsigned char *pages = (const unsigned char *)pages_of(v), *block = pages + (v->block - (uintptr_t)pages);
-    const unsigned char *end = pages + v->pages, *at = block;
+    const unsigned char *end = pages + v->pages, *at = block, *behind = block + v->size;
+    if (FH_LIKELY(is_filled(pages, (size_t)(block - pages)) && is_filled(behind, (size_t)(end - behind)))) return NULL;
     while (at > pages && at[-1] == FH_GUARD_BYTE) at--;
     if (at > pages) return (const char *)at - 1;
-    for (at = block + v->size; at < end; at++) {
+    for (at = behind; at < end; at++) {
         if (*at != FH_GUARD_BYTE) return (const char *)at;
     }
     return NULL;

@@ -12,6 +12,7 @@ static fh_word *ring;
 static fh_word many;
 
 static fh_word opened, fresh, head, tail;
+static fh_word paid[2]; /* by clock */
 static fh_word waiting; /* bytes of the blocks in the ring, and of those on their way in or out */
 
 size_t fh_guard_slots_bytes(unsigned slots) {
@@ -164,4 +165,20 @@ unsigned fh_guard_take(uint64_t keep, bool (*ready)(unsigned first)) {
     unsigned slot = fh_load(&waiting) > keep ? from_ring() : FH_GUARD_NONE;
     if (slot == FH_GUARD_NONE) slot = from_fresh(ready);
     return slot != FH_GUARD_NONE ? slot : from_ring();
+}
+
+/* ── How many ────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* What a thread may be late with its reading of a clock, in pieces, and not be taken for another process. */
+#define LATE 8u
+
+/* Who loses looks again, because another one was afforded meanwhile. */
+bool fh_guard_affords(fh_guard_clock clock, uint64_t now, uint64_t each, uint64_t most) {
+    uint64_t seen = fh_load(&paid[clock]), next;
+    do {
+        bool begins = seen < now || seen - now > each * (most + LATE);
+        next = (begins ? now : seen) + each;
+        if (next - now > each * most) return false;
+    } while (!fh_cas_relaxed(&paid[clock], &seen, next));
+    return true;
 }

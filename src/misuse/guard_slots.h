@@ -20,6 +20,10 @@
  *     opened   slots that can be used │ BUSY while one thread opens more: compare-and-swap to BUSY, acquire; store of
  *              the new number, release. A thread that meets BUSY does without
  *
+ *     paid     a moment of a clock, until which guards are paid for. Each that is afforded moves it on by a piece, by
+ *              compare-and-swap, relaxed, because nothing else goes by it. It is so many pieces ahead of its clock at most;
+ *              one that is further ahead than that is of the parent of a fork, whose clock showed more
+ *
  * A slot is in the ring at most once, and there are as many places as slots. So a put ends after as many steps at most.
  * Progress: lock-free. A thread that never runs again keeps one slot from the others, or those that it was opening. */
 #ifndef FH_MISUSE_GUARD_SLOTS_H
@@ -78,6 +82,11 @@ void fh_guard_put(unsigned slot);
 
 /* What is in the slot. Kind UNUSED: nothing yet; TAKEN: it is changing, and nothing else counts. */
 fh_guard_view fh_guard_look(unsigned slot);
+
+/* True if there may be a guard at the moment `now` of a clock: one for each piece of `each` of its nanoseconds, and after a pause
+ * `most` at once. */
+typedef enum { FH_GUARD_WALL_CLOCK, FH_GUARD_CPU_CLOCK } fh_guard_clock;
+bool fh_guard_affords(fh_guard_clock clock, uint64_t now, uint64_t each, uint64_t most);
 
 /* Slots that were ever taken; bytes of freed blocks that wait. */
 unsigned fh_guard_fresh(void);

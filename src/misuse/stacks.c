@@ -109,17 +109,12 @@ static memo *memo_of(const void *frame) {
 
 /* The number of the stack that this walk would find; 0: it was not done before. */
 static uint32_t recall(memo *m, const void *frame) {
-    uintptr_t at[FH_TRAIL_MOST], word[FH_TRAIL_MOST];
     uint64_t version = fh_load_acquire(&m->version);
     if (version % 2 || fh_load_acquire(&m->frame) != (uintptr_t)frame) return 0;
-    unsigned n = (unsigned)fh_load_acquire(&m->count) % (FH_TRAIL_MOST + 1);
-    for (unsigned i = 0; i < n; i++) {
-        at[i] = (uintptr_t)fh_load_acquire(&m->at[i]);
-        word[i] = (uintptr_t)fh_load_acquire(&m->word[i]);
-    }
+    uint64_t n = fh_load_acquire(&m->count);
+    if (n > FH_TRAIL_MOST || !fh_stack_same(frame, m->at, m->word, (unsigned)n)) return 0;
     uint64_t number = fh_load_acquire(&m->number);
-    if (fh_load(&m->version) != version || !fh_stack_same(frame, at, word, n)) return 0;
-    return (uint32_t)number;
+    return fh_load(&m->version) == version ? (uint32_t)number : 0;
 }
 
 static void remember(memo *m, const void *frame, const fh_stack_trail *trail, uint32_t number) {

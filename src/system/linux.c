@@ -478,6 +478,10 @@ uint64_t fh_system_nanoseconds(void) {
     return nanoseconds_of(CLOCK_MONOTONIC);
 }
 
+uint64_t fh_system_cpu_nanoseconds(void) {
+    return nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 uint64_t fh_system_pid(void) {
     return (uint64_t)syscall(SYS_getpid);
 }

@@ -194,7 +194,10 @@ bool fh_system_stands_aside(void) __attribute__((weak, visibility("hidden")));
 /* A 64-bit counter of nanoseconds that never goes back; the same for all processes of the machine. */
 uint64_t fh_system_nanoseconds(void);
 
-/* The same in units of 2^30 ns: about a second, without a division. */
+/* The CPU time of this process, all its threads together. A system call. A child of a fork begins with 0. */
+uint64_t fh_system_cpu_nanoseconds(void);
+
+/* The first one in units of 2^30 ns: about a second, without a division. */
 static inline uint64_t fh_system_seconds(void) {
     return fh_system_nanoseconds() >> 30;
 }

@@ -95,14 +95,14 @@ def option_counts(program, no_guards):
         guarded, right, every = number(program, "share_count", options, "guarded")
         if abs(guarded - every / one_in) > 2 or abs(2 * right - guarded) > 2:
             fail("share_count", f"{options}: {guarded} of {every} are guarded, {right} of them at the right")
-    # Beside samples each is drawn for itself: within five standard deviations of 1,000, which are 158.
-    guarded = number(program, "share_count", "guard,observe=1", "guarded")[0]
-    if abs(guarded - 1000) > 158:
-        fail("share_count", f"with observe=1: {guarded} of a million are guarded")
+    # Beside samples each is drawn for itself: within five standard deviations of 1,200, which are 173.
+    guarded = number(program, "share_count", "guard=50,observe=1", "guarded")[0]
+    if abs(guarded - 1200) > 173:
+        fail("share_count", f"with observe=1: {guarded} of 60,000 are guarded")
     # By mprotect, one in eight times as many.
     guarded = number(program, "share_count", "guard", "guarded", no_guards)[0]
-    if abs(guarded - 125) > 2:
-        fail("share_count", f"by mprotect: {guarded} of a million are guarded")
+    if abs(guarded - 7) > 2:
+        fail("share_count", f"by mprotect: {guarded} of 60,000 are guarded")
     # The last step of slots has all of them open: one mapping, and one for the end of the reservation.
     more = number(program, "mappings_count", "", "mappings")[0]
     if more > 2:

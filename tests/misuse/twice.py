@@ -17,9 +17,11 @@ import skips  # noqa: E402
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 DISTANCES = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 TRIALS = 100
-# (distance, others, threads): percent that has to be found at the call.
+# (distance, others, threads): percent that has to be found at the call. With 100 others of mixed sizes 96.5 % are, and the aim is 95:
+# of 400 trials the bar is four standard deviations below the former.
+MORE_TRIALS = {(100, "mixed", 1): 400}
 LEAST = {(0, "same", 1): 100, (5, "same", 1): 100, (50, "same", 1): 98, (100, "same", 1): 95, (500, "same", 1): 95,
-         (0, "mixed", 1): 100, (5, "mixed", 1): 98, (50, "mixed", 1): 93, (100, "mixed", 1): 90}
+         (0, "mixed", 1): 100, (5, "mixed", 1): 98, (50, "mixed", 1): 93, (100, "mixed", 1): 93}
 PEERS = {"mimalloc 3": [os.path.join(ROOT, "build/peers/mimalloc34.so"), os.path.join(ROOT, "build/peers/mimalloc3.so")],
          "scudo": ["/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-x86_64.so",
                    "/usr/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-x86_64.so"]}
@@ -65,8 +67,9 @@ def table(program, library, trials):
 def check(program, library):
     good = True
     for (distance, others, threads), least in LEAST.items():
-        found = run(program, library, distance, others, threads, TRIALS)
-        share = 100 * found[0] / TRIALS
+        trials = MORE_TRIALS.get((distance, others, threads), TRIALS)
+        found = run(program, library, distance, others, threads, trials)
+        share = 100 * found[0] / trials
         good = good and share >= least
         print(f"{'ok' if share >= least else 'FAILED':7} {others:5}, {distance:4} others between: {share:.0f} % found at the "
               f"call, at least {least} wanted; later {found[1]}, crashed {found[2]}, never {found[3]}")

@@ -254,12 +254,15 @@ unsigned fh_stack_walk_trail(uintptr_t *out, unsigned most, const void *frame, f
     return n;
 }
 
-bool fh_stack_same(const void *frame, const uintptr_t *at, const uintptr_t *word, unsigned n) {
+bool fh_stack_same(const void *frame, const fh_word *at, const fh_word *word, unsigned n) {
+    const uintptr_t top = own_top, bytes = top - (uintptr_t)frame;
+    if ((uintptr_t)frame - (top - own_bytes) >= own_bytes) return false;
     for (unsigned i = 0; i < n; i++) {
-        bool own = at[i] - (uintptr_t)frame < own_top - (uintptr_t)frame;
-        if (!own || own_word(at[i]) != word[i]) return false;
+        uintptr_t address = (uintptr_t)fh_load_acquire(&at[i]);
+        bool own = address - (uintptr_t)frame < bytes;
+        if (!own || own_word(address) != fh_load_acquire(&word[i])) return false;
     }
-    return (uintptr_t)frame - (own_top - own_bytes) < own_bytes;
+    return true;
 }
 
 size_t fh_stack_memory(void) {

@@ -8,6 +8,8 @@
 #ifndef FH_OBSERVE_UNWIND_STACK_H
 #define FH_OBSERVE_UNWIND_STACK_H
 
+#include "base/atomic.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,8 +40,9 @@ typedef struct {
 /* fh_stack_walk, with its trail. */
 unsigned fh_stack_walk_trail(uintptr_t *out, unsigned most, const void *frame, fh_stack_trail *trail);
 
-/* True if each of these n addresses is on the calling thread's own stack, above the frame, and has that word. */
-bool fh_stack_same(const void *frame, const uintptr_t *at, const uintptr_t *word, unsigned n);
+/* True if each of these n addresses is on the calling thread's own stack, above the frame, and has that word. They may change
+ * meanwhile: whatever they are, nothing but that stack is read. The loads are acquire. Cost: eight instructions each. */
+bool fh_stack_same(const void *frame, const fh_word *at, const fh_word *word, unsigned n);
 
 /* Bytes of memory that the walker has taken for itself. */
 size_t fh_stack_memory(void);
