@@ -15,9 +15,8 @@ fh_word fh_contraction;
  * found. */
 static fh_word peak;
 static fh_word flushed;
-static fh_word peak_second;   /* when the peak grew last */
-static fh_word deepest;       /* the most that was flushed in this contraction */
-static fh_word shrunk_second; /* when a class was shrunk last */
+static fh_word peak_second; /* when the peak grew last */
+static fh_word deepest;     /* the most that was flushed in this contraction */
 
 unsigned fh_shrunk_bin_blocks(void) {
     uint64_t blocks = fh_load(&fh_contraction);
@@ -31,7 +30,6 @@ static bool shrink_class(unsigned c, uint64_t seen) {
     FH_ASSERT(seen != 0); /* one that is in demand has nothing to show for it */
     /* A class that is in demand at this very moment stays as it is. */
     if (!fh_cas_relaxed(&fh_shrink_class[c], &seen, seen | FH_SHRUNK)) return false;
-    fh_store(&shrunk_second, fh_system_seconds());
     fh_depot_empty(c);
     return true;
 }
@@ -55,14 +53,6 @@ bool fh_shrink_pass(unsigned c) {
     /* The last slab of a class stays with it even when all of it is free: there is no demand for it now. */
     if (!fh_class_is_run(c)) fh_slab_release_empty(c);
     return true;
-}
-
-void fh_shrink_end(unsigned c) {
-    uint64_t seen = fh_swap_acq_rel(&fh_shrink_class[c], 0);
-    /* A large block that was flushed has kept its memory. If that was purged since, its slots are the refault. */
-    if (!(seen & FH_SHRUNK) || fh_class_is_run(c)) return;
-    if (!fh_is_refault(fh_system_seconds() - fh_load(&shrunk_second))) return;
-    fh_event_refaulted(seen & ~FH_SHRUNK);
 }
 
 static void begin_or_not(size_t now) {

@@ -16,8 +16,8 @@
  *
  *     contraction:       0 ──(flushed ≥ threshold)──▶ blocks a bin may hold ──(1/16 of it is in demand again)──▶ 0
  *
- * What is in demand again within a second or so is a refault, and the refault credit raises the threshold: a program that
- * frees and allocates the same 100 MiB over and over pays for the first time.
+ * The refault credit raises the threshold: a program that frees and allocates the same 100 MiB over and over pays for the
+ * first time. Shrinking itself earns none, because blocks that are flushed keep their memory (docs/memory.md).
  *
  * Thread-safety: any thread. Memory orders: relaxed would do throughout: these are figures to steer by, and the memory that
  * they speak of is handed over by the words of depot and slabs. The exchanges are acq_rel because there is no other.
@@ -84,10 +84,9 @@ bool fh_shrink_count(unsigned c, size_t bytes);
  * which a refill takes away. */
 bool fh_shrink_pass(unsigned c);
 
-/* There is demand for blocks of class c. */
-void fh_shrink_end(unsigned c);
+/* There is demand for blocks of class c. Bytes that another thread adds meanwhile are lost. */
 static inline void fh_shrink_demand(unsigned c) {
-    if (FH_UNLIKELY(fh_load(&fh_shrink_class[c]) != 0)) fh_shrink_end(c);
+    if (FH_UNLIKELY(fh_load(&fh_shrink_class[c]) != 0)) fh_store(&fh_shrink_class[c], 0);
 }
 
 /* A thread has flushed so many bytes out of its bins, or refilled them (negative). */

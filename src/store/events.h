@@ -159,7 +159,7 @@ static inline void fh_event_chunk(size_t index) {
     if (index >= FH_GROWTH_FROM) fh_set_due(FH_DUE_GROWTH);
 }
 
-/* So many bytes that were purged, or flushed for being unused, are in use again: a refault. */
+/* So many bytes that were purged are in use again: a refault. */
 static inline void fh_event_refaulted(size_t bytes) {
     fh_add_relaxed(&fh_counts.refaulted, bytes);
     fh_set_due(FH_DUE_REFAULT);

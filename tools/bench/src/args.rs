@@ -303,19 +303,21 @@ fn peers(args: &PeersArgs) -> anyhow::Result<ExitCode> {
     let wanted = |name: &String| args.names.is_empty() || args.names.contains(name);
     let mut missing = 0;
     for peer in known.peers.peers.iter().filter(|peer| wanted(&peer.name)) {
-        stdout::print(&match crate::peers::provide(&root, &known.peers.common, peer) {
-            Ok(built) => format!(
-                "{:<18} {:<14} {:<34} {}\n",
-                built.name,
-                built.version,
-                built.origin,
-                built.library.display()
-            ),
-            Err(error) => {
-                missing += 1;
-                format!("{:<18} skipped: {error:#}\n", peer.name)
-            }
-        })?;
+        stdout::print(
+            &match crate::peers::provide(&root, &known.peers.common, peer) {
+                Ok(built) => format!(
+                    "{:<18} {:<14} {:<34} {}\n",
+                    built.name,
+                    built.version,
+                    built.origin,
+                    built.library.display()
+                ),
+                Err(error) => {
+                    missing += 1;
+                    format!("{:<18} skipped: {error:#}\n", peer.name)
+                }
+            },
+        )?;
     }
     // Missing peers are normal (a package that is not installed); all of them missing is not.
     ensure!(missing < known.peers.peers.len(), "no peer could be had");
