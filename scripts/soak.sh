@@ -33,6 +33,10 @@ for folder in "$build" "$build"/variant-stress "$build"/variant-tsan; do
         --timeout $((FREEHOLD_SOAK * 6 + 5400)) </dev/null
 done
 
+say "soak: ten thousand forks"
+FREEHOLD_TEST_FORKS=10000 ctest --test-dir "$build" --output-on-failure --no-tests=error -R '^life\.fork_storm' \
+    --timeout 7200 </dev/null
+
 say "soak: real programs, long"
 FREEHOLD_TEST_PROGRAMS=long ctest --test-dir "$build" --output-on-failure --no-tests=error -L 'programs|soak' \
     --timeout 7200 </dev/null
