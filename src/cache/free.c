@@ -131,7 +131,12 @@ static inline bool exchange_for_empty(fh_thread *t, unsigned c, void *p) {
 __attribute__((noinline)) static void release_to_full(void *p, const fh_bin *bin) {
     size_t c = (size_t)(bin - fh_bins());
     if (c >= FH_ROW) c -= FH_ROW;
-    if (FH_CHECKED || !exchange_for_empty(fh_own(), (unsigned)c, p)) release("free", p);
+    const void *word;
+    if (!FH_CHECKED && c == FH_CLASS_SPECIAL && (word = (const void *)fh_heap_word(p)) != NULL) {
+        fh_hook_heap_free("free", word, p);
+    } else if (FH_CHECKED || !exchange_for_empty(fh_own(), (unsigned)c, p)) {
+        release("free", p);
+    }
 }
 
 /* The bin is not full, and is one of the thread's own. */
@@ -147,13 +152,6 @@ static void release_closely(void *p, const fh_bin *bin) {
 
 /* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
 void fh_release_slow(void *p, fh_bin *bin) {
-    if (!FH_CHECKED && bin == &fh_bins()[FH_CLASS_SPECIAL]) {
-        const void *word = (const void *)fh_heap_word(p);
-        if (FH_LIKELY(word != NULL)) {
-            fh_hook_heap_free("free", word, p);
-            return;
-        }
-    }
     if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
     void **top = bin->top;
     if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {

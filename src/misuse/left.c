@@ -19,32 +19,32 @@
 typedef struct {
     uint32_t site;
     size_t blocks, bytes;
-} row;
+} left_row;
 
 /* Row 0 has the blocks without a site, and those that there is no row for. */
 typedef struct {
     const fh_heap *heap;
     bool observed;
     size_t blocks, bytes;
-    row row[SITES];
+    left_row rows[SITES];
     char text[LONGEST];
 } left;
 
-static row *row_of(left *l, uint32_t site) {
+static left_row *row_of(left *l, uint32_t site) {
     for (unsigned i = 0; site && i < SITES / 2; i++) {
-        row *r = &l->row[(site + i) % SITES];
-        if (r == l->row) continue;
+        left_row *r = &l->rows[(site + i) % SITES];
+        if (r == l->rows) continue;
         if (r->site == 0) r->site = site;
         if (r->site == site) return r;
     }
-    return l->row;
+    return l->rows;
 }
 
 static void add(void *block, size_t size, void *arg) {
     left *l = arg;
     if (fh_frame_is_segment(l->heap, block)) return;
     const fh_profile_sample *sample = l->observed ? fh_samples_find((uintptr_t)block) : NULL;
-    row *r = row_of(l, sample ? sample->site : 0);
+    left_row *r = row_of(l, sample ? sample->site : 0);
     size = fh_heap_asked_for(l->heap, block, size);
     r->blocks++;
     r->bytes += size;
@@ -71,17 +71,17 @@ static unsigned stack_of(uint32_t site, uint64_t stack[DEPTH]) {
     return n;
 }
 
-static row *largest(left *l) {
-    row *most = &l->row[1];
+static left_row *largest(left *l) {
+    left_row *most = &l->rows[1];
     for (unsigned i = 2; i < SITES; i++) {
-        if (l->row[i].bytes > most->bytes) most = &l->row[i];
+        if (l->rows[i].bytes > most->bytes) most = &l->rows[i];
     }
     return most->blocks ? most : NULL;
 }
 
 /* The largest sites, each once, and the rest as one. */
 static void say_sites(fh_text *t, left *l) {
-    row *r, rest = l->row[0];
+    left_row *r, rest = l->rows[0];
     for (unsigned said = 0; (r = largest(l)) != NULL; said++) {
         if (said < SITES_SAID) {
             uint64_t stack[DEPTH];
