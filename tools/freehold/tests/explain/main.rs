@@ -178,9 +178,11 @@ impl Explained {
 
     /// The same of a program that goes through the allocator's slow paths, so that its figures are not old: what was
     /// counted, before any of it is made to fit, is what is resident within 2 %. It purges while it is read, so one reading
-    /// of three has to be right; a wrong sum is wrong each time.
+    /// of six has to be right; a wrong sum is wrong each time.
     fn counted_of(name: &str, pid: u32) -> Self {
-        for _ in 0..3 {
+        for reading in 0..6 {
+            // On a busy machine the program may not have run since the last one.
+            std::thread::sleep(std::time::Duration::from_millis(200 * reading));
             let it = Self::read(name, pid);
             println!(
                 "{name}: parts {}, counted {}, resident {}",
@@ -194,7 +196,7 @@ impl Explained {
             }
         }
         panic!(
-            "{name}: the sum of the parts or what was counted is not what is resident, in three readings"
+            "{name}: the sum of the parts or what was counted is not what is resident, in six readings"
         );
     }
 
