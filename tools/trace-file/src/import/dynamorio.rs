@@ -1,8 +1,10 @@
 //! DynamoRIO's `drmemtrace -tool func_view -show_func_trace` of a trace that was made with `-record_heap`.
 //!
-//!     T4711        0x7f01 => libc.so.6!realloc(0x5010, 0x80)
-//!     T4711            0x7f02 => libc.so.6!malloc(0x80) => 0x6010
-//!     T4711        => 0x6010
+//! ```text
+//! T4711        0x7f01 => libc.so.6!realloc(0x5010, 0x80)
+//! T4711            0x7f02 => libc.so.6!malloc(0x80) => 0x6010
+//! T4711        => 0x6010
+//! ```
 //!
 //! A line has the thread, four blanks for each call around it, and a call or what a call returned. What the allocator calls
 //! by itself is inside another call, and is left out. There are no times.
