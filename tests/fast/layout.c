@@ -33,10 +33,10 @@ int main(void) {
     }
     CHECK(fh_fast_bin_of(bins, 0) == bins, "0 bytes have a bin");
     /* The table of last places is the same one. */
-    void *top[1] = {NULL};
+    _Alignas(16) void *top[2] = {NULL, NULL}; /* two places of one magazine, both empty */
     for (uintptr_t p = 16; p < 1 << 20; p += 16) {
         uint16_t *entry = fh_last_place(t->bin, fh_place_index((void *)p));
-        *entry = (uint16_t)((uintptr_t)top + 8);
+        *entry = (uint16_t)(uintptr_t)(top + 1);
         (void)fh_fast_is_suspect((struct fh_fast_bin *)(void *)t->bin, top, (void *)p);
         CHECK(*entry == (uint16_t)(uintptr_t)top, "block %zx: the place was noted elsewhere", (size_t)p);
     }
