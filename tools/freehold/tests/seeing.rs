@@ -192,6 +192,7 @@ fn each_command_takes_each_word() {
         let profile = run.profiles.path().join(format!("freehold-{pid}"));
         let profile = profile.to_str().unwrap().to_owned();
         let page = script.file("page.html");
+        rows_of_top_are_rows_of_profile(&saved);
         for word in [&pid, &script.name, &saved, &profile] {
             for arguments in [
                 &["profile", "--json", word][..],
@@ -233,6 +234,22 @@ fn each_command_takes_each_word() {
     ] {
         let help = answer(&[command, "--help"]);
         assert!(help.contains(&format!("freehold {command} ")), "{help}");
+    }
+}
+
+/// "A row is a line of the program, as in `profile`."
+fn rows_of_top_are_rows_of_profile(saved: &str) {
+    let rows = |command: &[&str], list: &str, live: &str| -> Vec<f64> {
+        let said = json(command);
+        let rows = said[list].as_array().unwrap().iter();
+        let bytes = rows.map(|row| row.pointer(live).and_then(Value::as_f64).unwrap());
+        bytes.filter(|bytes| *bytes > 0.0).take(12).collect()
+    };
+    let top = rows(&["top", "--once", "--json", saved], "sites", "/live_bytes");
+    let profile = rows(&["profile", "--json", saved], "groups", "/live/bytes");
+    assert!(!top.is_empty() && top.len() <= profile.len());
+    for (ours, theirs) in top.iter().zip(&profile) {
+        assert!((ours / theirs - 1.0).abs() < 1e-6, "{top:?} {profile:?}");
     }
 }
 

@@ -64,7 +64,7 @@ fn frame(snapshot: &Snapshot, symbols: &mut Symbols, number: u32) -> Option<Fram
 }
 
 /// The same for all calls of one line.
-fn line_of(frame: Frame) -> Frame {
+pub fn line_of(frame: Frame) -> Frame {
     let named = frame.named || frame.line.is_some();
     Frame {
         offset: if named { 0 } else { frame.offset },

@@ -15,7 +15,7 @@ pub enum Wish {
 }
 
 /// Lines of the help.
-pub const HELP: [(&str, &str); 14] = [
+pub const HELP: [(&str, &str); 15] = [
     (
         "↑ ↓ k j",
         "select a site; PgUp and PgDn by ten, Home to the first",
@@ -24,6 +24,7 @@ pub const HELP: [(&str, &str); 14] = [
         "Enter",
         "details: stack, lifetimes, verdict; again or Esc goes back",
     ),
+    ("← →", "in details: the other stacks that lead to this line"),
     ("s", "sort by live bytes, rate, change, age, name"),
     (
         "/",
@@ -69,6 +70,8 @@ pub fn press(model: &mut Model, key: KeyEvent) -> Wish {
         KeyCode::Home => model.select(isize::MIN / 2),
         KeyCode::End => model.select(isize::MAX / 2),
         KeyCode::Enter => toggle(model, Pane::Details),
+        KeyCode::Left => model.turn(-1),
+        KeyCode::Right => model.turn(1),
         KeyCode::Char('c') => toggle(model, Pane::Classes),
         KeyCode::Char('t') => toggle(model, Pane::Heaps),
         KeyCode::Char('?' | 'h') => toggle(model, Pane::Help),
@@ -97,6 +100,7 @@ pub fn press(model: &mut Model, key: KeyEvent) -> Wish {
 }
 
 fn toggle(model: &mut Model, pane: Pane) {
+    model.stack = 0;
     model.pane = if model.pane == pane {
         Pane::Sites
     } else {
@@ -124,5 +128,7 @@ fn type_filter(model: &mut Model, code: KeyCode) -> Wish {
         _ => {}
     }
     model.selected = 0;
+    model.stack = 0;
+    model.arrange();
     Wish::Nothing
 }

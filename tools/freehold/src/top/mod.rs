@@ -8,6 +8,7 @@ mod model;
 mod panes;
 mod pick;
 mod plain;
+mod rows;
 mod screen;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,14 @@
 //! What `top` knows: the last snapshot, what came before it, and what the person chose to see.
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
-use profile_file::{Amount, Clearing, Heaps, LiveSample, Snapshot, Symbols, layout};
+use profile_file::{Clearing, Heaps, LiveSample, Snapshot, Symbols};
 
 use crate::call_site::CallSite;
 use crate::leaks::finding::history;
-use crate::leaks::verdict::{Judgement, Rules, judge};
+use crate::leaks::verdict::{Rules, judge};
+
+use super::rows::{Row, Stack, rows};
 
 /// Snapshots that the curves go back.
 pub const HISTORY: usize = 120;
@@ -51,25 +52,6 @@ pub enum Pane {
     Help,
 }
 
-/// A call site, as a line of the list.
-#[derive(Clone, Debug)]
-pub struct Row {
-    pub site: u32,
-    pub call_site: CallSite,
-    pub live: Amount,
-    /// Allocated bytes a second since the last snapshot.
-    pub rate: f64,
-    /// Live bytes less those of the baseline.
-    pub change: Option<f64>,
-    /// Median age of the live samples, in seconds.
-    pub age: Option<f64>,
-    pub curve: Vec<f64>,
-    pub freed_at_age: [f64; layout::AGES],
-    pub allocated: Amount,
-    pub freed: Amount,
-    pub judgement: Judgement,
-}
-
 /// Sums of one moment that become rates and curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
@@ -89,6 +71,8 @@ struct Baseline {
 pub struct Model {
     pub snapshot: Snapshot,
     pub symbols: Symbols,
+    /// Every call site; the rows put together those of one line.
+    stacks: Vec<Stack>,
     pub rows: Vec<Row>,
     pub points: VecDeque<Point>,
     pub sort: Sort,
@@ -96,6 +80,8 @@ pub struct Model {
     /// The filter is being typed.
     pub typing: bool,
     pub selected: usize,
+    /// Which of the selected row's stacks the details show.
+    pub stack: usize,
     pub pane: Pane,
     pub paused: bool,
     /// The program cannot be read any more.
@@ -118,12 +104,14 @@ impl Model {
         let symbols = Symbols::new(&snapshot);
         let mut model = Model {
             symbols,
+            stacks: Vec::new(),
             rows: Vec::new(),
             points: VecDeque::new(),
             sort: Sort::Live,
             filter: String::new(),
             typing: false,
             selected: 0,
+            stack: 0,
             pane: Pane::Sites,
             paused: false,
             gone: false,
@@ -184,7 +172,7 @@ impl Model {
         };
         let chosen = self.chosen_by_hand();
         self.snapshot = snapshot;
-        self.rows = self.make_rows(seconds.max(1e-3));
+        self.stacks = self.make_stacks(seconds.max(1e-3));
         self.allocated = self
             .snapshot
             .sites
@@ -194,7 +182,7 @@ impl Model {
         self.arrange_around(chosen);
     }
 
-    fn make_rows(&mut self, seconds: f64) -> Vec<Row> {
+    fn make_stacks(&mut self, seconds: f64) -> Vec<Stack> {
         let mut samples: HashMap<u32, Vec<&LiveSample>> = HashMap::new();
         for sample in &self.snapshot.samples {
             samples.entry(sample.site).or_default().push(sample);
@@ -214,14 +202,14 @@ impl Model {
                     .entry(site.number)
                     .or_insert_with(|| CallSite::of(&self.snapshot, &mut self.symbols, site.node));
                 let baseline = self.baseline.as_ref();
-                Row {
+                Stack {
                     site: site.number,
                     call_site: call_site.clone(),
                     live: site.live,
                     rate: (site.allocated.bytes - before).max(0.0) / seconds,
                     change: baseline
                         .map(|b| site.live.bytes - b.live.get(&site.number).unwrap_or(&0.0)),
-                    age: median_age(&live),
+                    ages: live.iter().map(|sample| sample.age_ns).collect(),
                     curve: curve.iter().copied().collect(),
                     freed_at_age: site.freed_at_age,
                     allocated: site.allocated,
@@ -235,7 +223,7 @@ impl Model {
     /// The site that a person moved to; the first row is nobody's choice, whatever stands there.
     fn chosen_by_hand(&self) -> Option<u32> {
         let moved = self.selected > 0 || self.pane == Pane::Details;
-        self.chosen().filter(|_| moved).map(|row| row.site)
+        self.chosen().filter(|_| moved).map(Row::site)
     }
 
     /// Puts the rows in order. The site that was chosen stays selected, wherever it moves to.
@@ -245,41 +233,39 @@ impl Model {
     }
 
     fn arrange_around(&mut self, chosen: Option<u32>) {
-        let sort = self.sort;
-        self.rows.sort_by(|a, b| order(sort, a, b));
+        self.rows = rows(&self.stacks, &self.filter, self.sort);
         if let Some(site) = chosen {
-            let place = self.shown().position(|row| row.site == site);
+            let place = self.rows.iter().position(|row| row.has_site(site));
             self.selected = place.unwrap_or(self.selected);
         }
         self.clamp();
     }
 
-    /// Rows that pass the filter.
-    pub fn shown(&self) -> impl Iterator<Item = &Row> {
-        let wanted = self.filter.to_lowercase();
-        self.rows.iter().filter(move |row| {
-            wanted.is_empty()
-                || row.call_site.frames.iter().any(|frame| {
-                    frame.function.to_lowercase().contains(&wanted)
-                        || frame
-                            .place()
-                            .is_some_and(|place| place.to_lowercase().contains(&wanted))
-                        || frame.module.to_lowercase().contains(&wanted)
-                })
-        })
+    pub fn chosen(&self) -> Option<&Row> {
+        self.rows.get(self.selected)
     }
 
-    pub fn chosen(&self) -> Option<&Row> {
-        self.shown().nth(self.selected)
+    /// The stack of the selected row that the details show, and its place among them.
+    pub fn chosen_stack(&self) -> Option<(usize, &Stack)> {
+        let row = self.chosen()?;
+        let place = self.stack.min(row.stacks.len() - 1);
+        Some((place, &row.stacks[place]))
+    }
+
+    /// Goes to another stack of the selected row.
+    pub fn turn(&mut self, step: isize) {
+        let last = self.chosen().map_or(0, |row| row.stacks.len() - 1);
+        self.stack = self.stack.min(last).saturating_add_signed(step).min(last);
     }
 
     pub fn select(&mut self, step: isize) {
         self.selected = self.selected.saturating_add_signed(step);
+        self.stack = 0;
         self.clamp();
     }
 
     fn clamp(&mut self) {
-        let last = self.shown().count().saturating_sub(1);
+        let last = self.rows.len().saturating_sub(1);
         self.selected = self.selected.min(last);
     }
 
@@ -292,12 +278,16 @@ impl Model {
             .map(|site| (site.number, site.live.bytes))
             .collect();
         self.baseline = Some(Baseline { name, live });
-        self.rows.iter_mut().for_each(|row| row.change = Some(0.0));
+        self.stacks
+            .iter_mut()
+            .for_each(|stack| stack.change = Some(0.0));
+        self.arrange();
     }
 
     pub fn clear_baseline(&mut self) {
         self.baseline = None;
-        self.rows.iter_mut().for_each(|row| row.change = None);
+        self.stacks.iter_mut().for_each(|stack| stack.change = None);
+        self.arrange();
     }
 
     pub fn baseline_name(&self) -> Option<&str> {
@@ -334,21 +324,4 @@ fn push<T>(queue: &mut VecDeque<T>, value: T) {
         queue.pop_front();
     }
     queue.push_back(value);
-}
-
-fn median_age(samples: &[&LiveSample]) -> Option<f64> {
-    let mut ages: Vec<u64> = samples.iter().map(|sample| sample.age_ns).collect();
-    ages.sort_unstable();
-    ages.get(ages.len() / 2).map(|ns| *ns as f64 / 1e9)
-}
-
-fn order(sort: Sort, a: &Row, b: &Row) -> Ordering {
-    let by = match sort {
-        Sort::Live => b.live.bytes.total_cmp(&a.live.bytes),
-        Sort::Rate => b.rate.total_cmp(&a.rate),
-        Sort::Change => b.change.unwrap_or(0.0).total_cmp(&a.change.unwrap_or(0.0)),
-        Sort::Age => b.age.unwrap_or(0.0).total_cmp(&a.age.unwrap_or(0.0)),
-        Sort::Name => a.call_site.function().cmp(b.call_site.function()),
-    };
-    by.then(a.site.cmp(&b.site))
 }

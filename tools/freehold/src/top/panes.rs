@@ -7,46 +7,56 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
-use super::model::{Model, Row};
+use super::model::Model;
+use super::rows::Stack;
 use super::screen::{Theme, shorten};
 use crate::heaps as heap_table;
 use crate::leaks::verdict::{Doubt, Judgement, Verdict};
 use crate::wording::{self, bytes, count, duration, estimate, short_duration};
 
 pub fn details(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
-    let Some(row) = model.chosen() else {
+    let Some((place, stack)) = model.chosen_stack() else {
         frame.render_widget(Paragraph::new("no site is selected"), area);
         return;
     };
     let block = Block::new()
         .borders(Borders::TOP)
         .border_style(theme.soft())
-        .title(format!(" {} ", row.call_site.function()));
+        .title(title_of(model, place, stack));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let [facts, below] = Layout::vertical([Constraint::Length(4), Constraint::Min(1)]).areas(inner);
-    frame.render_widget(Paragraph::new(summary(row, theme)), facts);
+    frame.render_widget(Paragraph::new(summary(stack, theme)), facts);
     // Side by side if there is room; else below each other, the stack first.
     let [stack_area, ages] = if below.width >= 70 {
         Layout::horizontal([Constraint::Fill(3), Constraint::Length(34)]).areas(below)
     } else {
         Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(below)
     };
-    frame.render_widget(Paragraph::new(stack(row, stack_area, theme)), stack_area);
-    frame.render_widget(Paragraph::new(lifetimes(row, ages, theme)), ages);
+    frame.render_widget(Paragraph::new(frames(stack, stack_area, theme)), stack_area);
+    frame.render_widget(Paragraph::new(lifetimes(stack, ages, theme)), ages);
 }
 
-fn summary(row: &Row, theme: Theme) -> Vec<Line<'static>> {
-    let blocks = if row.live.blocks > 0.0 {
+/// The function; and which of the stacks that lead to its line.
+fn title_of(model: &Model, place: usize, stack: &Stack) -> String {
+    let function = stack.call_site.function();
+    match model.chosen().map_or(1, |row| row.stacks.len()) {
+        1 => format!(" {function} "),
+        all => format!(" {function}, stack {} of {all}: ← → ", place + 1),
+    }
+}
+
+fn summary(site: &Stack, theme: Theme) -> Vec<Line<'static>> {
+    let blocks = if site.live.blocks > 0.0 {
         format!(
             " in {} of {}",
-            wording::blocks(&count(row.live.blocks)),
-            bytes(row.live.mean_size())
+            wording::blocks(&count(site.live.blocks)),
+            bytes(site.live.mean_size())
         )
     } else {
         String::new()
     };
-    let verdict_style = match row.judgement.verdict {
+    let verdict_style = match site.judgement.verdict {
         Verdict::LikelyLeak => theme.bad(),
         Verdict::Growing => theme.warm(),
         _ => theme.good(),
@@ -54,16 +64,16 @@ fn summary(row: &Row, theme: Theme) -> Vec<Line<'static>> {
     vec![
         Line::from(format!(
             "live {}{blocks}, from {} samples",
-            estimate(row.live.bytes, row.live.error()),
-            row.live.samples
+            estimate(site.live.bytes, site.live.error()),
+            site.live.samples
         )),
         Line::from(format!(
             "allocated {} in all, freed {}; now {}/s",
-            bytes(row.allocated.bytes),
-            bytes(row.freed.bytes),
-            bytes(row.rate)
+            bytes(site.allocated.bytes),
+            bytes(site.freed.bytes),
+            bytes(site.rate)
         )),
-        Line::styled(say(&row.judgement), verdict_style),
+        Line::styled(say(&site.judgement), verdict_style),
     ]
 }
 
@@ -100,12 +110,12 @@ pub fn say(judgement: &Judgement) -> String {
     }
 }
 
-fn stack(row: &Row, area: Rect, theme: Theme) -> Vec<Line<'static>> {
+fn frames(site: &Stack, area: Rect, theme: Theme) -> Vec<Line<'static>> {
     let room = usize::from(area.width.saturating_sub(2));
     let mut lines = vec![Line::styled("stack", theme.strong())];
-    let frames = &row.call_site.frames;
+    let frames = &site.call_site.frames;
     let height = usize::from(area.height.saturating_sub(1));
-    let inner = row.call_site.inner().len();
+    let inner = site.call_site.inner().len();
     for (at, frame) in frames.iter().take(height).enumerate() {
         let place = frame
             .short_place()
@@ -129,24 +139,24 @@ fn stack(row: &Row, area: Rect, theme: Theme) -> Vec<Line<'static>> {
         lines.pop();
         let left = frames.len() + 1 - height;
         lines.push(Line::styled(format!("… {left} more"), theme.soft()));
-    } else if row.call_site.cut {
+    } else if site.call_site.cut {
         lines.push(Line::styled("… outer callers are not known", theme.soft()));
     }
     lines
 }
 
 /// How old blocks were when they were freed, in bytes.
-fn lifetimes(row: &Row, area: Rect, theme: Theme) -> Vec<Line<'static>> {
-    let most = row.freed_at_age.iter().copied().fold(0.0, f64::max);
+fn lifetimes(site: &Stack, area: Rect, theme: Theme) -> Vec<Line<'static>> {
+    let most = site.freed_at_age.iter().copied().fold(0.0, f64::max);
     let mut lines = vec![Line::styled("freed at the age of", theme.strong())];
     if most <= 0.0 {
         lines.push(Line::styled("nothing was freed", theme.soft()));
         return lines;
     }
     let used = |bytes: &f64| *bytes > 0.0;
-    let first = row.freed_at_age.iter().position(used).unwrap_or(0);
-    let last = row.freed_at_age.iter().rposition(used).unwrap_or(0);
-    for (power, freed) in row
+    let first = site.freed_at_age.iter().position(used).unwrap_or(0);
+    let last = site.freed_at_age.iter().rposition(used).unwrap_or(0);
+    for (power, freed) in site
         .freed_at_age
         .iter()
         .enumerate()
@@ -162,7 +172,7 @@ fn lifetimes(row: &Row, area: Rect, theme: Theme) -> Vec<Line<'static>> {
         } else {
             "█".repeat(cells)
         };
-        let bound = if power + 1 == row.freed_at_age.len() {
+        let bound = if power + 1 == site.freed_at_age.len() {
             "more".to_owned()
         } else {
             format!("< {}", short_duration(4f64.powi(power as i32) / 1e6))

@@ -8,7 +8,8 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use serde::Serialize;
 
-use super::model::{Model, Row};
+use super::model::Model;
+use super::rows::Row;
 use super::screen::{Theme, draw};
 use super::{Args, Feed};
 use crate::call_site::FrameData;
@@ -43,7 +44,7 @@ pub fn print(feed: &mut Feed, args: &Args) -> Result<()> {
 
 /// The screen as text, without the line that names the keys.
 pub fn text(model: &Model, width: u16, sites: usize) -> Result<String> {
-    let rows = model.shown().count().clamp(1, sites.max(1)) as u16;
+    let rows = model.rows.len().clamp(1, sites.max(1)) as u16;
     let mut terminal = Terminal::new(TestBackend::new(width, rows + 7))?;
     terminal.draw(|frame| draw(frame, model, Theme::plain()))?;
     let mut lines = lines(terminal.backend().buffer());
@@ -103,7 +104,9 @@ struct Data<'a> {
 
 #[derive(Serialize)]
 struct SiteData<'a> {
+    /// The number of the largest of its stacks; how many there are.
     site: u32,
+    stacks: usize,
     function: &'a str,
     place: Option<String>,
     live_bytes: f64,
@@ -141,7 +144,7 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
         figures_age: snapshot.statistics_age_ns().map(|ns| ns as f64 / 1e9),
         allocated_per_second: rates.map(|rates| rates.0),
         freed_per_second: rates.map(|rates| rates.1),
-        sites: model.shown().take(sites).map(site_data).collect(),
+        sites: model.rows.iter().take(sites).map(site_data).collect(),
         heaps: heaps.map(heaps::data),
         heaps_left_out: heaps.map(|heaps| heaps.left_out),
     }
@@ -149,15 +152,16 @@ fn data(model: &Model, sites: usize) -> Data<'_> {
 
 fn site_data(row: &Row) -> SiteData<'_> {
     SiteData {
-        site: row.site,
-        function: row.call_site.function(),
-        place: row.call_site.place(),
+        site: row.site(),
+        stacks: row.stacks.len(),
+        function: row.call_site().function(),
+        place: row.call_site().place(),
         live_bytes: row.live.bytes,
         live_error: row.live.error(),
         live_blocks: row.live.blocks,
         allocated_per_second: row.rate,
         median_age: row.age,
-        judgement: &row.judgement,
-        stack: row.call_site.data(),
+        judgement: &row.judged().judgement,
+        stack: row.judged().call_site.data(),
     }
 }

@@ -7,8 +7,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::keys::HELP;
-use super::model::{Model, Pane, Row, Sort};
+use super::model::{Model, Pane, Sort};
 use super::panes;
+use super::rows::Row;
 use crate::leaks::text::{freed_last, sparkline};
 use crate::leaks::verdict::Verdict;
 use crate::wording::{bytes, duration, plain_count, plural, short_duration};
@@ -274,7 +275,7 @@ fn list(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
         .title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let rows: Vec<&Row> = model.shown().collect();
+    let rows = &model.rows;
     let width = usize::from(inner.width);
     let columns = Columns::of(model, width);
     let mut lines = vec![Line::styled(titles(model, &columns), theme.strong())];
@@ -306,7 +307,7 @@ fn why_empty(model: &Model) -> String {
 }
 
 fn title(model: &Model) -> String {
-    let shown = model.shown().count();
+    let shown = model.rows.len();
     let mut title = format!(
         " {} by {} ",
         plural(shown, "site", "sites"),
@@ -344,7 +345,7 @@ fn titles(model: &Model, columns: &Columns) -> String {
 }
 
 fn one(row: &Row, columns: &Columns, width: usize, theme: Theme) -> Line<'static> {
-    let style = match row.judgement.verdict {
+    let style = match row.judged().judgement.verdict {
         Verdict::LikelyLeak => theme.bad(),
         Verdict::Growing => theme.warm(),
         _ => Style::new(),
@@ -375,7 +376,7 @@ fn one(row: &Row, columns: &Columns, width: usize, theme: Theme) -> Line<'static
         let curve = format!("{:8} ", sparkline(&row.curve, 8));
         spans.push(Span::styled(curve, theme.good()));
     }
-    let flag = if row.judgement.verdict == Verdict::LikelyLeak {
+    let flag = if row.judged().judgement.verdict == Verdict::LikelyLeak {
         "LEAK? "
     } else {
         ""
@@ -388,8 +389,8 @@ fn one(row: &Row, columns: &Columns, width: usize, theme: Theme) -> Line<'static
 
 /// The function and its place; where there is no room for both the end of the function is left out.
 fn name(row: &Row, room: usize) -> String {
-    let place = row.call_site.short_place();
-    let function = row.call_site.function();
+    let place = row.call_site().short_place();
+    let function = row.call_site().function();
     let for_function = room.saturating_sub(place.chars().count() + 2);
     if function.chars().count() + place.chars().count() + 2 <= room {
         return format!("{function}  {place}");

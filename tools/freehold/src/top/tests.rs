@@ -166,7 +166,7 @@ fn changes_are_counted_from_a_baseline() {
     let grown = model
         .rows
         .iter()
-        .find(|row| row.call_site.function() == "session_new");
+        .find(|row| row.call_site().function() == "session_new");
     let change = grown.unwrap().change.unwrap();
     assert!(
         (change / (8.0 * 526_340.0) - 1.0).abs() < 0.01,
@@ -188,7 +188,10 @@ fn a_program_that_ended_stays_on_the_screen() {
 #[test]
 fn sorting_and_filtering_keep_the_selection_sensible() {
     let mut model = model();
-    assert_eq!(model.chosen().unwrap().call_site.function(), "session_new");
+    assert_eq!(
+        model.chosen().unwrap().call_site().function(),
+        "session_new"
+    );
     key(&mut model, 's');
     assert_eq!(model.sort, Sort::Rate);
     for _ in 0..3 {
@@ -199,7 +202,7 @@ fn sorting_and_filtering_keep_the_selection_sensible() {
         model
             .chosen()
             .unwrap()
-            .call_site
+            .call_site()
             .function()
             .starts_with("Cache")
     );
@@ -208,7 +211,11 @@ fn sorting_and_filtering_keep_the_selection_sensible() {
         key(&mut model, letter);
     });
     press(&mut model, KeyEvent::from(KeyCode::Enter));
-    let shown: Vec<&str> = model.shown().map(|row| row.call_site.function()).collect();
+    let shown: Vec<&str> = model
+        .rows
+        .iter()
+        .map(|row| row.call_site().function())
+        .collect();
     assert_eq!(
         shown,
         ["parse_header", "session_new"],
@@ -218,9 +225,65 @@ fn sorting_and_filtering_keep_the_selection_sensible() {
     key(&mut model, 'j');
     assert_eq!(model.selected, 1, "there is no third");
     press(&mut model, KeyEvent::from(KeyCode::Esc));
-    assert_eq!(model.shown().count(), 3);
+    assert_eq!(model.rows.len(), 3);
     assert_eq!(key(&mut model, 'q'), Wish::Quit);
     assert_eq!(model.pane, Pane::Sites);
+}
+
+/// A function that is reached in two ways has one row, with the sums, and the details of each way.
+#[test]
+fn stacks_of_one_line_are_one_row() {
+    let mut profile = ProfileBuilder::default();
+    let small = profile.site(&[0x100, 0x900]);
+    let large = profile.site(&[0x100, 0x200, 0x900]);
+    let other = profile.site(&[0x200, 0x900]);
+    for second in 0..20 {
+        profile.allocate(small, 4096, second * SECOND);
+        profile.allocate(large, 2 * MIB, second * SECOND);
+        profile.allocate(other, 4096, second * SECOND);
+    }
+    let mut snapshot = profile.snapshot();
+    let functions = [
+        (0x100, "intern", 7),
+        (0x200, "parse", 9),
+        (0x900, "main", 1),
+    ];
+    let frames = functions.map(|(at, name, line)| (at, vec![frame(name, line)]));
+    snapshot.symbols = Some(SymbolTable {
+        frames: frames.into_iter().collect(),
+        warnings: Vec::new(),
+    });
+    let by_stack: Vec<f64> = snapshot.sites.iter().map(|site| site.live.bytes).collect();
+    let mut model = Model::new(snapshot, "4242".to_owned());
+    let names: Vec<&str> = model
+        .rows
+        .iter()
+        .map(|row| row.call_site().function())
+        .collect();
+    assert_eq!(names, ["intern", "parse"]);
+    let row = &model.rows[0];
+    assert!((row.live.bytes - by_stack[0] - by_stack[1]).abs() < 1.0);
+    assert_eq!(
+        row.stacks[0].call_site.frames.len(),
+        3,
+        "the largest is first"
+    );
+    press(&mut model, KeyEvent::from(KeyCode::Enter));
+    assert!(screen(&model, 80, 24).contains("intern, stack 1 of 2: ← →"));
+    press(&mut model, KeyEvent::from(KeyCode::Right));
+    press(&mut model, KeyEvent::from(KeyCode::Right));
+    let second = screen(&model, 80, 24);
+    assert!(
+        second.contains("intern, stack 2 of 2: ← →") && !second.contains("parse"),
+        "{second}"
+    );
+    // Of a filter only the stacks that have it are summed up.
+    key(&mut model, '/');
+    "parse".chars().for_each(|letter| {
+        key(&mut model, letter);
+    });
+    let sums: Vec<f64> = model.rows.iter().map(|row| row.live.bytes).collect();
+    assert!((sums[0] - by_stack[1]).abs() < 1.0 && (sums[1] - by_stack[2]).abs() < 1.0);
 }
 
 #[test]
@@ -308,10 +371,10 @@ fn the_largest_site_is_selected_until_a_person_moves() {
         assert!(largest(&model), "{until}");
     }
     model.select(1);
-    let chosen = model.chosen().unwrap().site;
+    let chosen = model.chosen().unwrap().site();
     model.take(server(20));
     assert_eq!(
-        model.chosen().unwrap().site,
+        model.chosen().unwrap().site(),
         chosen,
         "it is followed from then on"
     );
