@@ -3,6 +3,7 @@
 
 mod observed;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -31,7 +32,7 @@ int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     struct timespec next;
     size_t sum = 0;
-    int alone = !strcmp(how, "alone"), n = 0;
+    int n = 0;
     setvbuf(stdout, NULL, _IONBF, 0); /* a buffer of its own would be live at the end */
     struct pollfd line = {0, POLLIN, 0};
     clock_gettime(CLOCK_MONOTONIC, &next);
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {
         next.tv_nsec += 1000000;
         if (next.tv_nsec >= 1000000000) next.tv_sec++, next.tv_nsec -= 1000000000;
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
-        if (n >= BLOCKS && (alone || poll(&line, 1, 0) > 0)) break;
+        if (n >= BLOCKS && poll(&line, 1, 0) > 0) break;
     }
     printf("%zu\n", sum);
     for (int i = 0; i <= n; i++) free(held[i]);
@@ -164,9 +165,9 @@ fn a_program_that_ends_while_it_is_watched_is_judged_before_that() {
     let program = compile(directory.path(), "clears", PROGRAM, &[]);
     // Its profile file is removed when it ends: the one who watches has to hold on to it.
     let mut child = Command::new(&program)
-        .arg("alone")
         .env("LD_PRELOAD", library())
         .env("FREEHOLD", "observe=1,sample=4k")
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -175,6 +176,14 @@ fn a_program_that_ends_while_it_is_watched_is_judged_before_that() {
     let mut watcher = Command::new(command());
     watcher.args(["leaks", &child.id().to_string(), "--for", "60s", "--json"]);
     let watcher = watcher.stdout(Stdio::piped()).spawn().unwrap();
+    let open = format!("/proc/{}/fd", watcher.id());
+    let profile = format!("freehold-{}", child.id());
+    wait_for("the watcher, which holds the profile file", || {
+        let files = std::fs::read_dir(&open).ok()?;
+        let mut links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        links.find(|link| link.to_string_lossy().contains(&profile))
+    });
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
     let held: f64 = lines.next().unwrap().unwrap().parse().unwrap();
     assert!(child.wait().unwrap().success());
     let output = watcher.wait_with_output().unwrap();
