@@ -77,6 +77,7 @@ test?  debuginfod-find      debuginfod
 test?  xz                   xz-utils
 test?  fish                 fish
 test?  pkg:python3-prometheus-client python3-prometheus-client
+test?  pkg:python3-venv     python3-venv
 soak?  vsftpd               vsftpd
 soak?  dh                   debhelper
 soak?  lintian              lintian
@@ -289,6 +290,24 @@ give_up() {
     tr -s ' ' '\n' <<<"$1" | sed '/^$/d' >>"$tried"
 }
 
+# ── Python's package index ──────────────────────────────────────────────────────────────────────────────────────────
+
+# What only it has, for the tests: in a folder of the build's own. Worth having.
+python_packages="memray==1.20.0 conan==2.34.0"
+python=$build/python
+
+ensure_python_packages() {
+    if [ -x "$python/bin/memray" ] && [ -x "$python/bin/conan" ]; then return 0; fi
+    ! grep -qsx python-packages "$tried" || return 0
+    say "installing into $python: $python_packages"
+    mkdir -p "$build"
+    # The list is words on purpose.
+    # shellcheck disable=SC2086
+    { python3 -m venv "$python" &&
+        "$python/bin/pip" install --quiet --disable-pip-version-check --retries 2 --timeout 30 $python_packages; } \
+        >>"$log" 2>&1 </dev/null || give_up " python-packages" "memray and conan could not be installed"
+}
+
 # ── Versions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # $1 is at least $2, as version numbers.
@@ -432,6 +451,8 @@ main() {
         ensure_rust "$with_tools"
     fi
     check_versions
+    # Of the tests: who has no Python by now has been told.
+    [ "$with_tools" = no ] || [ "$check" = yes ] || ensure_python_packages
 }
 
 # With apt-get. $1 is all that has to be there, Rust included.

@@ -13,6 +13,12 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 jobs=$(nproc)
 
+# What scripts/install-deps.sh has brought from Python's package index; the machine's own goes before it.
+if [ -x "$build/python/bin/memray" ]; then
+    python=$(realpath "$build/python/bin")
+    export PATH="$PATH:$python" FREEHOLD_TEST_MEMRAY="${FREEHOLD_TEST_MEMRAY:-$python/python}"
+fi
+
 # Each step leaves its record and its skips here, in files with its name. Tests change folders, so the path is a full one.
 mkdir -p "$build"
 records=$(realpath "$build")/records

@@ -22,7 +22,7 @@ class Freehold(ConanFile):
         self.version = re.search(r'define FH_VERSION "(.*)"', header)[1]
 
     def export_sources(self):
-        for pattern in ("CMakeLists.txt", "LICENSE-*", "cmake/*", "include/*", "src/*"):
+        for pattern in ("CMakeLists.txt", "LICENSE-*", "cmake/*", "include/*", "recorder/*", "src/*"):
             copy(self, pattern, self._root(), self.export_sources_folder)
 
     def layout(self):
