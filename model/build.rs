@@ -97,6 +97,11 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "#define fh_self_bins (*(fh_bin **)fh_model->own())",
     ),
     (
+        "cache/cache.h",
+        "extern __thread fh_bin *fh_self_release_bins __attribute__((tls_model(\"initial-exec\"))) FH_HIDDEN;",
+        "#define fh_self_release_bins (*(fh_bin **)(fh_model->own() + 3))",
+    ),
+    (
         "cache/hardened.c",
         "void fh_delay_empty(void) {",
         "void *fh_model_waits(unsigned shard) {\n    return (void *)(uintptr_t)fh_load(&delayed[shard].coarse[0]);\n}\nvoid fh_delay_empty(void) {",
@@ -114,6 +119,11 @@ const ADAPTED: &[(&str, &str, &str)] = &[
     (
         "cache/thread.c",
         "__thread fh_bin *fh_self_bins __attribute__((tls_model(\"initial-exec\"))) = (fh_bin *)no_bins;",
+        "",
+    ),
+    (
+        "cache/thread.c",
+        "__thread fh_bin *fh_self_release_bins __attribute__((tls_model(\"initial-exec\"))) = (fh_bin *)no_bins;",
         "",
     ),
     (

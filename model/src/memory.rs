@@ -108,7 +108,7 @@ struct Memory {
     /// A counter that must never be above a bound: its address and the bound.
     watched: Option<(usize, u64)>,
     /// What is thread-local in the library, by thread: after the prologue, and now.
-    own_image: [[usize; 3]; MOST_THREADS],
+    own_image: [[usize; 4]; MOST_THREADS],
     /// Near which CPU each thread runs, likewise.
     near_image: [u32; MOST_THREADS],
     /// Class maps of all windows that were reserved. More than one thread may begin, and one of them wins.
@@ -127,7 +127,7 @@ shuttle::thread_local! {
 
 thread_local! {
     static PROLOGUE_THREAD: Cell<usize> = const { Cell::new(0) };
-    static OWN: Cell<[[usize; 3]; MOST_THREADS]> = const { Cell::new([[0; 3]; MOST_THREADS]) };
+    static OWN: Cell<[[usize; 4]; MOST_THREADS]> = const { Cell::new([[0; 4]; MOST_THREADS]) };
     static NEAR: Cell<[u32; MOST_THREADS]> = const { Cell::new([0; MOST_THREADS]) };
     static MODE: Cell<Mode> = const { Cell::new(Mode::Prologue) };
     static MEMORY: RefCell<Memory> = RefCell::new(Memory::default());

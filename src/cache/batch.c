@@ -51,7 +51,7 @@ size_t fh_alloc_batch(size_t n, size_t count, void **out) {
  * are. 0: the first one is to be freed by itself, because it is special, its bin is full, it seems to be free, or the
  * thread is not watched for double frees. */
 static size_t push_many(void *const *blocks, size_t count) {
-    fh_bin *bins = fh_bins();
+    fh_bin *bins = fh_release_bins();
     uintptr_t base = fh_window_base(), slot = ((uintptr_t)blocks[0] - base) >> FH_SLOT_SHIFT;
     uintptr_t begin = base + (slot << FH_SLOT_SHIFT);
     fh_bin *bin = &bins[fh_class_of_slot(base, slot, ((const fh_row_head *)bins)[-1].watched_slots)];

@@ -16,7 +16,7 @@
  * Of the 24 seven look for a double free (cache/twice.h); with double_free=flush free takes 19.
  *
  * One test each: an empty magazine has NULL below its first block, so top[-1] is both the block and the answer. Bin 0
- * (special) is full and empty at once for ever, and so are all bins of a thread that has no cache yet or is observed.
+ * (special) is full and empty at once for ever, and so are all bins of a thread that has no cache yet.
  *
  * Measured and rejected: addressing the bin as %fs:offset(register) saves 5 instructions and doubles the time, because it
  * defeats the CPU's memory renaming. The bin's address is computed once. */
@@ -37,6 +37,13 @@ extern __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec")));
  * read-only bins that are all empty and full. */
 static inline fh_bin *fh_bins(void) {
     return fh_self_bins;
+}
+
+/* The same bins as free sees them: of an observed thread they are the real ones (cache/observed.h). */
+extern __thread fh_bin *fh_self_release_bins __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
+
+static inline fh_bin *fh_release_bins(void) {
+    return fh_self_release_bins;
 }
 
 /* All that is not a pop or a push, of that bin of the calling thread. NULL with errno ENOMEM when there is no memory. */
@@ -99,7 +106,7 @@ typedef enum { FH_FREED, FH_NO_ROOM, FH_SUSPECT } fh_freed;
 
 /* Pushes p into its bin, unless that has no room, or p seems to be free already. `*bin` is set when it is not pushed. */
 __attribute__((always_inline)) static inline fh_freed fh_try_release(void *p, fh_bin **bin) {
-    fh_bin *bins = fh_bins();
+    fh_bin *bins = fh_release_bins();
     const fh_row_head *head = &((const fh_row_head *)bins)[-1];
     uintptr_t base = fh_window_base(), slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
     bool watched = FH_LIKELY(slot < head->watched_slots);
@@ -120,7 +127,7 @@ __attribute__((always_inline)) static inline fh_freed fh_try_release(void *p, fh
 }
 
 __attribute__((always_inline)) static inline void fh_release(void *p) {
-    fh_bin *bin = fh_bins();
+    fh_bin *bin = fh_release_bins();
     fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(p, &bin);
     if (FH_LIKELY(freed == FH_FREED)) return;
     (freed == FH_SUSPECT ? fh_release_suspect : fh_release_slow)(p, bin);
@@ -131,7 +138,7 @@ __attribute__((always_inline)) static inline void fh_release(void *p) {
 void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned said);
 
 __attribute__((always_inline)) static inline void fh_release_said(void *p, size_t n, size_t align, unsigned said) {
-    fh_bin *bin = fh_bins();
+    fh_bin *bin = fh_release_bins();
     fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(p, &bin);
     if (FH_LIKELY(freed == FH_FREED)) return;
     if (freed == FH_SUSPECT) {

@@ -127,10 +127,9 @@ static inline bool exchange_for_empty(fh_thread *t, unsigned c, void *p) {
     return true;
 }
 
-/* Out of line, or what follows would save registers. */
-__attribute__((noinline)) static void release_to_full(void *p, const fh_bin *bin) {
-    size_t c = (size_t)(bin - fh_bins());
-    if (c >= FH_ROW) c -= FH_ROW;
+/* The bin is full, or free would not have come here, and so is bin 0. */
+void fh_release_slow(void *p, fh_bin *bin) {
+    size_t c = (size_t)(bin - fh_release_bins());
     const void *word;
     if (!FH_CHECKED && c == FH_CLASS_SPECIAL && (word = (const void *)fh_heap_word(p)) != NULL) {
         fh_hook_heap_free("free", word, p);
@@ -148,26 +147,6 @@ static void release_closely(void *p, const fh_bin *bin) {
     } else {
         fh_push_noted(t, c, p);
     }
-}
-
-/* The bin is full, or free would not have come here, and so is bin 0: unless it is a decoy. */
-void fh_release_slow(void *p, fh_bin *bin) {
-    if (fh_here.bytes_until_sample >= 0) bin += FH_ROW;
-    void **top = bin->top;
-    if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) {
-        release_to_full(p, bin);
-        return;
-    }
-    fh_thread *t = fh_own();
-    if (FH_LIKELY(t->head.watched_slots)) { /* as on the hot path */
-        size_t i = fh_place_index(p);
-        if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(t->bin, i)), p))) {
-            release_closely(p, bin);
-            return;
-        }
-        *fh_last_place(t->bin, i) = (uint16_t)(uintptr_t)top;
-    }
-    fh_bin_push(bin, top, p);
 }
 
 void fh_release_suspect(void *p, fh_bin *bin) {

@@ -1,20 +1,20 @@
 /* A thread that is observed: every allocation is counted, and some are sampled.
  *
- *     the thread's cache      decoy[128]    bin[128]
- *     observed                ▲ fh_self_bins
- *     not observed                          ▲
+ *     the thread's cache      decoy[177]         bin[177]
+ *     observed                ▲ fh_self_bins     ▲ fh_self_release_bins
+ *     not observed                               ▲ both
  *
  * The decoy bins are empty and full at once. So malloc of an observed thread goes to its slow half every time, and this
  * counts, and does with the real bin, a row further on, what the hot path would have done. The hot path itself has not one
  * instruction for all this, and a thread changes between the two by writing a few words.
  *
- * free has nothing to count. It goes to its slow half too, which knows a decoy by the bytes until a sample: these are below 0 of
- * a thread that is not observed.
+ * free has nothing to count. It reads a word of its own, which shows the real bins, so an observed thread frees as any other.
  *
  * Measured and rejected: a countdown on the hot path (2 instructions for every program); a second malloc that the loader
  * chooses (cannot be switched on in a running program, and not in a static one on musl); one read-only row of decoys for all
- * threads (a pair of an observed thread takes 59 instructions in place of 48); class bytes with their eighth bit set that
- * lead free past the decoys (40 instructions, but at most 0.8 % of a real program, for half of the class numbers; docs/weighed.md). */
+ * threads (a pair of an observed thread took 59 instructions in place of 48); one word for malloc and free, so that free goes to
+ * its slow half too (48 in place of 40); class bytes with their eighth bit set that lead free past the decoys (40, for half of the
+ * class numbers; docs/weighed.md). */
 #ifndef FH_CACHE_OBSERVED_H
 #define FH_CACHE_OBSERVED_H
 

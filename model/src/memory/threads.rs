@@ -44,14 +44,14 @@ pub(super) unsafe extern "C-unwind" fn own() -> *mut usize {
     // and, while no thread of a model runs, by `set_own`.
     OWN.with(|all| {
         all.as_ptr()
-            .cast::<[usize; 3]>()
+            .cast::<[usize; 4]>()
             .wrapping_add(thread)
             .cast()
     })
 }
 
-/// What every thread has at its beginning: bins and cache of no thread, -1 bytes until a sample, no decoys.
+/// What every thread has at its beginning: bins and cache of no thread, -1 bytes until a sample, the bins that free sees.
 pub fn begin_threads(no_bins: usize, no_thread: usize) {
-    OWN.set([[no_bins, no_thread, usize::MAX]; MOST_THREADS]);
+    OWN.set([[no_bins, no_thread, usize::MAX, no_bins]; MOST_THREADS]);
     NEAR.set([0; MOST_THREADS]);
 }
