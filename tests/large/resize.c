@@ -167,7 +167,7 @@ static atomic_bool stop;
 
 static void *many_steps(void *argument) {
     uint64_t random = (uint64_t)(uintptr_t)argument;
-    for (int i = 0; i < LEAST_STEPS || seconds_now() < end; i++) step(&random);
+    while (atomic_load(&steps) < LEAST_STEPS || seconds_now() < end) step(&random);
     return NULL;
 }
 
