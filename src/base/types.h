@@ -394,7 +394,7 @@ typedef struct fh_thread {
     uint64_t interval, random;
     uint32_t system_number;
     uint32_t polls;                  /* slow paths, observed or about to be */
-    uint64_t block_weight;           /* with option guard: what each allocation counts for beside its bytes */
+    uint64_t block_weight;           /* observed with option guard: what a block counts for beside its bytes; else 0 */
     int64_t weight_left;             /* until the next sample or guard then */
     struct participant *participant; /* in deferred frees (heap/defer.c); NULL: in none */
     uint64_t guard_left;             /* allocations of its round after the one that was drawn for a guard */

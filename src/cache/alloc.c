@@ -104,9 +104,8 @@ static inline void *alloc_behind_decoy(size_t n, fh_bin *bin) {
     return FH_LIKELY(p != NULL) ? p : fh_alloc_class(class_of_bin(bin), n);
 }
 
-/* A sample is due, or the thread is not observed; or it counts for guards. */
+/* A sample or a guard is due, or the thread is not observed. */
 __attribute__((noinline)) static void *alloc_from_bin(size_t n, fh_bin *bin) {
-    if (!fh_is_due(n)) return alloc_behind_decoy(n, bin);
     if (fh_has_mode()) return fh_hook_alloc(n, class_of_bin(bin));
     fh_here.bytes_until_sample = -1;
     unsigned c = class_of_bin(bin);
@@ -115,8 +114,7 @@ __attribute__((noinline)) static void *alloc_from_bin(size_t n, fh_bin *bin) {
 }
 
 void *fh_alloc_slow(size_t n, fh_bin *bin) {
-    fh_here.bytes_until_sample -= (int64_t)n;
-    if (FH_UNLIKELY(fh_here.bytes_until_sample < 0)) return alloc_from_bin(n, bin);
+    if (fh_count(n)) return alloc_from_bin(n, bin);
     return alloc_behind_decoy(n, bin);
 }
 

@@ -74,10 +74,10 @@ static inline bool fh_is_observed(void) {
 
 /* Of a thread whose bytes are used up, in a call for n bytes: true if a sample or a guard is due, or the thread is not observed.
  * With option guard they always are used up: the thread then counts in its cache, each allocation with its bytes and a weight
- * (observe/observe.c). */
+ * (observe/observe.c). A thread that is not observed has no weight. */
 static inline bool fh_is_due(size_t n) {
     fh_thread *t = fh_own();
-    if (FH_LIKELY(t->block_weight == 0) || !fh_is_observed()) return true;
+    if (FH_LIKELY(t->block_weight == 0)) return true;
     fh_here.bytes_until_sample = 0;
     t->weight_left -= (int64_t)(n + t->block_weight);
     return t->weight_left < 0;

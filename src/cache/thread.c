@@ -187,10 +187,15 @@ static fh_thread *make(void) {
     return t;
 }
 
+static void take_bins(fh_thread *t) {
+    t->block_weight = 0;
+    switch_to(t, no_bins);
+}
+
 void fh_thread_take_bins(uint64_t mode) {
     fh_or_relaxed(&fh_observing, mode);
     fh_thread *t = fh_own();
-    if (t != &fh_thread_none && t != &fh_thread_over) switch_to(t, no_bins);
+    if (t != &fh_thread_none && t != &fh_thread_over) take_bins(t);
 }
 
 void fh_thread_observe_all(void) {
@@ -201,7 +206,7 @@ bool fh_thread_check_all(void) {
     if (fh_is_observing() || fh_system_threads() > 1) return false;
     fh_or_relaxed(&fh_observing, FH_MODE_CHECK);
     fh_thread *t = fh_own();
-    if (t != &fh_thread_none && t != &fh_thread_over) switch_to(t, no_bins);
+    if (t != &fh_thread_none && t != &fh_thread_over) take_bins(t);
     return true;
 }
 
@@ -213,6 +218,7 @@ void fh_thread_scope(fh_thread *t) {
 
 void fh_thread_observe(fh_thread *t, bool on) {
     if (!on || t->scope || (fh_load(&fh_observing) & FH_MODES_UNOBSERVED)) {
+        t->block_weight = 0;
         switch_to(t, FH_UNLIKELY(has_no_bins(t)) ? no_bins : t->bin);
         return;
     }

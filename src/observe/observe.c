@@ -130,8 +130,8 @@ static void start(fh_thread *t, uint64_t interval) {
     }
     t->interval = interval;
     t->guard_left = 0;
-    t->block_weight = weight_for(interval);
     fh_thread_observe(t, interval != 0);
+    if (fh_is_observed()) t->block_weight = weight_for(interval);
     if (interval) draw(t, interval);
 }
 
