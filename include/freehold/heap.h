@@ -70,6 +70,11 @@ typedef struct fh_heap fh_heap;
 #define FH_HEAP_HUGE 16u
 #define FH_HEAP_NAMED 32u
 
+/* Each block keeps what was asked for. So malloc_usable_size and fh_heap_walk say that, and fh_heap_stats_below counts it. A block is
+ * 16 bytes longer for it; one of more than 64 KiB, less 16 bytes, may be a step of 64 KiB longer, and has memory behind its end. It
+ * takes about twice the time. A frame's segments are what counts of frames. */
+#define FH_HEAP_SIZES 64u
+
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
  * at most for one call. What it allocates from the heap that is full fails at once, without another callback. */
@@ -222,6 +227,24 @@ typedef struct fh_heap_figures {
 
 /* Cost: a walk over the heap, and a system call for each piece that it took. */
 FH_API int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures);
+
+/* What a heap and all heaps below it have together. */
+typedef struct fh_heap_totals {
+    size_t heaps;     /* of which it is, this one too */
+    size_t count;     /* live blocks */
+    size_t live;      /* their bytes, with what each block has beyond what was asked for */
+    size_t requested; /* what was asked for, as far as heaps with FH_HEAP_SIZES know it. A block of another heap counts as in `live`: */
+    size_t unknown;   /* so much of `requested` is of such blocks, of which less was asked for, or just that */
+    size_t resident;  /* bytes that have memory behind them, as the kernel says */
+    size_t taken;     /* bytes that count for limits */
+    size_t peak;      /* the most that `taken` was */
+    size_t reserved[4];
+} fh_heap_totals;
+
+/* Any thread may ask, also for private heaps of others. None of the heaps may be reset or destroyed meanwhile: the call is on all of them.
+ * Those that are made meanwhile are in it or not. Cost: that of fh_heap_stats for each heap, and two loads for each 64 KiB that
+ * the process had at its peak. */
+FH_API int fh_heap_stats_below(fh_heap *heap, fh_heap_totals *totals);
 
 #ifdef __cplusplus
 }
