@@ -39,7 +39,9 @@ extern "C" {
 
 typedef struct fh_heap fh_heap;
 
-/* fh_heap_options.flags. One thread makes and uses the heap: its bitmaps are changed without atomic instructions. */
+/* fh_heap_options.flags. One thread makes and uses the heap. There is no atomic instruction in a call that allocates, frees or
+ * reallocates a block of up to 64 KiB, nor in one for frames, as long as the heap has room. What it takes from the process is
+ * counted and shared as ever: pieces of 64 KiB to 1 MiB, blocks above 64 KiB, its beginning and its end. */
 #define FH_HEAP_PRIVATE 1u
 
 /* Type-stable memory: a block that is free is at most used again for a block of its own size class, and keeps its pages and what
