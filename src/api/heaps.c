@@ -25,7 +25,8 @@ _Static_assert(offsetof(fh_heap, next) == offsetof(struct fh_heap_frames, next) 
 #define OF_PAGES (FH_HEAP_NO_DUMP | FH_HEAP_POPULATE | FH_HEAP_HUGE | FH_HEAP_NAMED)
 _Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_TYPE_STABLE == FH_HEAP_IS_STABLE &&
                    FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP && FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED &&
-                   FH_HEAP_HUGE == FH_HEAP_IS_HUGE && FH_HEAP_NAMED == FH_HEAP_IS_NAMED && FH_HEAP_SIZES == FH_HEAP_IS_SIZED,
+                   FH_HEAP_HUGE == FH_HEAP_IS_HUGE && FH_HEAP_NAMED == FH_HEAP_IS_NAMED &&
+                   FH_HEAP_SIZES == FH_HEAP_IS_SIZED,
                "the flags of a heap are those of its options");
 
 static bool limits_make_sense(size_t soft, size_t hard) {

@@ -110,8 +110,8 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     h->parent = plan->parent;
     if (plan->flags & FH_HEAP_IS_STABLE) h->grace = 0;
     /* Of a type-stable heap a tool is told nothing: there, readers look at free blocks. */
-    h->flags =
-        plan->flags | (plan->flags & FH_HEAP_IS_STABLE ? 0 : fh_told_flags()) | (plan->memory || plan->flags & FH_HEAP_IS_SIZED ? FH_HEAP_IS_APART : 0);
+    h->flags = plan->flags | (plan->flags & FH_HEAP_IS_STABLE ? 0 : fh_told_flags()) |
+               (plan->memory || plan->flags & FH_HEAP_IS_SIZED ? FH_HEAP_IS_APART : 0);
     if (plan->source) {
         h->flags |= FH_HEAP_IS_APART | FH_HEAP_IS_PAGED;
         h->source = *plan->source;

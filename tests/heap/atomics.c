@@ -65,11 +65,13 @@ static void child_works(unsigned form, unsigned flags) {
 static bool is_atomic(pid_t child, uint64_t at) {
     unsigned char code[16];
     for (size_t i = 0; i < 2; i++) {
-        long word = ptrace(PTRACE_PEEKTEXT, child, (void *)(uintptr_t)(at + 8 * i), NULL); // NOLINT(performance-no-int-to-ptr)
+        long word =
+            ptrace(PTRACE_PEEKTEXT, child, (void *)(uintptr_t)(at + 8 * i), NULL); // NOLINT(performance-no-int-to-ptr)
         memcpy(code + 8 * i, &word, 8);
     }
     size_t i = 0;
-    for (; code[i] == 0x66 || code[i] == 0xF2 || code[i] == 0xF3 || code[i] == 0x64 || code[i] == 0x2E || code[i] == 0x3E;)
+    for (; code[i] == 0x66 || code[i] == 0xF2 || code[i] == 0xF3 || code[i] == 0x64 || code[i] == 0x2E ||
+           code[i] == 0x3E;)
         i++;
     if (code[i] == 0xF0) return true;
     if ((code[i] & 0xF0) == 0x40) i++;
@@ -96,7 +98,8 @@ static size_t atomics(unsigned form, unsigned flags, size_t *all) {
     for (*all = 0;; ++*all) {
         struct user_regs_struct registers;
         CHECK(ptrace(PTRACE_GETREGS, child, NULL, &registers) == 0, "no registers");
-        long code = ptrace(PTRACE_PEEKTEXT, child, (void *)(uintptr_t)registers.rip, NULL); // NOLINT(performance-no-int-to-ptr)
+        long code =
+            ptrace(PTRACE_PEEKTEXT, child, (void *)(uintptr_t)registers.rip, NULL); // NOLINT(performance-no-int-to-ptr)
         if ((code & 0xFF) == 0xCC) break;
         found += is_atomic(child, registers.rip);
         CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) == 0, "no step");

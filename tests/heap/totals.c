@@ -133,8 +133,8 @@ static void grow_tree(size_t parent, unsigned depth, uint64_t *seed) {
     size_t at = tree.heaps++;
     static const unsigned flags[] = {0, FH_HEAP_SIZES, FH_HEAP_PRIVATE, FH_HEAP_NO_DUMP};
     tree.parent[at] = parent;
-    tree.heap[at] = fh_heap_new(
-        &(fh_heap_options){.parent = at ? tree.heap[parent] : NULL, .flags = flags[random_below(seed, 4)]});
+    tree.heap[at] =
+        fh_heap_new(&(fh_heap_options){.parent = at ? tree.heap[parent] : NULL, .flags = flags[random_below(seed, 4)]});
     CHECK(tree.heap[at] != NULL, "no heap");
     tree.own[at] = (books){0, 0, 0};
     for (size_t i = (size_t)random_below(seed, 300); i > 0; i--) {
@@ -258,8 +258,7 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {
-        {"requested", part_requested}, {"calls", part_calls}, {"tree", part_tree}, {"threads", part_threads}};
+    } parts[] = {{"requested", part_requested}, {"calls", part_calls}, {"tree", part_tree}, {"threads", part_threads}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
