@@ -232,15 +232,14 @@ FH_API int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures);
 
 /* What a heap and all heaps below it have together. */
 typedef struct fh_heap_totals {
-    size_t heaps; /* of which it is, this one too */
-    size_t count; /* live blocks */
-    size_t live;  /* their bytes, with what each block has beyond what was asked for */
-    size_t
-        requested; /* what was asked for, as far as heaps with FH_HEAP_SIZES know it. A block of another heap counts as in `live`: */
-    size_t unknown;  /* so much of `requested` is of such blocks, of which less was asked for, or just that */
-    size_t resident; /* bytes that have memory behind them, as the kernel says */
-    size_t taken;    /* bytes that count for limits */
-    size_t peak;     /* the most that `taken` was */
+    size_t heaps;     /* of which it is, this one too */
+    size_t count;     /* live blocks */
+    size_t live;      /* their bytes, with what each block has beyond what was asked for */
+    size_t requested; /* what was asked for; of a heap without FH_HEAP_SIZES it is what counts in `live` */
+    size_t unknown;   /* bytes of `requested` that are of such heaps: what was asked for there is that or less */
+    size_t resident;  /* bytes that have memory behind them, as the kernel says */
+    size_t taken;     /* bytes that count for limits */
+    size_t peak;      /* the most that `taken` was */
     size_t reserved[4];
 } fh_heap_totals;
 
