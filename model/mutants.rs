@@ -509,6 +509,14 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "heap_extent_almost_retired_stays_closed",
+        edits: &[(
+            "heap/take.c",
+            "fh_extent_open(e); /* one who found it without a free block may have closed it */",
+            "",
+        )],
+    },
+    Mutant {
         name: "heap_stack_without_count",
         edits: &[("heap/stacks.c", "(*seen + CHANGE)", "*seen")],
     },

@@ -39,7 +39,9 @@ extern "C" {
 
 typedef struct fh_heap fh_heap;
 
-/* fh_heap_options.flags. One thread makes and uses the heap: its bitmaps are changed without atomic instructions. */
+/* fh_heap_options.flags. One thread makes and uses the heap. There is no atomic instruction in a call that allocates, frees or
+ * reallocates a block of up to 64 KiB, nor in one for frames, as long as the heap has room. What it takes from the process is
+ * counted and shared as ever: pieces of 64 KiB to 1 MiB, blocks above 64 KiB, its beginning and its end. */
 #define FH_HEAP_PRIVATE 1u
 
 /* Type-stable memory: a block that is free is at most used again for a block of its own size class, and keeps its pages and what
@@ -69,6 +71,11 @@ typedef struct fh_heap fh_heap;
 #define FH_HEAP_POPULATE 8u
 #define FH_HEAP_HUGE 16u
 #define FH_HEAP_NAMED 32u
+
+/* Each block keeps what was asked for. So malloc_usable_size and fh_heap_walk say that, and fh_heap_stats_below counts it. A block is
+ * 16 bytes longer for it; one of more than 64 KiB, less 16 bytes, may be a step of 64 KiB longer, and has memory behind its end. It
+ * takes about twice the time. A frame's segments are what counts of frames. */
+#define FH_HEAP_SIZES 64u
 
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
@@ -222,6 +229,24 @@ typedef struct fh_heap_figures {
 
 /* Cost: a walk over the heap, and a system call for each piece that it took. */
 FH_API int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures);
+
+/* What a heap and all heaps below it have together. */
+typedef struct fh_heap_totals {
+    size_t heaps;     /* of which it is, this one too */
+    size_t count;     /* live blocks */
+    size_t live;      /* their bytes, with what each block has beyond what was asked for */
+    size_t requested; /* what was asked for; of a heap without FH_HEAP_SIZES it is what counts in `live` */
+    size_t unknown;   /* bytes of `requested` that are of such heaps: what was asked for there is that or less */
+    size_t resident;  /* bytes that have memory behind them, as the kernel says */
+    size_t taken;     /* bytes that count for limits */
+    size_t peak;      /* the most that `taken` was */
+    size_t reserved[4];
+} fh_heap_totals;
+
+/* Any thread may ask, also for private heaps of others. None of the heaps may be reset or destroyed meanwhile: the call is on all of them.
+ * Those that are made meanwhile are in it or not. Cost: that of fh_heap_stats for each heap, and two loads for each 64 KiB that
+ * the process had at its peak. */
+FH_API int fh_heap_stats_below(fh_heap *heap, fh_heap_totals *totals);
 
 #ifdef __cplusplus
 }

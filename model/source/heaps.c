@@ -46,6 +46,11 @@ void fh_model_begin_heaps(void) {
     units = units_there(&none);
 }
 
+/* Blocks are taken from extents from now on, small ones too. */
+void fh_model_heap_grown(void) {
+    fh_store(&heap->grown, 1);
+}
+
 /* From now on the parent has room for so many slots. Returns the word that the explorer watches, and in *most its bound. */
 fh_word *fh_model_heap_limit(size_t more, uint64_t *most) {
     *most = fh_load(&parent->charged) + more * FH_SLOT_SIZE;

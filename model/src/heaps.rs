@@ -19,6 +19,7 @@ impl Hand {
         unsafe {
             match step {
                 Heaps => (core.begin_heaps)(),
+                HeapGrown => (core.heap_grown)(),
                 HeapLimit(slots) => {
                     let mut most = 0;
                     let word = (core.heap_limit)(slots, &mut most);
@@ -104,6 +105,12 @@ const OTHER: usize = 2500;
 const FEW: usize = 8000;
 const FEW_BLOCKS: usize = 7;
 
+/// A size whose extent has one block in its last word of bits, and the others in the first one.
+const ONE_APART: usize = 1008;
+
+/// A size whose extent has more than one slot.
+const LONG: usize = 20000;
+
 /// All blocks of an extent are taken, the last one by that hand.
 fn filled(hand: usize) -> Vec<(usize, Step)> {
     let mut steps = vec![(REST(2), HeapTake(FEW)); FEW_BLOCKS - 1];
@@ -175,6 +182,24 @@ pub(crate) fn heaps() -> Vec<Entry> {
                     &[(0, HeapTake(SOME))],
                     &[HeapFree, HeapTake(SOME)],
                     &[HeapTake(OTHER)],
+                ),
+            ),
+        ),
+        entry(
+            "heaps: an extent is almost retired, and closed meanwhile",
+            Some(1),
+            after(
+                &[],
+                None,
+                two(
+                    &[
+                        (REST(2), HeapGrown),
+                        (REST(2), HeapTake(ONE_APART)),
+                        (REST(2), HeapFree),
+                        (REST(2), HeapLimit(1)),
+                    ],
+                    &[HeapTake(LONG)],
+                    &[HeapTake(ONE_APART), HeapTake(ONE_APART)],
                 ),
             ),
         ),

@@ -114,10 +114,11 @@ pub enum Step {
     GuardFreeShared,
     GuardLook(u32, usize),
     GuardAfford,
-    /// Heaps: makes one and its parent; the parent has room for so many slots more from now on; takes a block of so many bytes,
+    /// Heaps: makes one and its parent; it has no units from now on; the parent has room for so many slots more from now on; takes a block of so many bytes,
     /// where the answer may be no; frees the oldest; frees it as in a checked build, and ends the heap as there: both may be
     /// refused.
     Heaps,
+    HeapGrown,
     HeapLimit(usize),
     HeapTake(usize),
     HeapFree,
@@ -344,6 +345,7 @@ impl Hand {
                 | Step::GuardLook(..)
                 | Step::GuardAfford => self.guard_step(core, step),
                 Step::Heaps
+                | Step::HeapGrown
                 | Step::HeapLimit(_)
                 | Step::HeapTake(_)
                 | Step::HeapFree

@@ -532,6 +532,14 @@ fn heap_extent_closed_without_fence() {
 }
 
 #[test]
+fn heap_extent_almost_retired_stays_closed() {
+    must_find_forgotten(
+        "heap_extent_almost_retired_stays_closed",
+        "heaps: an extent is almost retired, and closed meanwhile",
+    );
+}
+
+#[test]
 fn heap_stack_without_count() {
     must_find_in(
         "heap_stack_without_count",

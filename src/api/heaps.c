@@ -1,5 +1,6 @@
 /* The names of heap.h. What they do is in heap/. */
 #include "api/calls.h"
+#include "heap/below.h"
 #include "heap/defer.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
@@ -24,7 +25,8 @@ _Static_assert(offsetof(fh_heap, next) == offsetof(struct fh_heap_frames, next) 
 #define OF_PAGES (FH_HEAP_NO_DUMP | FH_HEAP_POPULATE | FH_HEAP_HUGE | FH_HEAP_NAMED)
 _Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_TYPE_STABLE == FH_HEAP_IS_STABLE &&
                    FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP && FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED &&
-                   FH_HEAP_HUGE == FH_HEAP_IS_HUGE && FH_HEAP_NAMED == FH_HEAP_IS_NAMED,
+                   FH_HEAP_HUGE == FH_HEAP_IS_HUGE && FH_HEAP_NAMED == FH_HEAP_IS_NAMED &&
+                   FH_HEAP_SIZES == FH_HEAP_IS_SIZED,
                "the flags of a heap are those of its options");
 
 static bool limits_make_sense(size_t soft, size_t hard) {
@@ -42,7 +44,7 @@ static bool pages_make_sense(const fh_heap_options *o) {
 }
 
 static bool flags_make_sense(const fh_heap_options *o) {
-    if (o->flags & ~(FH_HEAP_PRIVATE | FH_HEAP_TYPE_STABLE | OF_PAGES)) return false;
+    if (o->flags & ~(FH_HEAP_PRIVATE | FH_HEAP_TYPE_STABLE | FH_HEAP_SIZES | OF_PAGES)) return false;
     return !(o->flags & FH_HEAP_TYPE_STABLE) || !(o->flags & FH_HEAP_PRIVATE || o->memory || o->pages);
 }
 
@@ -271,6 +273,40 @@ int fh_heap_stats(fh_heap *heap, fh_heap_figures *figures) {
         .refusals = (size_t)fh_load(&heap->refusals),
     };
     fh_heap_each(heap, add, figures);
+    end_call(use);
+    return 0;
+}
+
+typedef struct {
+    const fh_heap *heap;
+    fh_heap_totals *totals;
+} below;
+
+static void add_block(void *block, size_t size, void *arg) {
+    const below *b = arg;
+    b->totals->count++;
+    b->totals->live += size;
+    b->totals->requested += fh_heap_asked_for(b->heap, block, size);
+    if (!fh_heap_keeps_sizes(b->heap)) b->totals->unknown += size;
+}
+
+static void add_heap(fh_heap *h, void *totals) {
+    below b = {h, totals};
+    /* A private heap of another thread is only read. */
+    bool marks = FH_CHECKED && fh_heap_is_mine(h);
+    fh_word *use = marks ? fh_use_begin("fh_heap_stats_below", h, h) : NULL;
+    if (marks && !use) return;
+    b.totals->heaps++;
+    b.totals->resident += fh_heap_resident(h);
+    fh_heap_each(h, add_block, &b);
+    if (use) fh_use_end(use);
+}
+
+int fh_heap_stats_below(fh_heap *heap, fh_heap_totals *totals) {
+    fh_word *use = begin_call("fh_heap_stats_below", heap);
+    if (!use) return -1;
+    *totals = (fh_heap_totals){.taken = (size_t)fh_load(&heap->charged), .peak = (size_t)fh_load(&heap->peak)};
+    fh_heaps_below(heap, add_heap, totals);
     end_call(use);
     return 0;
 }

@@ -157,7 +157,8 @@ typedef struct {
     fh_word clean; /* of an edge: pages that were never handed out (store/edge.h) */
     fh_word
         heap; /* of each slot that a heap of the embedding API has: the fh_owned that says whose it is (heap/types.h) */
-    uint64_t pad[4];
+    fh_word parent; /* of a heap's first slot: the heap that it is below; 0: none (heap/below.h) */
+    uint64_t pad[3];
 } fh_slab;
 
 #define FH_STATE_COUNT_MASK UINT64_C(0xFFFF)

@@ -110,8 +110,8 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     h->parent = plan->parent;
     if (plan->flags & FH_HEAP_IS_STABLE) h->grace = 0;
     /* Of a type-stable heap a tool is told nothing: there, readers look at free blocks. */
-    h->flags =
-        plan->flags | (plan->flags & FH_HEAP_IS_STABLE ? 0 : fh_told_flags()) | (plan->memory ? FH_HEAP_IS_APART : 0);
+    h->flags = plan->flags | (plan->flags & FH_HEAP_IS_STABLE ? 0 : fh_told_flags()) |
+               (plan->memory || plan->flags & FH_HEAP_IS_SIZED ? FH_HEAP_IS_APART : 0);
     if (plan->source) {
         h->flags |= FH_HEAP_IS_APART | FH_HEAP_IS_PAGED;
         h->source = *plan->source;
@@ -148,6 +148,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     }
     if (FH_CHECKED) fh_use_open(h);
     if (h->parent) fh_add_relaxed(&h->parent->children, 1);
+    fh_store(&fh_slab_at(fh_slot_of(h))->parent, (uintptr_t)h->parent);
     fh_store_release(&fh_slab_at(fh_slot_of(h))->heap, (uintptr_t)h);
     return h;
 }
@@ -251,6 +252,7 @@ bool fh_heap_end(fh_heap *h) {
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
     /* More in the child of a fork, if another thread was about to take something (quota.h). */
     FH_ASSERT(fh_load(&h->charged) >= bytes);
+    fh_store(&fh_slab_at(fh_slot_of(h))->parent, 0);
     release_first(h);
     fh_thp_count_heap(-1);
     if (parent) {

@@ -12,8 +12,16 @@
 
 static void *in_place(const fh_heap *h, void *p, size_t n) {
     size_t size;
-    if (fh_heap_is_told(h) && fh_heap_block(p, &size) == p) fh_told_shrunk(p, size, n);
+    if (FH_UNLIKELY(fh_load(&h->sampled) & fh_sampled_bit(p))) fh_hook_resized(p, n);
+    if (fh_heap_keeps_sizes(h) && fh_heap_block(p, &size) == p) fh_told_resized(h, p, size, n);
     return p;
+}
+
+/* A block of a heap that keeps sizes has more room than was asked for. */
+static bool has_room(const fh_heap *h, const void *p, size_t n) {
+    size_t size;
+    if (!fh_heap_keeps_sizes(h) || fh_heap_is_told(h)) return false;
+    return fh_heap_block(p, &size) == p && n <= size - FH_TOLD_ROOM;
 }
 
 static void *resize(const fh_owned *o, void *p, size_t n) {
@@ -26,10 +34,8 @@ static void *resize(const fh_owned *o, void *p, size_t n) {
         errno = EINVAL;
         return NULL;
     }
-    if (n <= old && (n > old / 2 || old <= 64)) {
-        if (FH_UNLIKELY(fh_load(&o->heap->sampled) & fh_sampled_bit(p))) fh_hook_resized(p, n);
-        return in_place(o->heap, p, n);
-    }
+    bool stays = n <= old ? n > old / 2 || old <= 64 : has_room(o->heap, p, n);
+    if (stays) return in_place(o->heap, p, n);
     void *q = fh_is_observing() ? fh_hook_heap_alloc(o->heap, FH_MIN_ALIGN, n, &clean)
                                 : fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
     if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;

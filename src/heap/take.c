@@ -308,11 +308,11 @@ __attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t a
 
 /* A tool is to see what is read before it was written, so nothing is clean. */
 __attribute__((noinline)) static void *take_apart(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
-    size_t size, all = fh_heap_is_told(h) && n <= FH_WINDOW_SIZE ? n + FH_TOLD_ROOM : n;
+    size_t size, all = fh_heap_keeps_sizes(h) && n <= FH_WINDOW_SIZE ? n + FH_TOLD_ROOM : n;
     void *p = h->given || fh_heap_is_paged(h) ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
-    if (p && fh_heap_is_told(h) && fh_heap_block(p, &size) == p) {
-        fh_told_taken(p, size, n);
-        *clean = false;
+    if (p && fh_heap_keeps_sizes(h) && fh_heap_block(p, &size) == p) {
+        fh_told_taken(h, p, size, n);
+        if (fh_heap_is_told(h)) *clean = false;
     }
     return p;
 }

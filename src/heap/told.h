@@ -1,5 +1,6 @@
-/* Heaps whose blocks a tool that watches memory is told of (system/tools.h). It is there when they are made, or they are not
- * told. A block of theirs has some bytes more than were asked for. The last word of them says how many were.
+/* Heaps whose blocks a tool that watches memory is told of (system/tools.h), and heaps that keep sizes (FH_HEAP_SIZES). The tool is
+ * there when they are made, or they are not told. A block of both has some bytes more than were asked for. The last word of them
+ * says how many were.
  *
  *     p            p + n                        p + size
  *       │  shown     │  hidden … n and p, mixed │          live
@@ -20,17 +21,18 @@ static inline uint64_t fh_told_flags(void) {
 /* Bytes more that a block is to have. */
 #define FH_TOLD_ROOM ((size_t)16)
 
-/* The block at p, which has `size` bytes, was given to the program for n bytes. */
-void fh_told_taken(void *p, size_t size, size_t n);
+/* The block at p, which has `size` bytes, was given to the program for n bytes. Of a heap that keeps sizes. */
+void fh_told_taken(const fh_heap *h, void *p, size_t size, size_t n);
 
-/* What was asked for at p, of a live block that has `size` bytes. Of one of a heap that is not told: its size. */
+/* What was asked for at p, of a live block that has `size` bytes. Of one of a heap that keeps no sizes: its size. */
 size_t fh_told_asked(const void *p, size_t size);
 static inline size_t fh_heap_asked_for(const fh_heap *h, const void *p, size_t size) {
-    return fh_heap_is_told(h) ? fh_told_asked(p, size) : size;
+    return fh_heap_keeps_sizes(h) ? fh_told_asked(p, size) : size;
 }
 
-/* The block stays where it is and is for n bytes from now on, fewer than before. */
-void fh_told_shrunk(void *p, size_t size, size_t n);
+/* The block stays where it is and is for n bytes from now on: fewer than before, or up to size − FH_TOLD_ROOM of one that no tool is
+ * told of. */
+void fh_told_resized(const fh_heap *h, void *p, size_t size, size_t n);
 
 /* It is about to be freed. */
 void fh_told_freed(const void *p, size_t size);

@@ -84,8 +84,9 @@ typedef struct fh_heap_span {
 #define FH_HEAP_IS_POPULATED 8u
 #define FH_HEAP_IS_HUGE 16u
 #define FH_HEAP_IS_NAMED 32u
+#define FH_HEAP_IS_SIZED 64u /* each block has a word that says how much was asked for (told.h) */
 /* and those of its own. */
-#define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, or told */
+#define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, told, or sized */
 #define FH_HEAP_IS_TOLD (1u << 17)  /* a tool that watches memory is told of its blocks (told.h) */
 #define FH_HEAP_IS_PAGED (1u << 18) /* over memory from callbacks of the program (regions.h); also apart */
 /* Its slots are in spans (span.h). */
@@ -171,6 +172,11 @@ static inline bool fh_heap_has_spans(const fh_heap *h) {
 
 static inline bool fh_heap_is_paged(const fh_heap *h) {
     return FH_UNLIKELY((h->flags & FH_HEAP_IS_PAGED) != 0);
+}
+
+/* Its blocks have a word that says what was asked for. */
+static inline bool fh_heap_keeps_sizes(const fh_heap *h) {
+    return FH_UNLIKELY((h->flags & (FH_HEAP_IS_TOLD | FH_HEAP_IS_SIZED)) != 0);
 }
 
 static inline bool fh_heap_is_told(const fh_heap *h) {

@@ -78,8 +78,13 @@ int main(int count, char **arguments) {
         const char *name;
         void (*run)(size_t count);
         unsigned flags;
-    } forms[] = {{"empty", run_empty, 0}, {"shared", run_pair, 0}, {"private", run_pair, FH_HEAP_PRIVATE},
-                 {"grown", run_grown, 0}, {"long", run_long, 0},   {"frame", run_frame, FH_HEAP_PRIVATE},
+    } forms[] = {{"empty", run_empty, 0},
+                 {"shared", run_pair, 0},
+                 {"private", run_pair, FH_HEAP_PRIVATE},
+                 {"grown", run_grown, 0},
+                 {"long", run_long, 0},
+                 {"sized", run_pair, FH_HEAP_SIZES},
+                 {"frame", run_frame, FH_HEAP_PRIVATE},
                  {"type", run_type, 0}};
     if (count != 3) return 2;
     size_t blocks = strtoull(arguments[2], NULL, 10);

@@ -76,11 +76,15 @@ static void mark_a_call(fh_heap *h) {
 /* A heap below it, from its beginning to its end. */
 void stall_heap_life(void) {
     fh_heap_figures figures;
+    fh_heap_totals totals;
     fh_heap *h = fh_heap_new(&(fh_heap_options){.parent = shared_heap});
     if (!h) return;
     for (unsigned i = 0; i < 100; i++) (void)fh_heap_of(fh_heap_malloc(h, 30 * i));
     (void)fh_heap_of(fh_heap_malloc(h, 200000));
     fh_heap_stats(h, &figures);
+    fh_heap *below = fh_heap_new(&(fh_heap_options){.parent = h, .flags = FH_HEAP_SIZES});
+    if (below && fh_heap_malloc(below, 100)) fh_heap_stats_below(h, &totals);
+    fh_heap_destroy(below);
     mark_a_call(h);
     for (unsigned i = 0; i < 3; i++) fh_heap_on_destroy(h, nothing, NULL);
     fh_heap_limit(h, 0, 0);

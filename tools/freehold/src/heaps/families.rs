@@ -16,6 +16,8 @@ const OTHERS: &str = "(others)";
 struct Series {
     heaps: u64,
     own: Figures,
+    /// With all heaps below them.
+    whole: Figures,
     /// None: it is not known of one of them.
     requested: Option<f64>,
     taken: u64,
@@ -51,6 +53,7 @@ fn series(heaps: &Heaps) -> BTreeMap<String, Series> {
             .map(|(sum, amount)| sum + amount.bytes);
         it.heaps += 1;
         it.own += heap.own;
+        it.whole += heap.whole;
         it.taken = it.taken.saturating_add(heap.taken);
         it.peak = it.peak.max(heap.peak);
         it.soft_limit = least(it.soft_limit, heap.soft_limit);
@@ -83,7 +86,7 @@ const fn gauge(
 
 const BYTES: Option<&str> = Some("bytes");
 
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 13] = [
     gauge(
         "heaps",
         None,
@@ -105,6 +108,24 @@ const FAMILIES: [Family; 10] = [
     gauge("heap_blocks", None, "The number of these blocks.", |s| {
         Some(s.own.blocks)
     }),
+    gauge(
+        "heap_subtree_resident_bytes",
+        BYTES,
+        "Memory behind these heaps and all heaps below them.",
+        |s| Some(s.whole.resident),
+    ),
+    gauge(
+        "heap_subtree_live_bytes",
+        BYTES,
+        "Live blocks of these heaps and of all heaps below them.",
+        |s| Some(s.whole.live),
+    ),
+    gauge(
+        "heap_subtree_blocks",
+        None,
+        "The number of these blocks.",
+        |s| Some(s.whole.blocks),
+    ),
     gauge(
         "heap_requested_bytes",
         BYTES,
@@ -191,6 +212,9 @@ mod tests {
         assert_eq!(query.peak, (64 << 10) + 131_072);
         assert_eq!(found["tenant"].hard_limit, 64 << 20);
         assert_eq!(found["(unnamed)"].heaps, 1);
+        let tenant = &found["tenant"];
+        assert_eq!(tenant.whole, tenant.own + query.own);
+        assert_eq!(query.whole, query.own);
     }
 
     #[test]
