@@ -127,13 +127,20 @@ static inline bool exchange_for_empty(fh_thread *t, unsigned c, void *p) {
     return true;
 }
 
+/* Out of line, or what is special would save registers. */
+__attribute__((noinline)) static void release_to_full(void *p, unsigned c) {
+    if (!exchange_for_empty(fh_own(), c, p)) release("free", p);
+}
+
 /* The bin is full, or free would not have come here, and so is bin 0. */
 void fh_release_slow(void *p, fh_bin *bin) {
     size_t c = (size_t)(bin - fh_release_bins());
     const void *word;
-    if (!FH_CHECKED && c == FH_CLASS_SPECIAL && (word = (const void *)fh_heap_word(p)) != NULL) {
+    if (!FH_CHECKED && c != FH_CLASS_SPECIAL) {
+        release_to_full(p, (unsigned)c);
+    } else if (!FH_CHECKED && (word = (const void *)fh_heap_word(p)) != NULL) {
         fh_hook_heap_free("free", word, p);
-    } else if (FH_CHECKED || !exchange_for_empty(fh_own(), (unsigned)c, p)) {
+    } else {
         release("free", p);
     }
 }
