@@ -21,7 +21,10 @@
 #endif
 
 __thread struct recorder_thread recorder_self;
-_Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+// Multiples of the largest page that any CPU has: something else is mapped in their place.
+enum { LARGEST_PAGE = 65536 };
+_Alignas(LARGEST_PAGE) _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+static_assert(sizeof recorder_regions % LARGEST_PAGE == 0 && sizeof recorder_lines % LARGEST_PAGE == 0, "whole pages");
 _Atomic bool recorder_on;
 _Atomic uint32_t *recorder_asked;
 
@@ -104,6 +107,33 @@ static bool map_file(uint64_t blocks) {
     return true;
 }
 
+// The tables become empty ones, and shared. A child must not share its parent's: their threads have the same numbers.
+static bool empty_tables(void) {
+    enum { HOW = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED };
+    void *regions = mmap(recorder_regions, sizeof recorder_regions, PROT_READ | PROT_WRITE, HOW, -1, 0);
+    void *lines = mmap(recorder_lines, sizeof recorder_lines, PROT_READ | PROT_WRITE, HOW, -1, 0);
+    if (regions == MAP_FAILED || lines == MAP_FAILED) {
+        return false; // who does not record does not look at them
+    }
+    recorder_keep_off();
+    return true;
+}
+
+// Private resident bytes, as the reader will count them; 0 if the kernel does not say.
+static uint64_t resident(void) {
+    char text[128];
+    int statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t length = statm < 0 ? 0 : read(statm, text, sizeof text - 1);
+    if (statm >= 0) {
+        close(statm);
+    }
+    text[length > 0 ? length : 0] = 0;
+    char *at = text;
+    strtoull(at, &at, 10);
+    uint64_t all = strtoull(at, &at, 10), common = strtoull(at, &at, 10);
+    return (all - common) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static uint32_t when_full(void) {
     const char *text = getenv("FREEHOLD_RECORD_WHEN_FULL");
     if (text != NULL && strcmp(text, "drop") == 0) {
@@ -119,7 +149,7 @@ static void open_recording(void) {
     }
     uint64_t blocks = number_of("FREEHOLD_RECORD_BLOCKS", 1024);
     here.file = create_file(directory);
-    if (here.file < 0 || blocks == 0 || blocks > (1u << 24) || !map_file(blocks)) {
+    if (here.file < 0 || blocks == 0 || blocks > (1u << 24) || !map_file(blocks) || !empty_tables()) {
         complain("cannot make the recording");
         if (here.file >= 0) {
             close(here.file);
@@ -138,6 +168,7 @@ static void open_recording(void) {
     h->later = number_of("FREEHOLD_RECORD_LATER", 0) != 0;
     atomic_store_explicit(&h->reader, number_of("FREEHOLD_RECORD_READER", 0), memory_order_relaxed);
     h->begin_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    h->base_resident = resident();
     h->begin_ticks = ticks_now();
     atomic_thread_fence(memory_order_release);
     memcpy(h->magic, "FHRAWREC", 8);

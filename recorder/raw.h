@@ -85,6 +85,7 @@ struct raw_header {
     _Atomic uint64_t reader;   // its process
     _Atomic uint32_t asked;    // of a program that is recorded later: a raw_asked
     uint32_t later;            // 1 if it is such a program
+    uint64_t base_resident;    // private resident bytes before the first call; 0 if not known
 };
 static_assert(offsetof(struct raw_header, asked) == 96, "the reader knows the offset");
 static_assert(sizeof(struct raw_header) <= RAW_HEADER_BYTES, "it fits its page");
@@ -121,6 +122,8 @@ extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording beg
 // apart a line's, which costs stamps and no more.
 enum { RECORDER_REGION = 65536, RECORDER_REGIONS = 1 << 16, RECORDER_LINE = 64, RECORDER_LINES = 1 << 22 };
 enum { RECORDER_UNNUMBERED = 0xFFFE, RECORDER_SEVERAL = 0xFFFF };
+//
+// Both are mapped shared, so that they are not among the private resident bytes of the program, which are in the trace.
 extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
 
 static inline _Atomic uint16_t *recorder_region_of(const void *address) {
@@ -141,5 +144,6 @@ void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align)
 void recorder_put_event(enum raw_event event, uint64_t value);
 uint32_t recorder_new_thread(void);
 void recorder_thread_ends(void);
+void recorder_keep_off(void); // after the tables have become new ones
 
 #endif

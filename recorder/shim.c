@@ -67,6 +67,11 @@ static void keep_off(const char *first, size_t bytes) {
     }
 }
 
+void recorder_keep_off(void) {
+    keep_off(NULL, 0);
+    keep_off(arena, sizeof arena);
+}
+
 static struct {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
@@ -112,8 +117,6 @@ static bool make_ready(void) {
         if (next.malloc == NULL || next.free == NULL) {
             abort();
         }
-        keep_off(NULL, 0);
-        keep_off(arena, sizeof arena);
         recorder_begin();
         atomic_store_explicit(&stage, 2, memory_order_release);
         errno = error;

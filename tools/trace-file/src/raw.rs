@@ -20,6 +20,13 @@ pub struct RawRecord {
     pub size: u64,
 }
 
+impl RawRecord {
+    /// Of a call on a block, which has an address.
+    pub fn is_block(&self) -> bool {
+        u64::from(self.op) < EVENT && self.address != 0
+    }
+}
+
 /// Calls of the allocator that were timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timed {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::error::{TraceError, bad};
 use crate::op::{Header, Kind, Losses, Op};
+use crate::resident::Resident;
 use crate::varint;
 use crate::write::{
     BLOCK_HEADER, BLOCK_MAGIC, BLOCK_OPS, BlockPlace, END_MAGIC, INDEX_MAGIC, Index, MAGIC, VERSION,
@@ -50,6 +51,11 @@ impl Trace {
 
     pub fn losses(&self) -> &Losses {
         &self.index.losses
+    }
+
+    /// What the program had resident; None if that was not recorded.
+    pub fn resident(&self) -> Option<&Resident> {
+        self.index.resident.as_ref()
     }
 
     pub fn file_bytes(&self) -> u64 {
@@ -112,6 +118,9 @@ fn read_index(bytes: &[u8], least: usize) -> Result<Index, TraceError> {
     let inside = index.blocks.iter().all(|block| block.offset < at as u64);
     if !ordered || !inside {
         return Err(bad("an index whose blocks are not in order", at));
+    }
+    if index.resident.as_ref().is_some_and(|it| !it.is_possible()) {
+        return Err(bad("an index whose resident bytes cannot be", at));
     }
     Ok(index)
 }

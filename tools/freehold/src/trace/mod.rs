@@ -256,7 +256,7 @@ fn info(path: &Path, json: bool) -> Result<()> {
     let sum = tally(trace.ops()).with_context(|| path.display().to_string())?;
     if json {
         let all = serde_json::json!({"header": trace.header, "file_bytes": trace.file_bytes(),
-                                     "losses": trace.losses(), "tally": sum});
+                                     "losses": trace.losses(), "resident": trace.resident(), "tally": sum});
         return output::print(&format!("{all}\n"));
     }
     output::print(&text(&trace, &sum))?;
@@ -297,6 +297,7 @@ fn text(trace: &Trace, sum: &Tally) -> String {
         "{} blocks were released or resized by another thread than the one that had them",
         count(sum.crossing)
     );
+    out += &resident(trace);
     table(&mut out, "Sizes up to", &sum.sizes, bytes);
     table(
         &mut out,
@@ -306,6 +307,19 @@ fn text(trace: &Trace, sum: &Tally) -> String {
     );
     out += &missing(trace.losses());
     out
+}
+
+fn resident(trace: &Trace) -> String {
+    let bytes = |number: u64| wording::bytes(number as f64);
+    match trace.resident() {
+        Some(it) => format!(
+            "The program's own memory grew by {} to {}; of that {} in mappings with blocks\n",
+            bytes(it.growth()),
+            bytes(it.peak),
+            bytes(it.growth_of_blocks())
+        ),
+        None => "The program's own memory: not recorded\n".to_string(),
+    }
 }
 
 pub fn missing(losses: &Losses) -> String {
