@@ -37,6 +37,14 @@ static inline uint64_t clock_now(void) {
 #endif
 }
 
+// Waits for all before it: the call is not to pay for what the program did before, and is to pay for what it did itself.
+static inline uint64_t clock_after_all(void) {
+#if defined(__x86_64__)
+    _mm_lfence();
+#endif
+    return clock_now();
+}
+
 // ── The allocator that comes next ────────────────────────────────────────────────────────────────────────────
 
 // Answers what dlsym itself allocates while the first name is looked up.
@@ -167,7 +175,7 @@ static struct call enter(int written) {
             self->until_long = RECORDER_LONG_EACH - 1;
             call.cpu_began = thread_cpu_ns();
         }
-        call.began = clock_now();
+        call.began = clock_after_all();
     }
     self->at = RECORDER_HELD;
     return call;
@@ -186,11 +194,7 @@ static void count_time(const struct call *call, uint64_t ticks) {
 static void leave(const struct call *call) {
     recorder_self.at = call->at;
     if (call->began != 0) {
-        // Waits for what the call did.
-#if defined(__x86_64__)
-        _mm_lfence();
-#endif
-        count_time(call, clock_now() - call->began);
+        count_time(call, clock_after_all() - call->began);
     }
 }
 

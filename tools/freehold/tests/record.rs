@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use observed::{command, compile, text};
+use observed::{answer, command, compile, text};
 use profile_file::testing::skip;
 use serde_json::Value;
 
@@ -379,6 +379,8 @@ fn the_text_form_comes_in_and_parts_go_out() {
     assert_eq!(part["tally"]["live_bytes"], 1050);
     assert!(trace(&["anonymize"], "whole", "other").0);
     assert_eq!(info(&at("other"))["tally"]["peak_bytes"], 104 + 1024);
+    let back = answer(&["trace", "dump", "--text", at("part").to_str().unwrap()]);
+    assert_eq!(back, "a 100 0\na 1000 1\nr 0\na 50 0\n");
     std::fs::write(at("text"), "a 100 7\nr 8\n").unwrap();
     let (fine, complaint) = trace(&["import"], "text", "refused");
     assert!(!fine && complaint.contains("line 2"), "{complaint}");

@@ -144,7 +144,11 @@ impl Collector {
     pub fn drain(&mut self) -> Result<bool> {
         self.find_new()?;
         let mut any = false;
-        for watch in self.sources.iter_mut().filter_map(|it| it.resident.as_mut()) {
+        for watch in self
+            .sources
+            .iter_mut()
+            .filter_map(|it| it.resident.as_mut())
+        {
             watch.sample();
         }
         if self.when_full != "ring" {
@@ -170,7 +174,10 @@ impl Collector {
             let spool = self.spools.path().join(name);
             if let Some(source) = Source::open(&path, name, spool)? {
                 let pid = source.word(PROCESS).load(Ordering::Relaxed);
-                let watches = self.sources.iter_mut().filter_map(|it| it.resident.as_mut());
+                let watches = self
+                    .sources
+                    .iter_mut()
+                    .filter_map(|it| it.resident.as_mut());
                 for earlier in watches.filter(|watch| watch.is_of(pid)) {
                     earlier.end();
                 }

@@ -321,9 +321,10 @@ fn say(one: &Written) {
     }
 }
 
-/// Timed calls stand for all; the cost of the clock is taken off. None if the recording was too short to tell.
+/// Timed calls stand for all; what the timing adds is taken off. None if the recording was too short to tell.
 fn share(processes: &[Process], usage: Option<f64>) -> Option<f64> {
     let usage = usage?;
+    let extra = ticks::of_timing();
     let mut seconds = 0.0;
     for process in processes {
         let spool = process.spooled().ok()?;
@@ -333,7 +334,7 @@ fn share(processes: &[Process], usage: Option<f64>) -> Option<f64> {
             ticks,
             nanoseconds,
         } = recording.timed;
-        let own = ticks::of_the_clock() * calls;
+        let own = extra.saturating_mul(calls);
         let short = ticks.saturating_sub(own) as f64 / process.ticks_per_ns;
         seconds += (short + nanoseconds as f64) * TIMED_EACH / 1e9;
     }

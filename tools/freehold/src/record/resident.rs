@@ -187,7 +187,10 @@ fn mappings(text: &str) -> Vec<Mapping> {
         let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
         let range = first.split_once('-');
         if let Some((start, end)) = range.and_then(|(a, b)| hexadecimal(a).zip(hexadecimal(b))) {
-            let is_shared = line.split_whitespace().nth(1).is_some_and(|how| how.ends_with('s'));
+            let is_shared = line
+                .split_whitespace()
+                .nth(1)
+                .is_some_and(|how| how.ends_with('s'));
             place = (!is_shared).then_some((start, end));
         } else if let (Some((start, end)), Some(rest)) = (place, line.strip_prefix("Anonymous:")) {
             let kilobytes = rest.split_whitespace().next().map(str::parse::<u64>);

@@ -168,7 +168,14 @@ fn replay(args: &Args) -> Result<ExitCode> {
         .collect::<Result<_>>()?;
     let (recorded, sum, prepared) = read(args)?;
     let mut measured = measure(args, &replayer, &contenders, &prepared)?;
-    let reproduced = reproduce(args, &replayer, &contenders, &prepared, &recorded, &measured)?;
+    let reproduced = reproduce(
+        args,
+        &replayer,
+        &contenders,
+        &prepared,
+        &recorded,
+        &measured,
+    )?;
     let table = text(args, &sum, &prepared, &measured) + &recorded.text(reproduced.as_ref());
     let mut live = None;
     if args.html.is_some() {
@@ -234,7 +241,9 @@ fn reproduce(
         prepared.write(&file, How { touch, ..how(args) })?;
         if let Some(one) = contenders.iter().find(|one| one.name == same.name) {
             // That it died alone would be no reason for anything.
-            untouched = once(replayer, one, &file, None).ok().map(|run| run.peak_rss());
+            untouched = once(replayer, one, &file, None)
+                .ok()
+                .map(|run| run.peak_rss());
         }
     }
     Ok(recorded.compare(args, same, untouched))

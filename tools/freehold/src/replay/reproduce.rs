@@ -36,6 +36,8 @@ pub struct Recorded {
     allocator: String,
     pub resident: Option<Resident>,
     losses: Losses,
+    /// Bytes, at the peak.
+    live: u64,
     nanoseconds: u64,
     threads: u32,
 }
@@ -46,6 +48,7 @@ impl Recorded {
             allocator: trace.header.allocator.clone(),
             resident: trace.resident().cloned(),
             losses: trace.losses().clone(),
+            live: sum.peak_bytes,
             nanoseconds: sum.nanoseconds,
             threads: sum.threads,
         }
@@ -99,18 +102,28 @@ impl Recorded {
         let (program, replay) = (resident.growth(), peak(one));
         let blocks = resident.growth_of_blocks();
         let mut reasons = Vec::new();
-        if replay < program && blocks < program {
-            let rest = if is_apart(blocks, replay) {
-                "Without it"
-            } else {
-                "That is the reason: without it"
-            };
+        let touched = args.touch != Touch::None;
+        if touched && replay < self.live {
             reasons.push(format!(
-                "{} of the program's were in mappings that had no block: its stacks, its data, what it mapped itself. {rest} the \
-                 difference is {:+.1} %.",
+                "At the peak {} were live, so the replay's readings of its memory, one each millisecond, have missed it. --order \
+                 total reads it at {} operations.",
+                bytes(self.live as f64),
+                super::POINTS
+            ));
+        }
+        if replay < program && program - blocks > (program - replay) / 10 {
+            reasons.push(format!(
+                "{} of the program's were in mappings that had no block: its stacks, its data, what it mapped itself. Without that \
+                 the difference is {:+.1} %.",
                 bytes((program - blocks) as f64),
                 100.0 * ratio(replay, blocks)
             ));
+            if is_apart(blocks, replay) {
+                reasons.push(
+                    "A mapping with one block counts whole, so more than that may have been the program's own."
+                        .to_owned(),
+                );
+            }
         }
         if let Some(untouched) = untouched.filter(|it| (*it as f64) < 0.95 * replay as f64) {
             reasons.push(format!(
@@ -118,7 +131,7 @@ impl Recorded {
                 bytes(untouched as f64)
             ));
         }
-        if replay < program && args.touch == Touch::None {
+        if replay < program && !touched {
             reasons.push("With --touch none nothing is written into the blocks.".to_owned());
         }
         let missing = self.losses.lost + self.losses.unknown_frees;
@@ -133,7 +146,8 @@ impl Recorded {
             reasons.push("--set gives the replay options that the program had not.".to_owned());
         }
         let took = median(one.runs.iter().map(|run| run.ns as f64).collect());
-        if took < MUCH_SHORTER * self.nanoseconds as f64 && args.order != Order::Time {
+        let is_shorter = took < MUCH_SHORTER * self.nanoseconds as f64;
+        if replay > program && is_shorter && args.order != Order::Time {
             reasons.push(format!(
                 "The program took {} and the replay {}: an allocator that purges after a time has less of it. --order time keeps \
                  the program's pauses.",
@@ -154,9 +168,8 @@ impl Recorded {
             ));
         }
         if reasons.is_empty() {
-            reasons.push(
-                "No reason was found; another --order or --touch may tell more.".to_owned(),
-            );
+            reasons
+                .push("No reason was found; another --order or --touch may tell more.".to_owned());
         }
         reasons
     }
