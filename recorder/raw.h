@@ -67,7 +67,8 @@ struct raw_block {
     uint64_t timed_calls; // calls of the allocator that were timed
     uint64_t timed_ticks; // ticks of the short ones
     uint64_t timed_ns;    // CPU time of the long ones, in which the thread may have been off its CPU
-    uint8_t unused[RAW_BLOCK_HEADER - 40];
+    uint64_t empty_ticks; // of the short ones: what timing nothing took
+    uint8_t unused[RAW_BLOCK_HEADER - 48];
     _Atomic uint64_t words[RAW_WORDS]; // the first is a stamp
 };
 static_assert(offsetof(struct raw_block, words) == RAW_BLOCK_HEADER, "the reader knows the offset");
@@ -125,9 +126,10 @@ enum { RECORDER_UNNUMBERED = 0xFFFE, RECORDER_SEVERAL = 0xFFFF };
 //
 // Both are mapped shared, so that they are not among the private resident bytes of the program, which are in the trace.
 extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+static_assert((uint64_t)RECORDER_REGION * RECORDER_REGIONS == (uint64_t)1 << 32, "the regions of half an address");
 
 static inline _Atomic uint16_t *recorder_region_of(const void *address) {
-    return &recorder_regions[(uintptr_t)address / RECORDER_REGION % RECORDER_REGIONS];
+    return &recorder_regions[(uint32_t)(uintptr_t)address / RECORDER_REGION];
 }
 
 static inline _Atomic uint16_t *recorder_line_of(const void *address) {

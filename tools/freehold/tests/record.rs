@@ -331,6 +331,43 @@ fn exec_begins_a_trace_of_its_own() {
     same(&said(&output), &counts(&info(&place.trace())));
 }
 
+/// A daemon closes all descriptors, and has one of its own with the number of the recording's. 60,000 records need more blocks.
+const DAEMON: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    free(malloc(24));
+    for (int i = 3; i < 64; i++) {
+        close(i);
+    }
+    for (int i = 3; i < 64; i++) {
+        if (open(argv[argc - 1], O_CREAT | O_RDWR, 0600) < 0) {
+            return 1;
+        }
+    }
+    for (int i = 0; i < 30000; i++) {
+        free(malloc(24));
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_that_closes_our_descriptor_keeps_its_files() {
+    let Some(mut place) = Place::new("a_program_that_closes_our_descriptor_keeps_its_files") else {
+        return;
+    };
+    place.program = compile(place.directory.path(), "daemon", DAEMON, &["-fno-builtin"]);
+    let log = place.directory.path().join("log");
+    let output = place.record(&[], &[log.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
+    let info = info(&place.trace());
+    nothing_lost(&info);
+    assert!(counts(&info)["malloc"] >= 30_000);
+}
+
 /// A pool of two blocks is always full: what is not recorded is counted, and what waits is whole.
 #[test]
 fn what_is_lost_is_counted() {

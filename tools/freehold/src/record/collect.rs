@@ -18,7 +18,7 @@ pub const BLOCK: usize = 65536;
 pub const HEADER: usize = 4096;
 pub const BLOCK_HEADER: usize = 64;
 /// What the recorder writes and this command reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const OWNED: u32 = 1;
 pub const FULL: u32 = 2;
 const FREE: u32 = 3;

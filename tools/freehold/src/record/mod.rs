@@ -324,18 +324,17 @@ fn say(one: &Written) {
 /// Timed calls stand for all; what the timing adds is taken off. None if the recording was too short to tell.
 fn share(processes: &[Process], usage: Option<f64>) -> Option<f64> {
     let usage = usage?;
-    let extra = ticks::of_timing();
     let mut seconds = 0.0;
     for process in processes {
         let spool = process.spooled().ok()?;
         let recording = RawRecording::new(&spool);
         let Timed {
-            calls,
             ticks,
+            empty,
             nanoseconds,
+            ..
         } = recording.timed;
-        let own = extra.saturating_mul(calls);
-        let short = ticks.saturating_sub(own) as f64 / process.ticks_per_ns;
+        let short = ticks.saturating_sub(empty) as f64 / process.ticks_per_ns;
         seconds += (short + nanoseconds as f64) * TIMED_EACH / 1e9;
     }
     (usage > 0.02).then_some(seconds / usage)
