@@ -288,6 +288,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// The share of time in the allocator, from one call in 241, is within five hundredths of what the allocator counts itself.
+/// In one of three tries: on a busy machine a call may have waited for its CPU.
 #[test]
 fn the_share_of_the_allocator_is_what_it_counts_itself() {
     let Some(mut place) = Place::new("the_share_of_the_allocator_is_what_it_counts_itself") else {
@@ -299,18 +300,17 @@ fn the_share_of_the_allocator_is_what_it_counts_itself() {
     let flags = ["-fno-builtin", "-Wl,--no-as-needed", "-lstdc++"];
     let program = compile(directory, "slowly", SLOWLY_ALLOCATING, &flags);
     place.program = program;
-    for call in ["malloc", "new"] {
+    let near = |call: &str| {
         let output = place.record(&["--on", slow.to_str().unwrap()], &[call]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let own: f64 = text(&output.stdout).trim().parse().unwrap();
         let said: Value = serde_json::from_slice(&output.stderr).unwrap();
         let estimated = said["allocator_share"].as_f64().unwrap();
         println!("{call}: {estimated:.4} estimated, {own:.4} counted by the allocator");
-        assert!((0.2..0.6).contains(&own), "{call}: {own}");
-        assert!(
-            (estimated - own).abs() < 0.05,
-            "{call}: {estimated} estimated, {own} counted"
-        );
+        (0.2..0.6).contains(&own) && (estimated - own).abs() < 0.05
+    };
+    for call in ["malloc", "new"] {
+        assert!((0..3).any(|_| near(call)), "{call}: see above");
     }
 }
 
