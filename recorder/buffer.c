@@ -38,8 +38,8 @@ static struct {
     char *blocks;
     size_t bytes, first_block;
     int file;
-    dev_t device; // and
-    ino_t inode;  // of the file
+    dev_t device;             // and
+    ino_t inode;              // of the file
     _Atomic uint32_t ring_at; // of the ring, the block to take next
     uint64_t parent;
     uint64_t close; // ticks: beyond so many between two stamps the next ones are closer to each other
@@ -104,7 +104,8 @@ static bool map_file(uint64_t blocks) {
     here.bytes = here.first_block + blocks * RAW_BLOCK_BYTES;
     // A file system without room must be an error now and not SIGBUS later; each block is asked for when it is taken.
     struct stat about;
-    if (fstat(here.file, &about) != 0 || ftruncate(here.file, (off_t)here.bytes) != 0 || posix_fallocate(here.file, 0, (off_t)here.first_block) != 0) {
+    if (fstat(here.file, &about) != 0 || ftruncate(here.file, (off_t)here.bytes) != 0 ||
+        posix_fallocate(here.file, 0, (off_t)here.first_block) != 0) {
         return false;
     }
     char *map = mmap(NULL, here.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, here.file, 0);

@@ -135,7 +135,7 @@ fn checked_json<T: serde::de::DeserializeOwned>(
         return Err(bad(format!("checksum of the {what} does not hold"), at));
     }
     serde_json::from_slice(text)
-        .map_err(|error| bad(format!("a {what} that says nothing ({error})"), at + 8))
+        .map_err(|error| bad(format!("the {what} says nothing ({error})"), at + 8))
 }
 
 fn columns(raw: &[u8], count: usize, mut time: u64) -> Option<Vec<Op>> {

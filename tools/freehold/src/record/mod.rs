@@ -235,7 +235,9 @@ fn write_trace(args: &Args, process: &Process, path: &Path) -> Result<Written> {
     losses.lost += process.lost;
     let watched = process.resident.as_ref().zip(places.as_ref());
     writer.set_resident(watched.and_then(|(watch, places)| watch.resident_with(places)));
-    let (_, operations) = writer.finish(losses.clone())?;
+    let (_, operations) = writer
+        .finish(losses.clone())
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Written {
         process: process.name.clone(),
         path: path.to_path_buf(),

@@ -32,7 +32,7 @@ use crate::wording::{bytes, plain_count};
 use crate::{amounts, output, trace};
 use prepare::{How, Order, POINTS, Prepared, Touch};
 use process::{Contender, Ending, Replayer, Run};
-use reproduce::{Recorded, Reproduced};
+use reproduce::Recorded;
 
 /// Replays a trace on allocators: time, latency, resident memory.
 #[derive(clap::Args, Clone)]
@@ -168,14 +168,8 @@ fn replay(args: &Args) -> Result<ExitCode> {
         .collect::<Result<_>>()?;
     let (recorded, sum, prepared) = read(args)?;
     let mut measured = measure(args, &replayer, &contenders, &prepared)?;
-    let reproduced = reproduce(
-        args,
-        &replayer,
-        &contenders,
-        &prepared,
-        &recorded,
-        &measured,
-    )?;
+    let same = recorded.same(&measured);
+    let reproduced = same.and_then(|one| recorded.compare(args, one));
     let table = text(args, &sum, &prepared, &measured) + &recorded.text(reproduced.as_ref());
     let mut live = None;
     if args.html.is_some() {
@@ -219,34 +213,6 @@ fn read(args: &Args) -> Result<(Recorded, Tally, Prepared)> {
     let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
     let recorded = Recorded::new(&trace, &sum);
     Ok((recorded, sum, prepare::prepare(trace.ops(), args.order)?))
-}
-
-/// Against the recorded program; with one more run, if that can say why they are apart.
-fn reproduce(
-    args: &Args,
-    replayer: &Replayer,
-    contenders: &[Contender],
-    prepared: &Prepared,
-    recorded: &Recorded,
-    measured: &[Measured],
-) -> Result<Option<Reproduced>> {
-    let Some(same) = recorded.same(measured) else {
-        return Ok(None);
-    };
-    let mut untouched = None;
-    if recorded.wants_untouched(args, same) && !args.verify {
-        let directory = tempfile::tempdir()?;
-        let file = directory.path().join("untouched");
-        let touch = Touch::None;
-        prepared.write(&file, How { touch, ..how(args) })?;
-        if let Some(one) = contenders.iter().find(|one| one.name == same.name) {
-            // That it died alone would be no reason for anything.
-            untouched = once(replayer, one, &file, None)
-                .ok()
-                .map(|run| run.peak_rss());
-        }
-    }
-    Ok(recorded.compare(args, same, untouched))
 }
 
 /// Threads that race for blocks get other addresses each time.

@@ -12,6 +12,8 @@ const WITHIN: f64 = 0.1;
 const LEAST: u64 = 512 << 10;
 /// Fewer readings may have missed the peak.
 const FEW_SAMPLES: u64 = 20;
+/// A program that has less than this part of its live bytes resident has not written to all of them.
+const MUCH_OF_LIVE: f64 = 0.95;
 /// What is purged after a time has less time in a replay that is shorter than this part of the program.
 const MUCH_SHORTER: f64 = 0.5;
 
@@ -61,19 +63,7 @@ impl Recorded {
         all.iter().find(is_same)
     }
 
-    /// Whether one more run could say that the program did not write to all its blocks.
-    pub fn wants_untouched(&self, args: &Args, one: &Measured) -> bool {
-        let grew = self.resident.as_ref().map_or(0, Resident::growth);
-        args.touch != Touch::None && is_apart(grew, peak(one)) && peak(one) > grew
-    }
-
-    /// `untouched` is the peak of one more run that wrote nothing into the blocks.
-    pub fn compare(
-        &self,
-        args: &Args,
-        one: &Measured,
-        untouched: Option<u64>,
-    ) -> Option<Reproduced> {
+    pub fn compare(&self, args: &Args, one: &Measured) -> Option<Reproduced> {
         let resident = self.resident.as_ref()?;
         let (program, replay) = (resident.growth(), peak(one));
         let within = !is_apart(program, replay);
@@ -87,18 +77,12 @@ impl Recorded {
             reasons: if within {
                 Vec::new()
             } else {
-                self.reasons(args, one, resident, untouched)
+                self.reasons(args, one, resident)
             },
         })
     }
 
-    fn reasons(
-        &self,
-        args: &Args,
-        one: &Measured,
-        resident: &Resident,
-        untouched: Option<u64>,
-    ) -> Vec<String> {
+    fn reasons(&self, args: &Args, one: &Measured, resident: &Resident) -> Vec<String> {
         let (program, replay) = (resident.growth(), peak(one));
         let blocks = resident.growth_of_blocks();
         let mut reasons = Vec::new();
@@ -114,9 +98,9 @@ impl Recorded {
         if replay < program && program - blocks > (program - replay) / 10 {
             reasons.push(format!(
                 "{} of the program's were in mappings that had no block: its stacks, its data, what it mapped itself. Without that \
-                 the difference is {:+.1} %.",
+                 the difference is {}.",
                 bytes((program - blocks) as f64),
-                100.0 * ratio(replay, blocks)
+                percent(ratio(replay, blocks))
             ));
             if is_apart(blocks, replay) {
                 reasons.push(
@@ -125,10 +109,10 @@ impl Recorded {
                 );
             }
         }
-        if let Some(untouched) = untouched.filter(|it| (*it as f64) < 0.95 * replay as f64) {
+        if touched && replay > program && (program as f64) < MUCH_OF_LIVE * self.live as f64 {
             reasons.push(format!(
-                "The program did not write to all that it allocated: with --touch none the replay needs {}.",
-                bytes(untouched as f64)
+                "At the peak {} were live, which is more: the program did not write to all that it allocated.",
+                bytes(self.live as f64)
             ));
         }
         if replay < program && !touched {
@@ -188,10 +172,10 @@ impl Recorded {
             );
         };
         let mut text = format!(
-            "\nThe program itself grew by {grew} on {}, its replay by {} ({:+.1} %): {}.\n",
+            "\nThe program itself grew by {grew} on {}, its replay by {} ({}): {}.\n",
             it.allocator,
             bytes(it.replay as f64),
-            100.0 * it.difference,
+            percent(it.difference),
             match it.within {
                 true if it.difference.abs() <= WITHIN => "within 10 %",
                 true => "too little to compare",
@@ -211,6 +195,14 @@ fn peak(one: &Measured) -> u64 {
 
 fn ratio(replay: u64, program: u64) -> f64 {
     replay as f64 / program.max(1) as f64 - 1.0
+}
+
+fn percent(difference: f64) -> String {
+    if difference < 10.0 {
+        format!("{:+.1} %", 100.0 * difference)
+    } else {
+        "more than ten times as much".to_owned()
+    }
 }
 
 fn is_apart(program: u64, replay: u64) -> bool {
