@@ -59,7 +59,7 @@ __attribute__((destructor)) static void say(void) {
 /// Most of it is not the allocator's, as in most programs.
 const WORK: &str = "
 import json
-for turn in range(3):
+for turn in range(5):
     text = json.dumps([{'k%d' % i: [i, str(i), {'x': i / 3}]} for i in range(20000)])
     json.loads(text)
 ";
