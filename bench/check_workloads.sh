@@ -117,7 +117,6 @@ while read -r program arguments; do
 done <<<"$table"
 
 for file in "$folder"/*; do
-    [[ $file == *.so ]] && continue # the recorder
     name=${file##*/}
     if [ -f "$file" ] && [ -x "$file" ] && [ "${seen/ $name /}" = "$seen" ]; then
         echo "$name is not in the table of this script"

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,7 +22,10 @@
 #endif
 
 __thread struct recorder_thread recorder_self;
-_Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+// Multiples of the largest page that any CPU has: something else is mapped in their place.
+enum { LARGEST_PAGE = 65536 };
+_Alignas(LARGEST_PAGE) _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+static_assert(sizeof recorder_regions % LARGEST_PAGE == 0 && sizeof recorder_lines % LARGEST_PAGE == 0, "whole pages");
 _Atomic bool recorder_on;
 _Atomic uint32_t *recorder_asked;
 
@@ -34,6 +38,8 @@ static struct {
     char *blocks;
     size_t bytes, first_block;
     int file;
+    dev_t device;             // and
+    ino_t inode;              // of the file
     _Atomic uint32_t ring_at; // of the ring, the block to take next
     uint64_t parent;
     uint64_t close; // ticks: beyond so many between two stamps the next ones are closer to each other
@@ -73,6 +79,12 @@ static void complain(const char *what) {
     (void)!write(STDERR_FILENO, line, (size_t)length);
 }
 
+// A program may have closed our descriptor, and have a file of its own under its number.
+static bool is_our_file(void) {
+    struct stat about;
+    return fstat(here.file, &about) == 0 && about.st_dev == here.device && about.st_ino == here.inode;
+}
+
 // A process may become several programs, one after the other: each gets the next free name.
 static int create_file(const char *directory) {
     char path[4096];
@@ -91,17 +103,48 @@ static bool map_file(uint64_t blocks) {
     here.first_block = RAW_HEADER_BYTES + states;
     here.bytes = here.first_block + blocks * RAW_BLOCK_BYTES;
     // A file system without room must be an error now and not SIGBUS later; each block is asked for when it is taken.
-    if (ftruncate(here.file, (off_t)here.bytes) != 0 || posix_fallocate(here.file, 0, (off_t)here.first_block) != 0) {
+    struct stat about;
+    if (fstat(here.file, &about) != 0 || ftruncate(here.file, (off_t)here.bytes) != 0 ||
+        posix_fallocate(here.file, 0, (off_t)here.first_block) != 0) {
         return false;
     }
     char *map = mmap(NULL, here.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, here.file, 0);
     if (map == MAP_FAILED) {
         return false;
     }
+    here.device = about.st_dev;
+    here.inode = about.st_ino;
     here.header = (struct raw_header *)map;
     here.states = (_Atomic uint32_t *)(map + RAW_HEADER_BYTES);
     here.blocks = map + here.first_block;
     return true;
+}
+
+// The tables become empty ones, and shared. A child must not share its parent's: their threads have the same numbers.
+static bool empty_tables(void) {
+    enum { HOW = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED };
+    void *regions = mmap(recorder_regions, sizeof recorder_regions, PROT_READ | PROT_WRITE, HOW, -1, 0);
+    void *lines = mmap(recorder_lines, sizeof recorder_lines, PROT_READ | PROT_WRITE, HOW, -1, 0);
+    if (regions == MAP_FAILED || lines == MAP_FAILED) {
+        return false; // who does not record does not look at them
+    }
+    recorder_keep_off();
+    return true;
+}
+
+// Private resident bytes, as the reader will count them; 0 if the kernel does not say.
+static uint64_t resident(void) {
+    char text[128];
+    int statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t length = statm < 0 ? 0 : read(statm, text, sizeof text - 1);
+    if (statm >= 0) {
+        close(statm);
+    }
+    text[length > 0 ? length : 0] = 0;
+    char *at = text;
+    strtoull(at, &at, 10);
+    uint64_t all = strtoull(at, &at, 10), common = strtoull(at, &at, 10);
+    return (all - common) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static uint32_t when_full(void) {
@@ -119,7 +162,7 @@ static void open_recording(void) {
     }
     uint64_t blocks = number_of("FREEHOLD_RECORD_BLOCKS", 1024);
     here.file = create_file(directory);
-    if (here.file < 0 || blocks == 0 || blocks > (1u << 24) || !map_file(blocks)) {
+    if (here.file < 0 || blocks == 0 || blocks > (1u << 24) || !map_file(blocks) || !empty_tables()) {
         complain("cannot make the recording");
         if (here.file >= 0) {
             close(here.file);
@@ -129,7 +172,7 @@ static void open_recording(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     struct raw_header *h = here.header;
-    h->version = 2;
+    h->version = 3;
     here.close = number_of("FREEHOLD_RECORD_CLOSE", 8192);
     h->when_full = when_full();
     h->blocks = blocks;
@@ -138,6 +181,7 @@ static void open_recording(void) {
     h->later = number_of("FREEHOLD_RECORD_LATER", 0) != 0;
     atomic_store_explicit(&h->reader, number_of("FREEHOLD_RECORD_READER", 0), memory_order_relaxed);
     h->begin_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    h->base_resident = resident();
     h->begin_ticks = ticks_now();
     atomic_thread_fence(memory_order_release);
     memcpy(h->magic, "FHRAWREC", 8);
@@ -171,7 +215,9 @@ static void in_child(void) {
     recorder_asked = NULL;
     here.parent = here.header->process;
     munmap(here.header, here.bytes);
-    close(here.file);
+    if (is_our_file()) {
+        close(here.file);
+    }
     bool held = recorder_self.at == RECORDER_HELD;
     recorder_self = (struct recorder_thread){.at = RECORDER_HELD};
     open_recording();
@@ -206,6 +252,20 @@ static struct raw_block *block_at(uint32_t index) {
     return (struct raw_block *)(here.blocks + (size_t)index * RAW_BLOCK_BYTES);
 }
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 // since Linux 5.14
+#endif
+
+// Asks for the room of a block that was never used: without it a store would be a SIGBUS. Its pages come all at once.
+static bool ask_for_room(uint32_t index) {
+    size_t offset = here.first_block + (size_t)index * RAW_BLOCK_BYTES;
+    if (madvise((char *)here.header + offset, RAW_BLOCK_BYTES, MADV_POPULATE_WRITE) == 0) {
+        return true;
+    }
+    bool is_known = errno != EINVAL;
+    return !is_known && is_our_file() && posix_fallocate(here.file, (off_t)offset, RAW_BLOCK_BYTES) == 0;
+}
+
 // A block is all zero when it is taken, because its first word of zero is its end.
 static bool make_ours(uint32_t index, uint32_t was) {
     if (was != RAW_UNUSED) {
@@ -213,8 +273,7 @@ static bool make_ours(uint32_t index, uint32_t was) {
         memset((char *)block + RAW_BLOCK_HEADER, 0, RAW_BLOCK_BYTES - RAW_BLOCK_HEADER);
         return true;
     }
-    off_t offset = (off_t)(here.first_block + (size_t)index * RAW_BLOCK_BYTES);
-    if (posix_fallocate(here.file, offset, RAW_BLOCK_BYTES) != 0) {
+    if (!ask_for_room(index)) {
         atomic_store_explicit(&here.states[index], RAW_UNUSED, memory_order_release);
         return false;
     }
@@ -341,7 +400,7 @@ static bool begin_block(void) {
     }
     struct raw_block *block = block_at(self->index);
     block->thread = self->number;
-    block->timed_calls = block->timed_ticks = block->timed_ns = 0;
+    block->timed_calls = block->timed_ticks = block->timed_ns = block->empty_ticks = 0;
     block->sequence = atomic_fetch_add_explicit(&here.header->sequence, 1, memory_order_relaxed);
     self->block = block;
     self->others = 0;

@@ -67,7 +67,8 @@ struct raw_block {
     uint64_t timed_calls; // calls of the allocator that were timed
     uint64_t timed_ticks; // ticks of the short ones
     uint64_t timed_ns;    // CPU time of the long ones, in which the thread may have been off its CPU
-    uint8_t unused[RAW_BLOCK_HEADER - 40];
+    uint64_t empty_ticks; // of the short ones: what timing nothing took
+    uint8_t unused[RAW_BLOCK_HEADER - 48];
     _Atomic uint64_t words[RAW_WORDS]; // the first is a stamp
 };
 static_assert(offsetof(struct raw_block, words) == RAW_BLOCK_HEADER, "the reader knows the offset");
@@ -85,6 +86,7 @@ struct raw_header {
     _Atomic uint64_t reader;   // its process
     _Atomic uint32_t asked;    // of a program that is recorded later: a raw_asked
     uint32_t later;            // 1 if it is such a program
+    uint64_t base_resident;    // private resident bytes before the first call; 0 if not known
 };
 static_assert(offsetof(struct raw_header, asked) == 96, "the reader knows the offset");
 static_assert(sizeof(struct raw_header) <= RAW_HEADER_BYTES, "it fits its page");
@@ -121,10 +123,13 @@ extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording beg
 // apart a line's, which costs stamps and no more.
 enum { RECORDER_REGION = 65536, RECORDER_REGIONS = 1 << 16, RECORDER_LINE = 64, RECORDER_LINES = 1 << 22 };
 enum { RECORDER_UNNUMBERED = 0xFFFE, RECORDER_SEVERAL = 0xFFFF };
+//
+// Both are mapped shared, so that they are not among the private resident bytes of the program, which are in the trace.
 extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+static_assert((uint64_t)RECORDER_REGION * RECORDER_REGIONS == (uint64_t)1 << 32, "the regions of half an address");
 
 static inline _Atomic uint16_t *recorder_region_of(const void *address) {
-    return &recorder_regions[(uintptr_t)address / RECORDER_REGION % RECORDER_REGIONS];
+    return &recorder_regions[(uint32_t)(uintptr_t)address / RECORDER_REGION];
 }
 
 static inline _Atomic uint16_t *recorder_line_of(const void *address) {
@@ -141,5 +146,6 @@ void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align)
 void recorder_put_event(enum raw_event event, uint64_t value);
 uint32_t recorder_new_thread(void);
 void recorder_thread_ends(void);
+void recorder_keep_off(void); // after the tables have become new ones
 
 #endif

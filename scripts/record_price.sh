@@ -2,8 +2,9 @@
 # What recording costs: record_price.sh [BUILD [TURNS]]
 #
 # First in instructions of whole programs that callgrind counts. Each line: program, instructions under Freehold alone, under
-# Freehold with the recorder, and the difference. Time passes slowly under callgrind, so the recorder is told that all calls
-# are close to each other. Then in the CPU time of the program, which `freehold record` reads meanwhile: the median over TURNS
+# Freehold with the recorder, and the difference. The recorder keeps a ring of 64 MiB without a reader: it is the flight
+# recorder. With a reader the program executes the same instructions. Time passes slowly under callgrind, so the recorder is
+# told that all calls are close to each other. TURNS of 0 ends here. Then in the CPU time of the program, which `freehold record` reads meanwhile: the median over TURNS
 # turns (5) in milliseconds, alone and recorded, and the ratio.
 set -eu
 build=$(cd "${1:-build}" && pwd)
@@ -68,6 +69,7 @@ sed 's/20000/100000/' "$folder/work.py" >"$folder/more.py"
 compare sqlite3 sqlite3 :memory: ".read $folder/work.sql"
 compare git git -C "$root" --no-pager log --stat -n 40 6e80cde
 PYTHONMALLOC=malloc compare python3 /usr/bin/python3 "$folder/work.py" # or Python's own allocator serves all that is small
+[ "$turns" -gt 0 ] || exit 0
 compare_time pairs "$build/tests/pair" 64 5000000
 compare_time deep "$build/tests/pair" 64 5000000 100
 compare_time replace "$build/bench/random_replace" live=1000000 min=16 max=255 n=3000000

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What recording costs, in instructions that callgrind counts: price.py PAIR-PROGRAM LIBFREEHOLD.SO LIBFREEHOLD-RECORD.SO FOLDER
 
+Then what the flight recorder adds to a real program, sqlite3 on an index of text: a ring without a reader.
+
 Two runs that differ only in the number of pairs are subtracted, once under the allocator alone and once under the recorder too.
 All instructions of the process count. Asserted are the ratio of the two, and that each call has its record in the raw file.
 
@@ -21,13 +23,22 @@ FEW, MANY = 20000, 60000
 # (size, depth): instructions of a loop of pairs under the recorder, as a multiple of those without it. Measured on x86-64:
 # 2.2 for most, and 3.9 for the last: from 64 KiB on an allocation has a second word and takes the slow path.
 MOST = {(16, 1): 2.5, (64, 1): 2.5, (1000, 1): 2.5, (64, 100): 2.5, (30000, 1): 2.5, (100000, 1): 4.5}
+# In %, of sqlite3: 3.5 measured on x86-64 (scripts/record_price.sh has more programs). It allocates once in 900 instructions,
+# and a record takes some 28.
+MOST_OF_SQLITE = 4.0
+SQL = """CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT, c TEXT);
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<5000)
+    INSERT INTO t SELECT i, hex(i*7919), printf('%d-%d', i, i%97) FROM n;
+CREATE INDEX tb ON t(b);
+SELECT count(*), max(length(g)) FROM (SELECT c, group_concat(b) g FROM t GROUP BY c);"""
 HEADER, BLOCK, BLOCK_HEADER = 4096, 65536, 64
 MALLOC, FREE = 1, 6
 
 
 def instructions(program, arguments, environment, folder):
     done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind", program, *arguments],
-                          check=True, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
+                          check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True)
     return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
 
 
@@ -50,6 +61,20 @@ def recorded(folder):
     return found
 
 
+def flight_is_cheap(alone, under, folder):
+    if shutil.which("sqlite3") is None:
+        skips.skip_part("no sqlite3")
+        return True
+    ring = {**under, "FREEHOLD_RECORD_WHEN_FULL": "ring", "FREEHOLD_RECORD_BLOCKS": "1024"}
+    plain, dear = [instructions("sqlite3", [":memory:", SQL], environment, folder) for environment in (alone, ring)]
+    recorded(folder)  # removes the files
+    more = 100 * (dear / plain - 1)
+    fits = more <= MOST_OF_SQLITE
+    print(f"{'ok' if fits else 'FAILED':7} sqlite3: {plain} instructions, with the flight recorder {more:.1f} % more "
+          f"(at most {MOST_OF_SQLITE})")
+    return fits
+
+
 def main():
     program, library, recorder, folder = sys.argv[1:5]
     if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
@@ -59,7 +84,7 @@ def main():
     alone = {"LD_PRELOAD": library}
     under = {"LD_PRELOAD": f"{recorder}:{library}", "FREEHOLD_RECORD": folder, "FREEHOLD_RECORD_WHEN_FULL": "drop",
              "FREEHOLD_RECORD_BLOCKS": "64", "FREEHOLD_RECORD_CLOSE": str(1 << 62)}
-    good = True
+    good = flight_is_cheap(alone, under, folder)
     for (size, depth), most in MOST.items():
         counts, calls = {}, {}
         for pairs in FEW, MANY:

@@ -99,7 +99,6 @@ impl Launcher {
             .args(["-c", line])
             .current_dir(&self.scratch)
             .env("BENCH_REAL", self.real())
-            .env("BENCH_PROGRAMS", self.scratch.join("../bench"))
             .env("BENCH_COMMAND", std::env::current_exe()?)
             .output()?)
     }

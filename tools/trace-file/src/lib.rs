@@ -5,6 +5,7 @@
 //! | `op` | one operation |
 //! | `raw` | reads what the recorder's shared object left |
 //! | `compile` | raw records in one order become operations on slots |
+//! | `resident` | what the program had resident |
 //! | `write`, `read` | the file; docs/trace-format.md describes it |
 //! | `check` | what must hold between the operations of a file |
 //! | `tally` | counts, peaks, sizes, lifetimes |
@@ -18,6 +19,7 @@ mod import;
 mod op;
 mod raw;
 mod read;
+mod resident;
 mod tally;
 mod varint;
 mod waits;
@@ -30,6 +32,7 @@ pub use import::{TextFormat, import, recognize, unpacked};
 pub use op::{Header, Kind, Losses, Op};
 pub use raw::{RawOrder, RawRecord, RawRecording, Timed};
 pub use read::{Ops, Trace};
+pub use resident::{MOST_POINTS, Resident};
 pub use tally::{Tally, tally};
 pub use waits::{Wait, Waits};
 pub use write::Writer;

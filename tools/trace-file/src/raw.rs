@@ -20,6 +20,13 @@ pub struct RawRecord {
     pub size: u64,
 }
 
+impl RawRecord {
+    /// Of a call on a block, which has an address.
+    pub fn is_block(&self) -> bool {
+        u64::from(self.op) < EVENT && self.address != 0
+    }
+}
+
 /// Calls of the allocator that were timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timed {
@@ -28,6 +35,8 @@ pub struct Timed {
     pub ticks: u64,
     /// CPU time of the long ones.
     pub nanoseconds: u64,
+    /// Of the short ones: ticks that timing nothing took.
+    pub empty: u64,
 }
 
 /// The blocks of one process, in any order.
@@ -63,6 +72,7 @@ impl<'a> RawRecording<'a> {
             timed.calls += u64_at(block, 16);
             timed.ticks += u64_at(block, 24);
             timed.nanoseconds += u64_at(block, 32);
+            timed.empty += u64_at(block, 40);
             threads
                 .entry(thread)
                 .or_default()

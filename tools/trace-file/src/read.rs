@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::error::{TraceError, bad};
 use crate::op::{Header, Kind, Losses, Op};
+use crate::resident::Resident;
 use crate::varint;
 use crate::write::{
     BLOCK_HEADER, BLOCK_MAGIC, BLOCK_OPS, BlockPlace, END_MAGIC, INDEX_MAGIC, Index, MAGIC, VERSION,
@@ -50,6 +51,11 @@ impl Trace {
 
     pub fn losses(&self) -> &Losses {
         &self.index.losses
+    }
+
+    /// What the program had resident; None if that was not recorded.
+    pub fn resident(&self) -> Option<&Resident> {
+        self.index.resident.as_ref()
     }
 
     pub fn file_bytes(&self) -> u64 {
@@ -113,6 +119,9 @@ fn read_index(bytes: &[u8], least: usize) -> Result<Index, TraceError> {
     if !ordered || !inside {
         return Err(bad("an index whose blocks are not in order", at));
     }
+    if index.resident.as_ref().is_some_and(|it| !it.is_possible()) {
+        return Err(bad("an index whose resident bytes cannot be", at));
+    }
     Ok(index)
 }
 
@@ -126,7 +135,7 @@ fn checked_json<T: serde::de::DeserializeOwned>(
         return Err(bad(format!("checksum of the {what} does not hold"), at));
     }
     serde_json::from_slice(text)
-        .map_err(|error| bad(format!("a {what} that says nothing ({error})"), at + 8))
+        .map_err(|error| bad(format!("the {what} says nothing ({error})"), at + 8))
 }
 
 fn columns(raw: &[u8], count: usize, mut time: u64) -> Option<Vec<Op>> {

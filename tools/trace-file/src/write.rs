@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
 use crate::op::{Header, Losses, Op};
+use crate::resident::Resident;
 use crate::varint;
 
 pub const MAGIC: &[u8; 8] = b"FHTRACE\n";
@@ -32,6 +33,9 @@ pub struct Index {
     pub ops: u64,
     pub blocks: Vec<BlockPlace>,
     pub losses: Losses,
+    /// Files from before it was noted have none, and so have those that were made from other files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident: Option<Resident>,
 }
 
 pub struct Writer<W: Write> {
@@ -58,6 +62,11 @@ impl<W: Write> Writer<W> {
             pending: Vec::new(),
             time: 0,
         })
+    }
+
+    /// What the program had resident, if that is known.
+    pub fn set_resident(&mut self, resident: Option<Resident>) {
+        self.index.resident = resident;
     }
 
     pub fn put(&mut self, op: Op) -> Result<(), TraceError> {

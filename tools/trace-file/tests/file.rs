@@ -1,6 +1,8 @@
 //! What is written is read again, and what is damaged is an error: never a panic, never a wrong answer unannounced.
 
-use trace_file::{Checker, Header, Kind, Losses, Op, Trace, TraceError, Waits, Writer, tally};
+use trace_file::{
+    Checker, Header, Kind, Losses, Op, Resident, Trace, TraceError, Waits, Writer, tally,
+};
 
 /// A generator that needs no crate; the same numbers in every run.
 struct Random(u64);
@@ -48,6 +50,10 @@ fn made_up(count: usize) -> Vec<Op> {
 }
 
 fn file_of(ops: &[Op]) -> Vec<u8> {
+    file_with(ops, None)
+}
+
+fn file_with(ops: &[Op], resident: Option<Resident>) -> Vec<u8> {
     let header = Header {
         origin: "record".into(),
         allocator: "system".into(),
@@ -57,6 +63,7 @@ fn file_of(ops: &[Op]) -> Vec<u8> {
     for op in ops {
         writer.put(*op).unwrap();
     }
+    writer.set_resident(resident);
     let losses = Losses {
         lost: 3,
         ..Losses::default()
@@ -74,6 +81,37 @@ fn what_is_written_is_read() {
     assert_eq!(trace.losses().lost, 3);
     let sum = tally(trace.ops()).unwrap();
     assert_eq!(sum.allocations - sum.frees, sum.live_blocks);
+}
+
+/// A file without them is one from before, and has none.
+#[test]
+fn resident_bytes_are_read_and_impossible_ones_refused() {
+    let ops = made_up(200);
+    let fine = Resident {
+        base: 10,
+        peak: 90,
+        outside: 20,
+        samples: 3,
+        points: vec![(0, 10), (5, 90), (5, 30)],
+    };
+    assert_eq!((fine.growth(), fine.growth_of_blocks()), (80, 70));
+    let trace = Trace::parse(file_with(&ops, Some(fine.clone()))).unwrap();
+    assert_eq!(trace.resident(), Some(&fine));
+    assert_eq!(Trace::parse(file_of(&ops)).unwrap().resident(), None);
+    let changes: [fn(&mut Resident); 7] = [
+        |it| it.base = 91,
+        |it| it.outside = 91,
+        |it| it.peak = u64::MAX,
+        |it| it.samples = 0,
+        |it| it.points[1].1 = 91,
+        |it| it.points[2].0 = 4,
+        |it| it.points = vec![(0, 0); 1025],
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut other = fine.clone();
+        change(&mut other);
+        assert!(refused(&file_with(&ops, Some(other))), "{number}");
+    }
 }
 
 /// Reads everything; true if the file was refused, with an offset inside it or at its end.

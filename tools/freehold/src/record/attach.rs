@@ -117,7 +117,7 @@ pub fn run(args: &Args, pid: u64) -> Result<ExitCode> {
     let mut spent = used;
     while !stop.load(Ordering::Relaxed) && !is_over() && process::runs(pid) {
         if !collector.drain()? {
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(1));
         }
         spent = cpu_seconds(pid).or(spent);
     }

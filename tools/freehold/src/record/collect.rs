@@ -11,23 +11,27 @@ use memmap2::{Mmap, MmapMut};
 use rustix::fs::FallocateFlags;
 use tempfile::TempDir;
 
+use super::resident::Watch;
 use super::ticks;
 
 pub const BLOCK: usize = 65536;
 pub const HEADER: usize = 4096;
 pub const BLOCK_HEADER: usize = 64;
 /// What the recorder writes and this command reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const OWNED: u32 = 1;
 pub const FULL: u32 = 2;
 const FREE: u32 = 3;
 
 /// Where these are in the header.
 const WHEN_FULL: usize = 12;
+const PROCESS: usize = 24;
+const BEGIN_NS: usize = 48;
 const CLOSED: usize = 84;
 const READER: usize = 88;
 const ASKED: usize = 96;
 const LATER: usize = 100;
+const BASE_RESIDENT: usize = 104;
 
 /// One process that is being recorded.
 struct Source {
@@ -41,6 +45,7 @@ struct Source {
     spooled: u64,
     /// Of a process that ran before: the ticks when it was asked to record.
     asked: Option<u64>,
+    resident: Option<Watch>,
 }
 
 /// One process whose recording is complete.
@@ -52,6 +57,7 @@ pub struct Process {
     pub waits: u64,
     pub begin_ticks: u64,
     pub ticks_per_ns: f64,
+    pub resident: Option<Watch>,
     spool: PathBuf,
     _directory: std::sync::Arc<TempDir>,
 }
@@ -138,6 +144,13 @@ impl Collector {
     pub fn drain(&mut self) -> Result<bool> {
         self.find_new()?;
         let mut any = false;
+        for watch in self
+            .sources
+            .iter_mut()
+            .filter_map(|it| it.resident.as_mut())
+        {
+            watch.sample();
+        }
         if self.when_full != "ring" {
             for source in &mut self.sources {
                 any |= source.fetch(&[FULL])?;
@@ -160,6 +173,14 @@ impl Collector {
             }
             let spool = self.spools.path().join(name);
             if let Some(source) = Source::open(&path, name, spool)? {
+                let pid = source.word(PROCESS).load(Ordering::Relaxed);
+                let watches = self
+                    .sources
+                    .iter_mut()
+                    .filter_map(|it| it.resident.as_mut());
+                for earlier in watches.filter(|watch| watch.is_of(pid)) {
+                    earlier.end();
+                }
                 self.sources.push(source);
             }
         }
@@ -213,6 +234,7 @@ impl Source {
             spool_path,
             spooled: 0,
             asked: None,
+            resident: None,
         };
         source.blocks = source.word(16).load(Ordering::Relaxed) as usize;
         source.first_block = HEADER + (source.blocks * 4).next_multiple_of(4096);
@@ -221,6 +243,9 @@ impl Source {
             .blocks
             .checked_mul(BLOCK)
             .and_then(|bytes| bytes.checked_add(source.first_block));
+        let word = |at| source.word(at).load(Ordering::Relaxed);
+        let (pid, base) = (word(PROCESS), word(BASE_RESIDENT));
+        source.resident = Watch::begin(pid, path, base, word(BEGIN_NS));
         Ok((whole == Some(source.map.len())).then_some(source))
     }
 
@@ -283,6 +308,9 @@ impl Source {
         self.half_word(WHEN_FULL).store(how, Ordering::Relaxed);
         self.word(READER)
             .store(u64::from(std::process::id()), Ordering::Relaxed);
+        if let Some(watch) = &mut self.resident {
+            watch.restart();
+        }
         self.asked = Some(ticks::now());
         let asked = self.half_word(ASKED);
         let first = asked.compare_exchange(0, 1, Ordering::Release, Ordering::Relaxed);
@@ -314,7 +342,7 @@ impl Source {
     /// None if the process never recorded anything.
     fn process(self, directory: &std::sync::Arc<TempDir>) -> Option<Process> {
         let begin_ticks = self.word(40).load(Ordering::Relaxed);
-        let begin_ns = self.word(48).load(Ordering::Relaxed);
+        let begin_ns = self.word(BEGIN_NS).load(Ordering::Relaxed);
         let (ticks, ns) = (ticks::now(), ticks::monotonic_ns());
         let passed = ns.saturating_sub(begin_ns).max(1) as f64;
         (self.spooled > 0).then(|| Process {
@@ -324,6 +352,7 @@ impl Source {
             begin_ticks: self.asked.unwrap_or(begin_ticks),
             ticks_per_ns: (ticks.saturating_sub(begin_ticks).max(1)) as f64 / passed,
             name: self.name,
+            resident: self.resident,
             spool: self.spool_path,
             _directory: std::sync::Arc::clone(directory),
         })

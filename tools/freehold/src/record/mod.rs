@@ -5,11 +5,13 @@
 //! | `attach` | of a program that runs already |
 //! | `collect` | drains the recorder's shared files while the program runs |
 //! | `flight` | the ring that a program keeps without a command beside it |
+//! | `resident` | what the program has resident |
 //! | `ticks` | the clock of the records |
 
 pub mod attach;
 mod collect;
 pub mod flight;
+mod resident;
 mod ticks;
 
 use std::ffi::OsString;
@@ -152,7 +154,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
         }
         if !progress {
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(1));
         }
     };
     let processes = collector.finish()?;
@@ -212,10 +214,14 @@ fn write_trace(args: &Args, process: &Process, path: &Path) -> Result<Written> {
     let mut writer = Writer::new(BufWriter::new(file), &header)?;
     let mut compiler = Compiler::default();
     let mut failed = None;
+    let mut places = process.resident.as_ref().map(resident::Watch::places);
     let (mut last, per_ns) = (0, process.ticks_per_ns);
     for record in recording.ordered() {
         let ticks = record.ticks.saturating_sub(process.begin_ticks);
         last = last.max((ticks as f64 / per_ns) as u64);
+        if let (Some(places), true) = (&mut places, record.is_block()) {
+            places.put(record.address, record.size);
+        }
         compiler.add(&record, last, &mut |op| {
             if failed.is_none() {
                 failed = writer.put(op).err();
@@ -227,7 +233,11 @@ fn write_trace(args: &Args, process: &Process, path: &Path) -> Result<Written> {
     }
     let mut losses = compiler.losses;
     losses.lost += process.lost;
-    let (_, operations) = writer.finish(losses.clone())?;
+    let watched = process.resident.as_ref().zip(places.as_ref());
+    writer.set_resident(watched.and_then(|(watch, places)| watch.resident_with(places)));
+    let (_, operations) = writer
+        .finish(losses.clone())
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Written {
         process: process.name.clone(),
         path: path.to_path_buf(),
@@ -313,7 +323,7 @@ fn say(one: &Written) {
     }
 }
 
-/// Timed calls stand for all; the cost of the clock is taken off. None if the recording was too short to tell.
+/// Timed calls stand for all; what the timing adds is taken off. None if the recording was too short to tell.
 fn share(processes: &[Process], usage: Option<f64>) -> Option<f64> {
     let usage = usage?;
     let mut seconds = 0.0;
@@ -321,12 +331,12 @@ fn share(processes: &[Process], usage: Option<f64>) -> Option<f64> {
         let spool = process.spooled().ok()?;
         let recording = RawRecording::new(&spool);
         let Timed {
-            calls,
             ticks,
+            empty,
             nanoseconds,
+            ..
         } = recording.timed;
-        let own = ticks::of_the_clock() * calls;
-        let short = ticks.saturating_sub(own) as f64 / process.ticks_per_ns;
+        let short = ticks.saturating_sub(empty) as f64 / process.ticks_per_ns;
         seconds += (short + nanoseconds as f64) * TIMED_EACH / 1e9;
     }
     (usage > 0.02).then_some(seconds / usage)

@@ -24,24 +24,3 @@ pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
-
-/// As the recorder reads the clock after a call: it waits for the loads before it.
-fn now_after() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 CPU has the instruction.
-    unsafe {
-        core::arch::x86_64::_mm_lfence();
-    }
-    now()
-}
-
-/// Ticks between two readings with nothing between them, the first as before a call and the second as after it.
-pub fn of_the_clock() -> u64 {
-    (0..100)
-        .map(|_| {
-            let before = now();
-            now_after() - before
-        })
-        .min()
-        .unwrap_or(0)
-}

@@ -7,6 +7,7 @@
 //! | `page` | one page with the curves of each allocator |
 //! | `prepare` | the trace as the replayer wants it |
 //! | `process` | one run of it |
+//! | `reproduce` | whether it needs as much memory as the recorded program |
 //!
 //! `recorder/replayer.c` does the calls, in a fresh process for each run.
 
@@ -15,6 +16,7 @@ mod film;
 mod page;
 pub mod prepare;
 pub mod process;
+mod reproduce;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,6 +32,7 @@ use crate::wording::{bytes, plain_count};
 use crate::{amounts, output, trace};
 use prepare::{How, Order, POINTS, Prepared, Touch};
 use process::{Contender, Ending, Replayer, Run};
+use reproduce::Recorded;
 
 /// Replays a trace on allocators: time, latency, resident memory.
 #[derive(clap::Args, Clone)]
@@ -154,7 +157,7 @@ fn replay(args: &Args) -> Result<ExitCode> {
     }
     let freehold = args.library.as_deref();
     if args.advise {
-        let (sum, prepared) = read(args)?;
+        let (_, sum, prepared) = read(args)?;
         return advise::run(args, &sum, &prepared);
     }
     let replayer = Replayer::new(freehold, args.set.clone())?;
@@ -163,8 +166,11 @@ fn replay(args: &Args) -> Result<ExitCode> {
         .iter()
         .map(|name| Contender::new(name, freehold))
         .collect::<Result<_>>()?;
-    let (sum, prepared) = read(args)?;
+    let (recorded, sum, prepared) = read(args)?;
     let mut measured = measure(args, &replayer, &contenders, &prepared)?;
+    let same = recorded.same(&measured);
+    let reproduced = same.and_then(|one| recorded.compare(args, one));
+    let table = text(args, &sum, &prepared, &measured) + &recorded.text(reproduced.as_ref());
     let mut live = None;
     if args.html.is_some() {
         live = Some(order(args, &replayer, &contenders, &mut measured)?);
@@ -176,22 +182,20 @@ fn replay(args: &Args) -> Result<ExitCode> {
     };
     if args.json {
         let all = serde_json::json!({"trace": sum, "live": live, "waits": prepared.waits, "pruned": prepared.pruned,
-                                     "allocators": measured, "limit": args.limit,
+                                     "program": recorded.resident, "reproduced": reproduced, "allocators": measured, "limit": args.limit,
                                      "below_limit": args.limit.map(|limit| below(&measured, limit))});
         output::print(&format!("{all}\n"))?;
     } else {
-        output::print(&text(args, &sum, &prepared, &measured))?;
+        output::print(&table)?;
     }
     let name = args.trace.file_name().unwrap_or_default().to_string_lossy();
-    let table = text(args, &sum, &prepared, &measured);
     if let Some(file) = &args.film {
         let page = film::render(&name, &table, &films, &measured);
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     if let (Some(file), Some(live)) = (&args.html, &live) {
-        let by_operation = args.order == Order::Total;
-        let peak = sum.peak_bytes;
-        let page = page::render(&name, &table, by_operation, &measured, live, peak)?;
+        let (peak, program) = (sum.peak_bytes, recorded.resident.as_ref());
+        let page = page::render(&name, &table, args.order, program, &measured, live, peak)?;
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let fine = measured
@@ -204,10 +208,11 @@ fn replay(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn read(args: &Args) -> Result<(Tally, Prepared)> {
+fn read(args: &Args) -> Result<(Recorded, Tally, Prepared)> {
     let trace = trace::open(&args.trace)?;
     let sum = tally(trace.ops()).with_context(|| args.trace.display().to_string())?;
-    Ok((sum, prepare::prepare(trace.ops(), args.order)?))
+    let recorded = Recorded::new(&trace, &sum);
+    Ok((recorded, sum, prepare::prepare(trace.ops(), args.order)?))
 }
 
 /// Threads that race for blocks get other addresses each time.

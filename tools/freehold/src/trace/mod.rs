@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use trace_file::{
-    Header, Losses, Op, Tally, TextFormat, Trace, Writer, recognize, tally, unpacked,
+    Header, Kind, Losses, Op, Tally, TextFormat, Trace, Writer, recognize, tally, unpacked,
 };
 
 use crate::output;
@@ -40,7 +40,12 @@ enum What {
         json: bool,
     },
     /// One line an operation: nanoseconds, thread, call, slot, size, alignment.
-    Dump { trace: PathBuf },
+    Dump {
+        trace: PathBuf,
+        /// The ancestors' form instead, which `import` reads: `a SIZE ID` and `r ID`. A resize is a release and an allocation.
+        #[arg(long)]
+        text: bool,
+    },
     /// A part of it; blocks that are live at its beginning are allocated first.
     Cut {
         trace: PathBuf,
@@ -98,7 +103,7 @@ enum Format {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Info { trace, json } => info(trace, *json)?,
-        What::Dump { trace } => dump(trace)?,
+        What::Dump { trace, text } => dump(trace, if *text { ancestors_line } else { line })?,
         What::Cut {
             trace,
             output,
@@ -225,21 +230,34 @@ pub fn write_whole(
     Ok((operations, losses))
 }
 
-fn dump(path: &Path) -> Result<()> {
+fn line(text: &mut String, op: &Op) {
+    let _ = writeln!(
+        text,
+        "{} {} {} {} {} {}",
+        op.time,
+        op.thread,
+        op.kind.name(),
+        op.slot,
+        op.size,
+        1u64 << op.align
+    );
+}
+
+fn ancestors_line(text: &mut String, op: &Op) {
+    if op.kind.frees() || op.kind == Kind::Realloc {
+        let _ = writeln!(text, "r {}", op.slot);
+    }
+    if op.kind.allocates() || op.kind == Kind::Realloc {
+        let _ = writeln!(text, "a {} {}", op.size, op.slot);
+    }
+}
+
+fn dump(path: &Path, line: fn(&mut String, &Op)) -> Result<()> {
     let trace = open(path)?;
     let mut text = String::new();
     for op in trace.ops() {
         let op = op.with_context(|| path.display().to_string())?;
-        let _ = writeln!(
-            text,
-            "{} {} {} {} {} {}",
-            op.time,
-            op.thread,
-            op.kind.name(),
-            op.slot,
-            op.size,
-            1u64 << op.align
-        );
+        line(&mut text, &op);
         if text.len() > 1 << 16 {
             // Whoever reads it may have seen enough.
             if !output::write(text.as_bytes())? {
@@ -256,7 +274,7 @@ fn info(path: &Path, json: bool) -> Result<()> {
     let sum = tally(trace.ops()).with_context(|| path.display().to_string())?;
     if json {
         let all = serde_json::json!({"header": trace.header, "file_bytes": trace.file_bytes(),
-                                     "losses": trace.losses(), "tally": sum});
+                                     "losses": trace.losses(), "resident": trace.resident(), "tally": sum});
         return output::print(&format!("{all}\n"));
     }
     output::print(&text(&trace, &sum))?;
@@ -297,6 +315,7 @@ fn text(trace: &Trace, sum: &Tally) -> String {
         "{} blocks were released or resized by another thread than the one that had them",
         count(sum.crossing)
     );
+    out += &resident(trace);
     table(&mut out, "Sizes up to", &sum.sizes, bytes);
     table(
         &mut out,
@@ -306,6 +325,19 @@ fn text(trace: &Trace, sum: &Tally) -> String {
     );
     out += &missing(trace.losses());
     out
+}
+
+fn resident(trace: &Trace) -> String {
+    let bytes = |number: u64| wording::bytes(number as f64);
+    match trace.resident() {
+        Some(it) => format!(
+            "The program's own memory grew by {} to {}; of that {} in mappings with blocks\n",
+            bytes(it.growth()),
+            bytes(it.peak),
+            bytes(it.growth_of_blocks())
+        ),
+        None => "The program's own memory: not recorded\n".to_string(),
+    }
 }
 
 pub fn missing(losses: &Losses) -> String {

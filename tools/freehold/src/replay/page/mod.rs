@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::Serialize;
-use trace_file::{Op, TraceError};
+use trace_file::{Op, Resident, TraceError};
 
+use super::prepare::Order;
 use super::process::Run;
 use super::{Measured, bucket_end};
 use crate::report::{STYLE, escape};
@@ -106,16 +107,32 @@ fn curves<'a>(one: &'a Measured, live: &BTreeMap<u64, u64>, peak: u64) -> Curves
     }
 }
 
+/// The program's own memory, where the replay keeps its times.
+fn of_the_program(resident: &Resident) -> Curves<'static> {
+    let points = resident.points.iter();
+    Curves {
+        name: "the program itself",
+        calls: 0,
+        latency: Vec::new(),
+        rss: points
+            .map(|(at, bytes)| (*at, bytes.saturating_sub(resident.base)))
+            .collect(),
+        fragmentation: Vec::new(),
+    }
+}
+
 pub fn render(
     title: &str,
     table: &str,
-    by_operation: bool,
+    order: Order,
+    program: Option<&Resident>,
     all: &[Measured],
     live: &BTreeMap<u64, u64>,
     peak: u64,
 ) -> Result<String> {
-    let curves: Vec<Curves> = all.iter().map(|one| curves(one, live, peak)).collect();
-    let data = serde_json::json!({"by_operation": by_operation, "allocators": curves});
+    let mut curves: Vec<Curves> = all.iter().map(|one| curves(one, live, peak)).collect();
+    curves.extend(program.filter(|_| order == Order::Time).map(of_the_program));
+    let data = serde_json::json!({"by_operation": order == Order::Total, "allocators": curves});
     let (facts, table) = table.split_once('\n').unwrap_or((table, ""));
     // Inside a script element only its end tag has a meaning, and the beginning of a comment.
     Ok(FRAME
