@@ -260,8 +260,8 @@ fn summarize(
             bail!("nothing was recorded: the process made no call of its allocator");
         }
         bail!(
-            "nothing was recorded: the command took no preloaded library (statically linked, or set-user-id?); \
-             `freehold doctor CMD` says more"
+            "nothing was recorded: the command never allocated, or took no preloaded library (statically linked, or \
+             set-user-id?); `freehold doctor CMD` says more"
         );
     };
     let mut written = vec![write_trace(args, main, args.output())?];
