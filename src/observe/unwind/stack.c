@@ -17,15 +17,17 @@
  * its frames. Any other stack (of a fibre, of a signal handler) has bounds that are not known, and a neighbour that another
  * thread may unmap: it is copied by the kernel, piece by piece. */
 static __thread uintptr_t own_top __attribute__((tls_model("initial-exec")));
-static __thread uintptr_t own_bytes __attribute__((tls_model("initial-exec")));
+static __thread uint32_t own_bytes __attribute__((tls_model("initial-exec"))); /* short: see OWN_LONGEST */
 
 /* Searches for it that found nothing. For a thread that usually runs fibres it is not searched again and again. */
-static __thread unsigned own_failures __attribute__((tls_model("initial-exec")));
+static __thread uint32_t own_failures __attribute__((tls_model("initial-exec")));
 #define FAILURES_MOST 16u
 
 #define MIB ((size_t)1 << 20)
 #define PAGE ((size_t)4096) /* the smallest there is */
 #define OWN_MOST (64 * MIB)
+#define OWN_LONGEST                                                                                                    \
+    UINT32_MAX             /* a longer one is copied: a library that is loaded late gets a few bytes of static TLS */
 #define OWN_STEP (8 * MIB) /* a stack pointer so far below what is known is taken for another stack's */
 
 /* A frame of more than that is none: it would be most of a thread's stack. */
@@ -44,7 +46,8 @@ static bool find_own(uintptr_t sp) {
     if (own_bytes > 0) {
         uintptr_t low = own_top - own_bytes;
         if (sp >= low || low - sp > OWN_STEP || !fh_system_readable(from, low)) return false;
-        own_bytes = own_top - from;
+        if (own_top - from > OWN_LONGEST) return false;
+        own_bytes = (uint32_t)(own_top - from);
         return true;
     }
     uintptr_t top[2] = {fh_system_thread_block(), fh_system_first_stack()};
@@ -52,7 +55,7 @@ static bool find_own(uintptr_t sp) {
         if (top[i] <= sp || top[i] - sp > OWN_MOST || !fh_system_readable(from, top[i])) continue;
         /* In this order: a signal handler that comes between finds no bytes yet. */
         own_top = top[i] & ~(uintptr_t)7;
-        own_bytes = own_top - from;
+        own_bytes = (uint32_t)(own_top - from);
         return true;
     }
     return false;

@@ -19,6 +19,7 @@ use crate::{compare, heaps, home, latency, markdown, page, schedule, stdout, tab
     freehold bench --quick                     all workloads, the short form, under every allocator\n  \
     freehold bench latency                     how long single calls take, up to the longest\n  \
     freehold bench heaps                       heaps, arenas and pools: making, filling and ending them\n  \
+    freehold bench pools                       cells of pools, of malloc and of the C++ library\n  \
     freehold bench list                        what there is to choose from\n  \
     freehold bench compare old.json new.json   what a change did")]
 pub struct BenchArgs {
@@ -36,6 +37,8 @@ enum Verb {
     Latency(Box<RunArgs>),
     /// Time heaps of 10, 1,000 and 10^6 blocks, made, filled and ended, beside the peers' heaps, arenas and pools.
     Heaps(Box<RunArgs>),
+    /// Time cells of one size: of pools, of malloc, and of the C++ library's pools over each malloc.
+    Pools(Box<RunArgs>),
     /// Show the workloads and the allocators that there are.
     List(ListArgs),
     /// Build the peers, or those named, into build/peers.
@@ -160,6 +163,7 @@ pub fn dispatch(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(Verb::Run(args)) => run(&args, Measured::Suite),
         Some(Verb::Latency(args)) => run(&args, Measured::Latency),
         Some(Verb::Heaps(args)) => run(&args, Measured::Heaps),
+        Some(Verb::Pools(args)) => run(&args, Measured::Pools),
         Some(Verb::List(args)) => list(&args),
         Some(Verb::Peers(args)) => peers(&args),
         Some(Verb::Report(args)) => report(args),
@@ -197,6 +201,7 @@ enum Measured {
     Suite,
     Latency,
     Heaps,
+    Pools,
 }
 
 fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
@@ -206,11 +211,12 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
         Measured::Suite => workloads::find(&root)?,
         Measured::Latency => latency::find(&root)?,
         Measured::Heaps => heaps::find(&root)?,
+        Measured::Pools => workloads::find_pools(&root)?,
     };
     workloads::are_built(&root)?;
     let mut selection = Selection::from_args(args, found)?;
     match what {
-        Measured::Suite => {}
+        Measured::Suite | Measured::Pools => {}
         Measured::Latency => selection.mode = latency::MODE.into(),
         Measured::Heaps => selection.mode = heaps::MODE.into(),
     }

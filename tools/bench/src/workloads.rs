@@ -69,6 +69,20 @@ pub fn find(root: &Path) -> anyhow::Result<Found> {
     Ok(found)
 }
 
+/// Those of `freehold bench pools`, which are no part of the suite: other allocators have no pools.
+pub fn find_pools(root: &Path) -> anyhow::Result<Found> {
+    let program = root.join("build/bench-pools/pools");
+    anyhow::ensure!(
+        program.is_file(),
+        "{} is not there; `make workloads` builds it",
+        program.display()
+    );
+    Ok(Found {
+        workloads: variants(&program, "pools")?,
+        skipped: Vec::new(),
+    })
+}
+
 fn variants(path: &Path, family: &str) -> anyhow::Result<Vec<Workload>> {
     let out = Command::new(path)
         .arg("--list")
