@@ -17,7 +17,7 @@
  * its frames. Any other stack (of a fibre, of a signal handler) has bounds that are not known, and a neighbour that another
  * thread may unmap: it is copied by the kernel, piece by piece. */
 static __thread uintptr_t own_top __attribute__((tls_model("initial-exec")));
-static __thread uint32_t own_bytes __attribute__((tls_model("initial-exec"))); /* short: see OWN_LONGEST */
+static __thread uint32_t own_bytes __attribute__((tls_model("initial-exec")));
 
 /* Searches for it that found nothing. For a thread that usually runs fibres it is not searched again and again. */
 static __thread uint32_t own_failures __attribute__((tls_model("initial-exec")));
@@ -26,8 +26,8 @@ static __thread uint32_t own_failures __attribute__((tls_model("initial-exec")))
 #define MIB ((size_t)1 << 20)
 #define PAGE ((size_t)4096) /* the smallest there is */
 #define OWN_MOST (64 * MIB)
-#define OWN_LONGEST                                                                                                    \
-    UINT32_MAX             /* a longer one is copied: a library that is loaded late gets a few bytes of static TLS */
+/* A longer one is copied. A library that is loaded late gets few bytes of static TLS, so the words are short. */
+#define OWN_LONGEST UINT32_MAX
 #define OWN_STEP (8 * MIB) /* a stack pointer so far below what is known is taken for another stack's */
 
 /* A frame of more than that is none: it would be most of a thread's stack. */
