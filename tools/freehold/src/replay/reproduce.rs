@@ -8,7 +8,7 @@ use super::{Args, Measured, median};
 use crate::wording::{self, bytes, plain_count};
 
 /// Farther apart than this part, and than so many bytes, has a reason.
-const WITHIN: f64 = 0.1;
+const WITHIN: f64 = 0.1 + 1e-9; // or a tenth would be more than a tenth
 const LEAST: u64 = 512 << 10;
 /// Fewer readings may have missed the peak.
 const FEW_SAMPLES: u64 = 20;
