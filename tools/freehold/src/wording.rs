@@ -98,6 +98,15 @@ pub fn blocks(count: &str) -> String {
 }
 
 /// 1 site, 2 sites
+/// How exact it is: one sample in 512.0 KiB.
+pub fn sampling(interval: u64) -> String {
+    match interval {
+        0 => "sampling is off".to_owned(),
+        1 => "every block counted".to_owned(),
+        mean => format!("one sample in {}", bytes(mean as f64)),
+    }
+}
+
 pub fn plural(number: usize, one: &str, many: &str) -> String {
     format!(
         "{} {}",

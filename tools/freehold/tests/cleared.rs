@@ -6,6 +6,7 @@ mod observed;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use observed::*;
 use profile_file::testing::skip;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Grows for three seconds and until a line comes, says how much it holds, frees all of it, and ends in the way that is
-/// asked for.
+/// asked for; `idle` stands still until a signal comes.
 const PROGRAM: &str = r#"
 #include <poll.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ int main(int argc, char **argv) {
     }
     printf("%zu\n", sum);
     for (int i = 0; i <= n; i++) free(held[i]);
+    if (!strcmp(how, "idle")) printf("idle\n"), poll(NULL, 0, 60000);
     if (!strcmp(how, "_exit")) _exit(0);
     if (!strcmp(how, "abort")) abort();
     return 0;
@@ -244,4 +246,117 @@ fn a_python_program_that_leaks_and_ends_normally_does_not_pass() {
         (live - held).abs() < 5.0 * error + held / 50.0,
         "{live} ± {error} of {held}"
     );
+}
+
+/// Nothing that is said of a program that freed all and stood still since.
+fn says_no_growth(what: &str, said: &str) {
+    for wrong in ["likely leak", "grows by", "grew by", "freed only"] {
+        let found = said.to_lowercase().contains(wrong);
+        assert!(!found || said.contains("No leak found"), "{what}: {said}");
+        assert!(!found || wrong == "likely leak", "{what}: {said}");
+    }
+}
+
+#[test]
+fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
+    let (_directory, mut run) = start("idle");
+    let pid = run.pid().to_string();
+    std::thread::sleep(Duration::from_secs(2));
+    run.say("\n");
+    run.line();
+    assert_eq!(run.line(), "idle");
+    // It says nothing any more. For how long it has run is known all the same.
+    for wait in [0, 2, 3] {
+        std::thread::sleep(Duration::from_secs(wait));
+        says_no_growth("leaks", &answer(&["leaks", &pid, "--for", "0"]));
+        let explained = json(&["explain", &pid, "--json"]);
+        assert_ne!(explained["verdict"]["finding"], "growth", "{explained:#}");
+    }
+    let ran = json(&["leaks", &pid, "--for", "0", "--json"])["observed_seconds"].clone();
+    let ran = ran.as_f64().unwrap();
+    let process = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    let (code, said, profiles) = run.end();
+    assert_eq!(code, 128 + 15);
+    says_no_growth("run", &said);
+    let file = profile_in(&profiles);
+    let profile = file.to_str().unwrap();
+    for command in ["leaks", "explain", "profile"] {
+        says_no_growth(command, &answer(&[command, profile]));
+    }
+    says_no_growth("top", &answer(&["top", profile, "--once"]));
+    let found = json(&["leaks", profile, "--json"]);
+    assert_eq!(found["state"], "killed");
+    assert!(
+        found["observed_seconds"].as_f64().unwrap() >= ran,
+        "{found:#}"
+    );
+    assert!(found["cleared"].is_null(), "{found:#}");
+    // Who has only the profile file does not know when it ended, and is told so.
+    let alone = file.with_file_name("elsewhere");
+    std::fs::create_dir(&alone).unwrap();
+    let copy = alone.join(file.file_name().unwrap());
+    std::fs::copy(&file, &copy).unwrap();
+    let copy = copy.to_str().unwrap();
+    for words in [
+        ["leaks", copy].to_vec(),
+        ["explain", copy].to_vec(),
+        ["profile", copy].to_vec(),
+        ["top", copy, "--once"].to_vec(),
+        ["report", copy, "--json"].to_vec(),
+    ] {
+        let said = answer(&words);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            said.contains("Whether the program ended then, or went on without them, is not known"),
+            "{words:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn every_command_says_that_much_was_freed_just_before_the_end() {
+    let (_directory, mut run) = start("");
+    run.say("\n");
+    run.line();
+    let (_, _, profiles) = run.end();
+    let file = profile_in(&profiles);
+    let profile = file.to_str().unwrap();
+    let lists: [(&[&str], &str); 4] = [
+        (&["profile", profile], "this is the state after"),
+        (&["top", profile, "--once"], "this is the state before"),
+        (&["explain", profile], "this is the state before"),
+        (
+            &["leaks", profile],
+            "The verdict is about the moment before",
+        ),
+    ];
+    for (words, about) in lists {
+        let said = answer(words);
+        assert!(
+            said.contains(" were freed only in the last ") && said.contains(about),
+            "{words:?}: {said}"
+        );
+    }
+    let notes = |words: &[&str]| json(words)["notes"].to_string();
+    for (words, about) in [
+        (
+            ["profile", profile, "--json"].to_vec(),
+            "this is the state after",
+        ),
+        (
+            ["top", profile, "--once", "--json"].to_vec(),
+            "this is the state before",
+        ),
+        (
+            ["explain", profile, "--json"].to_vec(),
+            "this is the state before",
+        ),
+    ] {
+        assert!(
+            notes(&words).contains(about),
+            "{words:?}: {}",
+            notes(&words)
+        );
+    }
 }

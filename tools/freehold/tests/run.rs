@@ -486,6 +486,108 @@ fn a_program_that_goes_into_the_background_is_named() {
 }
 
 #[test]
+fn a_directory_that_was_kept_before_is_told_of_the_last_run_only() {
+    let place = Place::new();
+    let kept = place.directory.path().join("kept");
+    let program = place.program.to_str().unwrap();
+    let run = |arguments: &[&str]| {
+        let start = [
+            "run",
+            "--json",
+            "--keep",
+            kept.to_str().unwrap(),
+            "--",
+            program,
+        ];
+        let output = freehold(&[&start[..], arguments].concat());
+        summary(&text(&output.stderr))
+    };
+    // The earlier one has more memory, more processes, and one that was killed.
+    let first = run(&["fork"]);
+    assert_eq!(
+        (&first["processes"], first["died"].as_array().unwrap().len()),
+        (&4.into(), 1)
+    );
+    let second = run(&["exit", "0"]);
+    assert_eq!(second["heap"]["pid"], second["pid"], "{second:#}");
+    assert_eq!(second["processes"], 1, "{second:#}");
+    assert_eq!(second["died"].as_array().unwrap().len(), 0, "{second:#}");
+    let next = second["next"].as_str().unwrap();
+    assert!(
+        next.contains(&format!("freehold-{}", second["pid"])),
+        "{next}"
+    );
+    // The directory is a name of the last run, and what the first left is there as it was.
+    let found: Value =
+        serde_json::from_str(&answer(&["profile", kept.to_str().unwrap(), "--json"])).unwrap();
+    assert_eq!(found["about"]["pid"], second["pid"]);
+    let earlier = kept.join(format!("freehold-{}", first["heap"]["pid"]));
+    let found: Value =
+        serde_json::from_str(&answer(&["profile", earlier.to_str().unwrap(), "--json"])).unwrap();
+    assert_eq!(found["about"]["pid"], first["heap"]["pid"]);
+}
+
+#[test]
+fn without_samples_it_says_so_and_what_the_allocator_counted() {
+    let place = Place::new();
+    let mut run = place.start(&["--sample", "0"], &[]);
+    assert_eq!(run.line(), "ready");
+    let pid = run.pid().to_string();
+    let top = answer(&["top", &pid, "--once"]);
+    assert!(
+        top.contains("sampling is off") && !top.contains("one sample in"),
+        "{top}"
+    );
+    let (_, said, _) = run.end();
+    assert!(said.contains("sampling was off"), "{said}");
+    for wrong in ["0 B", "too little for a sample"] {
+        assert!(!said.contains(wrong), "{wrong}: {said}");
+    }
+    let mut run = place.start(&["--sample", "0", "--json"], &[]);
+    run.line();
+    let (_, said, _) = run.end();
+    let heap = &summary(&said)["heap"];
+    let held = 320.0 * 100_000.0;
+    for amount in ["live_bytes", "peak_bytes"] {
+        let bytes = heap[amount].as_f64().unwrap();
+        assert!(
+            (held..held * 1.25).contains(&bytes),
+            "{amount} {bytes} of {held}"
+        );
+    }
+    assert_eq!(heap["sampled"], false);
+}
+
+#[test]
+fn a_script_is_called_by_its_name_in_every_line() {
+    if !installed("python3") {
+        return skip("python3 is not installed");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("grows.py");
+    fs::write(
+        &script,
+        "import os\nkept = [bytes(1000) for i in range(20000)]\nos._exit(3)\n",
+    )
+    .unwrap();
+    let words = ["python3", script.to_str().unwrap()];
+    let (_, said, _) = Observed::start(&["--sample", "16k"], &words).end();
+    let first = said.lines().next().unwrap();
+    assert!(first.starts_with("freehold: grows.py ("), "{said}");
+    let (_, said, profiles) = Observed::start(&["--sample", "16k", "--json"], &words).end();
+    let told = summary(&said);
+    for name in [&told["program"], &told["heap"]["program"]] {
+        assert_eq!(name, "grows.py", "{told:#}");
+    }
+    let kept = profiles.path().to_str().unwrap();
+    let leaks = answer(&["leaks", kept]);
+    assert!(leaks.starts_with("grows.py ("), "{leaks}");
+    // And of a program that is none.
+    let told = summary(&Observed::start(&["--json"], &["/bin/true"]).end().1);
+    assert_eq!(told["program"], "true");
+}
+
+#[test]
 fn a_daemon_that_goes_on_keeps_its_page() {
     let directory = tempfile::tempdir().unwrap();
     let program = compile(

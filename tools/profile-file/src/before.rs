@@ -4,6 +4,9 @@
 //! of samples keeps what its last block was, and when it was freed, until it is used again. So the state of a moment
 //! shortly before the end can be put together: what was born before it and was freed after it, or never.
 //!
+//! That takes a known end. A program that freed its blocks, stood still for an hour and was killed then has not cleared up at
+//! its end, but its profile file looks the same.
+//!
 //! What is missing are blocks whose slots were used again since, which are few where nothing but freeing goes on. So
 //! the sums are too small rather than too large.
 
@@ -11,8 +14,10 @@ use std::collections::HashMap;
 
 use crate::amount::Amount;
 use crate::counted;
+use crate::human;
 use crate::layout::{self, AGES};
 use crate::snapshot::{LiveSample, Snapshot, live_sample};
+use crate::warning::{Concern, Warning};
 
 /// What was freed at the end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -91,8 +96,36 @@ fn fullest(blocks: &[Block], from: u64) -> u64 {
 }
 
 impl Snapshot {
-    /// The state before the program cleared up, with what it freed then; none if it runs, or did nothing of the kind.
+    /// The state before the program cleared up, with what it freed then; none if it runs, or did nothing of the kind, or
+    /// nobody knows when it ended.
     pub fn before_clearing(&self) -> Option<(Snapshot, Clearing)> {
+        let (moment, blocks, clearing) = self.clearing().filter(|_| self.end_is_known())?;
+        Some((self.at(moment, &blocks), clearing))
+    }
+
+    /// A warning for who looks at the end of a program that cleared up, or may have done so.
+    pub(crate) fn say_what_was_cleared(&mut self) {
+        let Some((_, _, clearing)) = self.clearing() else {
+            return;
+        };
+        let freed = format!(
+            "{} ± {}",
+            human::bytes(clearing.bytes),
+            human::bytes(clearing.error)
+        );
+        let time = human::duration((clearing.seconds * 1e9) as u64);
+        self.warnings.push(Warning::cleared(if self.end_is_known() {
+            format!("{freed} were freed only in the last {time} before its end; this is the state after")
+        } else {
+            format!(
+                "{freed} were freed in the last {time} that the profile file tells of, and this is the state after. Whether \
+                 the program ended then, or went on without them, is not known: `freehold run` notes when a program ends"
+            )
+        }));
+    }
+
+    /// The last moment before blocks were freed that nothing came after, all that lived since, and what was freed.
+    fn clearing(&self) -> Option<(u64, Vec<Block>, Clearing)> {
         if self.is_alive() || self.moment_ns.is_some() {
             return None;
         }
@@ -130,13 +163,15 @@ impl Snapshot {
             error: variance.sqrt(),
             seconds: (end - moment) as f64 / 1e9,
         };
-        Some((self.at(moment, &blocks), clearing))
+        Some((moment, blocks, clearing))
     }
 
     /// This snapshot as it was at that moment.
     fn at(&self, moment: u64, blocks: &[Block]) -> Snapshot {
         let mut past = self.clone();
         past.moment_ns = Some(moment);
+        past.warnings
+            .retain(|warning| warning.concern != Concern::Cleared);
         let lives = |block: &&Block| block.lives_at(moment);
         past.samples = blocks
             .iter()

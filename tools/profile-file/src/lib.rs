@@ -97,7 +97,7 @@ pub use process::ProcessFacts;
 pub use profile::Profile;
 pub use snapshot::{LiveSample, Module, Reading, Site, Snapshot, Stack};
 pub use symbols::{FileSymbols, Frame, SymbolTable, Symbols};
-pub use target::{FindError, Held, Target};
+pub use target::{End, FindError, Held, Target};
 pub use warning::{Concern, Warning};
 
 impl Snapshot {

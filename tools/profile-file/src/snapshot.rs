@@ -31,6 +31,10 @@ pub struct Reading {
     /// Of a program that is gone, by who waited for it: it exited, or a signal ended it. None: that is not known.
     #[serde(default)]
     pub exited: Option<bool>,
+    /// Of a program that is gone, by who waited for it or watched it: until then it ran, on the profile file's clock. None:
+    /// nobody knows for how long it lived on after its last word.
+    #[serde(default)]
+    pub ran_until_ns: Option<u64>,
 }
 
 /// A file with code that the program had mapped.
@@ -200,6 +204,7 @@ impl Snapshot {
             .collect();
         check::reconcile(&mut snapshot);
         counted::widen(&mut snapshot);
+        snapshot.say_what_was_cleared();
         snapshot
     }
 
@@ -237,15 +242,21 @@ impl Snapshot {
         self.reading.exited == Some(false)
     }
 
-    /// The moment that this is about, on the profile file's clock: of reading if the program ran, else the last that
-    /// the profile file knows of.
+    /// When it ended is known: its last word is of that moment, or somebody waited for it or watched it.
+    pub fn end_is_known(&self) -> bool {
+        self.profile.header.state == layout::STATE_ENDED || self.reading.ran_until_ns.is_some()
+    }
+
+    /// The moment that this is about, on the profile file's clock: of reading if the program ran, else its end, as far as
+    /// that is known: a program that stands still says nothing.
     pub fn now_ns(&self) -> u64 {
         if let Some(moment) = self.moment_ns {
             moment
         } else if self.reading.alive {
             self.reading.monotonic_ns
         } else {
-            self.last_word_ns()
+            let until = self.reading.ran_until_ns.unwrap_or(0);
+            self.last_word_ns().max(until)
         }
     }
 

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
@@ -230,6 +231,13 @@ impl Target {
 
     fn of_folder(directory: &Path) -> Result<Target, FindError> {
         let mut choices = profiles_in(directory);
+        // A person may have kept an earlier run in the same directory; the record is that of the last.
+        if let Some(begun) = begun_unix_ns(directory) {
+            let of_the_last = |choice: &Choice| began_since(choice.target.path(), begun);
+            if choices.iter().any(of_the_last) {
+                choices.retain(of_the_last);
+            }
+        }
         match choices.len() {
             0 => Err(FindError::EmptyFolder(directory.to_owned())),
             1 => Ok(choices.remove(0).target),
@@ -334,7 +342,19 @@ impl Target {
         Ok(Held {
             target: self.clone(),
             file,
+            end: None,
+            seen_ns: AtomicU64::new(0),
         })
+    }
+
+    /// Reads a snapshot of a program that has ended, by one who waited for it.
+    pub fn read_ended(&self, end: End) -> Result<Snapshot, FindError> {
+        let held = self.hold()?;
+        Held {
+            end: Some(end),
+            ..held
+        }
+        .read()
     }
 
     fn failed(&self, reason: ReadError) -> FindError {
@@ -350,6 +370,19 @@ pub struct Held {
     target: Target,
     /// None of a saved snapshot.
     file: Option<File>,
+    /// What is known of its end, if that is not noted beside it.
+    end: Option<End>,
+    /// When it was last seen alive; 0: never.
+    seen_ns: AtomicU64,
+}
+
+/// What is known of the end of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// It exited; false: a signal ended it.
+    pub exited: Option<bool>,
+    /// Until then it ran, on the profile file's clock.
+    pub ran_until_ns: Option<u64>,
 }
 
 impl Held {
@@ -360,17 +393,23 @@ impl Held {
             (target, _) => return Ok(saved::load(target.path())?),
         };
         let alive = matches!(self.target, Target::Live { .. }) && process::runs(pid);
+        let now = process::monotonic_ns();
+        let end = match alive {
+            true => End::default(),
+            false => self.end(pid),
+        };
         let reading = Reading {
             alive,
-            monotonic_ns: process::monotonic_ns(),
+            monotonic_ns: now,
             unix_ns: process::unix_ns(),
             pid,
-            exited: if alive {
-                None
-            } else {
-                exited(self.target.path(), pid)
-            },
+            exited: end.exited,
+            ran_until_ns: end.ran_until_ns,
         };
+        if alive {
+            // Relaxed: it is a time for whoever reads next, and nothing is published with it.
+            self.seen_ns.store(now, Ordering::Relaxed);
+        }
         let mut warnings = Vec::new();
         let mut profile =
             Profile::read(file, &mut warnings).map_err(|reason| self.target.failed(reason))?;
@@ -383,6 +422,22 @@ impl Held {
             snapshot.reading.alive = false;
         }
         Ok(snapshot)
+    }
+
+    /// Whoever waited for it knows best; else it was seen alive when it was last read.
+    fn end(&self, pid: u64) -> End {
+        let waited = self
+            .end
+            .clone()
+            .or_else(|| noted_end(self.target.path(), pid));
+        let seen = match self.seen_ns.load(Ordering::Relaxed) {
+            0 => None,
+            seen => Some(seen),
+        };
+        End {
+            exited: waited.and_then(|end| end.exited),
+            ran_until_ns: waited.and_then(|end| end.ran_until_ns).or(seen),
+        }
     }
 
     /// The heaps of the program that a snapshot is of, as they are now, or as they were saved with it.
@@ -398,12 +453,30 @@ impl Held {
 /// What `freehold run` notes beside the profile files when the program that it started has ended.
 pub const RECORD: &str = "run.json";
 
-/// Whether a program that `freehold run` waited for exited; none: it did not wait for this process, or does so still.
-fn exited(profile: &Path, pid: u64) -> Option<bool> {
-    let text = fs::read(profile.with_file_name(RECORD)).ok()?;
-    let record: serde_json::Value = serde_json::from_slice(&text).ok()?;
-    (record["pid"].as_u64() == Some(pid))
-        .then(|| record["ending"]["how"].as_str().map(|how| how == "exited"))?
+fn record_in(directory: &Path) -> Option<serde_json::Value> {
+    serde_json::from_slice(&fs::read(directory.join(RECORD)).ok()?).ok()
+}
+
+/// When the run began whose record is in this directory, by the calendar's clock.
+fn begun_unix_ns(directory: &Path) -> Option<u64> {
+    record_in(directory)?["begun_unix_ns"].as_u64()
+}
+
+/// The profile file is of a process that began at that moment or later, by the calendar's clock.
+pub fn began_since(profile: &Path, unix_ns: u64) -> bool {
+    header_of(profile).is_ok_and(|header| header.begun_unix_ns >= unix_ns)
+}
+
+/// What `freehold run` noted of a program that it waited for; none: it did not wait for this process, or does so still.
+fn noted_end(profile: &Path, pid: u64) -> Option<End> {
+    let record = record_in(profile.parent()?)?;
+    let begun = record["begun_unix_ns"].as_u64()?;
+    // Numbers are used again, and a directory may have been.
+    let is_of_it = record["pid"].as_u64() == Some(pid) && began_since(profile, begun);
+    is_of_it.then(|| End {
+        exited: record["ending"]["how"].as_str().map(|how| how == "exited"),
+        ran_until_ns: record["ended_monotonic_ns"].as_u64(),
+    })
 }
 
 /// When a file was last written to, in nanoseconds.

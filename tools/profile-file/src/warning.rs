@@ -15,6 +15,8 @@ pub enum Concern {
     Disagrees,
     /// The program itself noted that it had to leave something out.
     Incomplete,
+    /// What is shown is the end, and much was freed shortly before it.
+    Cleared,
     /// The program went on while its profile file was read.
     Moving,
 }
@@ -44,6 +46,13 @@ impl Warning {
     pub(crate) fn incomplete(text: impl Into<String>) -> Self {
         Warning {
             concern: Concern::Incomplete,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn cleared(text: impl Into<String>) -> Self {
+        Warning {
+            concern: Concern::Cleared,
             text: text.into(),
         }
     }

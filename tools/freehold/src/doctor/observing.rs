@@ -6,7 +6,7 @@ use anyhow::Result;
 use profile_file::{FindError, Snapshot, Target, layout};
 
 use super::report::{Finding, Report};
-use crate::amounts;
+use crate::{amounts, wording};
 
 /// A profile file begins with less than this, and grows by extents; with less room there is soon none for samples.
 const ROOM: u64 = 4 << 20;
@@ -45,8 +45,8 @@ fn of_snapshot(target: &Target, snapshot: &Snapshot) -> Finding {
     let text = match control.interval {
         0 => format!("its profile file is {place}; it takes no samples"),
         every => format!(
-            "observed: one sample in {}, {} taken; its profile file is {place}",
-            amounts::bytes(every),
+            "observed: {}, {} taken; its profile file is {place}",
+            wording::sampling(every),
             control.taken
         ),
     };

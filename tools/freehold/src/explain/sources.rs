@@ -16,7 +16,7 @@ use super::mappings::{self, Memory};
 use super::verdict::Presence;
 use crate::doctor;
 use crate::leaks::judged;
-use crate::leaks::text::freed_last;
+use crate::leaks::text::before_clearing;
 
 /// How long a program may take to answer with fresh statistics. One that does not allocate does not answer.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -142,10 +142,7 @@ fn of_process(pid: u32, presence: Presence) -> Result<Sources> {
 /// A profile file that a program left, or a saved snapshot, which may carry what the kernel said at that time.
 fn of_left(target: &Target) -> Result<Sources> {
     let (snapshot, cleared) = judged(target.read()?);
-    let mut notes: Vec<String> = cleared
-        .iter()
-        .map(|cleared| format!("{}: this is the state before", freed_last(cleared)))
-        .collect();
+    let mut notes: Vec<String> = cleared.iter().map(before_clearing).collect();
     let memory = snapshot.process.as_ref().and_then(|facts| {
         let mappings = mappings::parse(facts.smaps.as_bytes())
             .ok()

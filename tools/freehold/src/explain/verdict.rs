@@ -458,6 +458,8 @@ mod tests {
             seconds: 60.0,
             share: 0.6,
             points: 100,
+            goes_on: true,
+            stands_still: false,
         }
     }
 

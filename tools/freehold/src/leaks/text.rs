@@ -54,11 +54,7 @@ fn heading(out: &mut String, answer: &Answer) {
         "; {} of {}, {}\n",
         plural(answer.live_samples, "live sample", "live samples"),
         plural(answer.sites.len(), "site", "sites"),
-        match answer.interval {
-            0 => "sampling is off".to_owned(),
-            1 => "every block sampled".to_owned(),
-            t => format!("one in {}", bytes(t as f64)),
-        }
+        wording::sampling(answer.interval)
     );
     if let Some(cleared) = &answer.cleared {
         let _ = writeln!(
@@ -67,6 +63,11 @@ fn heading(out: &mut String, answer: &Answer) {
             freed_last(cleared)
         );
     }
+}
+
+/// What an answer is about if the program cleared up at its end.
+pub fn before_clearing(cleared: &Clearing) -> String {
+    format!("{}; this is the state before", freed_last(cleared))
 }
 
 /// What a program freed at its end.

@@ -1,4 +1,7 @@
-//! Does the heap as a whole grow? A line through the points of the timeline says how fast, and how sure that is.
+//! Does the heap as a whole grow? A line through the looks at it says how fast, and how sure that is.
+//!
+//! The library looks when a thread is in a slow path. So between two looks nothing much has happened, and a program that
+//! stands still is not looked at: what was found stays until the next look, and the last one until now.
 
 use profile_file::Snapshot;
 use serde::Serialize;
@@ -21,31 +24,68 @@ pub struct Trend {
     pub seconds: f64,
     /// Bytes that the line rose by in this time, as a share of what is live at its end.
     pub share: f64,
+    /// Looks in this time.
     pub points: usize,
+    /// The last third of the time has its part in the rise.
+    pub goes_on: bool,
+    /// For the larger part of the time, until its end, the program stood still.
+    pub stands_still: bool,
 }
 
 const LEAST_POINTS: usize = 8;
 const LEAST_SECONDS: f64 = 2.0;
+/// Moments that the line goes through.
+const MOMENTS: usize = 96;
+/// Of what a third rose by over the one before it, the next must rise by so much to go on. A program that grew for half of
+/// the time and then stopped has a seventh.
+const GOES_ON: f64 = 0.25;
+/// A change below this share of what is live is none.
+const SAME: f64 = 0.01;
 
 impl Trend {
     /// Seen often and long enough to say that it does not grow.
     pub fn can_tell(&self) -> bool {
-        self.points >= LEAST_POINTS && self.seconds >= LEAST_SECONDS
+        (self.points >= LEAST_POINTS || self.stands_still) && self.seconds >= LEAST_SECONDS
     }
 
-    /// Growth beyond doubt: more than four standard deviations, and more than a tenth of what is there.
+    /// Growth beyond doubt: more than four standard deviations, more than a tenth of what is there, and until now.
     pub fn grows(&self) -> bool {
-        self.can_tell() && self.rate > 4.0 * self.error && self.share > 0.1
+        self.points >= LEAST_POINTS
+            && self.seconds >= LEAST_SECONDS
+            && self.rate > 4.0 * self.error
+            && self.share > 0.1
+            && self.goes_on
     }
 }
 
-/// The trend of what a program holds, by its timeline.
+/// The trend of what a program holds, by its timeline and by what was counted since.
 pub fn of_snapshot(snapshot: &Snapshot) -> Option<Trend> {
-    let point = |point: &profile_file::layout::Point| Point {
-        ns: point.ns,
-        live: point.live_bytes + point.huge_bytes,
-    };
-    let points: Vec<Point> = snapshot.profile.timeline.iter().map(point).collect();
+    let profile = &snapshot.profile;
+    let mut points: Vec<Point> = profile
+        .timeline
+        .iter()
+        .map(|point| Point {
+            ns: point.ns,
+            live: point.live_bytes + point.huge_bytes,
+        })
+        .collect();
+    let last = points.last().map_or(0, |point| point.ns);
+    if let Some(now) = profile.statistics.as_ref().filter(|it| it.taken_ns > last) {
+        points.push(Point {
+            ns: now.taken_ns,
+            live: now.live_bytes + now.huge_bytes,
+        });
+    }
+    // When it ended is known, and that it did nothing since its last word.
+    if let Some(last) = points
+        .last()
+        .filter(|_| snapshot.reading.ran_until_ns.is_some())
+    {
+        points.push(Point {
+            ns: snapshot.now_ns().max(last.ns),
+            live: last.live,
+        });
+    }
     of(&points)
 }
 
@@ -53,42 +93,58 @@ pub fn of_snapshot(snapshot: &Snapshot) -> Option<Trend> {
 pub fn of(points: &[Point]) -> Option<Trend> {
     let (first, last) = (points.first()?, points.last()?);
     let middle = first.ns + last.ns.saturating_sub(first.ns) / 2;
-    let late: Vec<&Point> = points.iter().filter(|point| point.ns >= middle).collect();
-    if late.len() < 3 {
+    let looks = points.iter().filter(|point| point.ns >= middle).count();
+    let seconds = last.ns.saturating_sub(middle) as f64 / 1e9;
+    let before_last = points.len().checked_sub(2).map(|place| points[place])?;
+    let stands_still = before_last.ns.max(middle) - middle < last.ns.saturating_sub(before_last.ns)
+        && last.live as f64 <= before_last.live as f64 * (1.0 + SAME);
+    let stands_still = stands_still && seconds >= LEAST_SECONDS;
+    if seconds <= 0.0 || (looks < 3 && !stands_still) {
         return None;
     }
-    let count = late.len() as f64;
-    let begin = late[0].ns;
-    let points: Vec<(f64, f64)> = late
-        .iter()
-        .map(|m| (m.ns.saturating_sub(begin) as f64 / 1e9, m.live as f64))
-        .collect();
-    let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / count;
-    let (x_mean, y_mean) = (mean(|p| p.0), mean(|p| p.1));
-    let xx: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
-    if xx <= 0.0 {
-        return None;
-    }
-    let xy: f64 = points
-        .iter()
-        .map(|(x, y)| (x - x_mean) * (y - y_mean))
-        .sum();
-    let rate = xy / xx;
-    let rest: f64 = points
-        .iter()
-        .map(|(x, y)| (y - y_mean - rate * (x - x_mean)).powi(2))
-        .sum();
-    // Neighbouring points are alike, so there are fewer independent ones than points: half of them is a modest guess.
-    let error = (rest / (count / 2.0 - 1.0).max(1.0) / xx).sqrt();
-    let seconds = points.last().map_or(0.0, |p| p.0);
-    let end = (y_mean + rate * (seconds - x_mean)).max(1.0);
+    let live = at_moments(points, middle, last.ns);
+    let step = seconds / (MOMENTS - 1) as f64;
+    let count = MOMENTS as f64;
+    let x_mean = seconds / 2.0;
+    let y_mean = live.iter().sum::<f64>() / count;
+    let along = || {
+        live.iter()
+            .enumerate()
+            .map(|(number, y)| (number as f64 * step - x_mean, y - y_mean))
+    };
+    let xx: f64 = along().map(|(x, _)| x * x).sum();
+    let rate = along().map(|(x, y)| x * y).sum::<f64>() / xx;
+    let rest: f64 = along().map(|(x, y)| (y - rate * x).powi(2)).sum();
+    // There are no more independent moments than looks, and neighbouring looks are alike: half of them is a modest guess.
+    let independent = (looks as f64 / 2.0 - 1.0).max(1.0);
+    let end = (y_mean + rate * x_mean).max(1.0);
+    let third = |number: usize| {
+        let part = MOMENTS / 3;
+        live[number * part..(number + 1) * part].iter().sum::<f64>() / part as f64
+    };
     Some(Trend {
         rate,
-        error,
+        error: (rest / xx / independent).sqrt(),
         seconds,
         share: rate * seconds / end,
-        points: late.len(),
+        points: looks,
+        goes_on: third(2) - third(1) >= GOES_ON * (third(1) - third(0)).max(0.0),
+        stands_still,
     })
+}
+
+/// What was live at evenly spread moments: what was found stays until the next look.
+fn at_moments(points: &[Point], from: u64, to: u64) -> Vec<f64> {
+    let mut next = 0;
+    (0..MOMENTS)
+        .map(|number| {
+            let moment = from + (to - from) * number as u64 / (MOMENTS - 1) as u64;
+            while next + 1 < points.len() && points[next + 1].ns <= moment {
+                next += 1;
+            }
+            points[next].live as f64
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -137,6 +193,56 @@ mod tests {
     #[test]
     fn a_sawtooth_is_no_growth() {
         let trend = of(&series(|t| 1e7 * (t % 3.0))).unwrap();
+        assert!(!trend.grows(), "{trend:?}");
+    }
+
+    /// Grows for five seconds, a look every quarter of one; what it holds then; and a look after an idle time.
+    fn grown_then_idle(then: f64, idle: f64) -> Option<Trend> {
+        let mut points = series(|t| 1e6 + 1e7 * t);
+        points.truncate(21);
+        let (last, held) = (points[20].ns, points[20].live as f64);
+        points.push(Point {
+            ns: last + (idle * 1e9) as u64,
+            live: (held * then) as u64,
+        });
+        of(&points)
+    }
+
+    #[test]
+    fn what_was_let_go_before_an_idle_time_does_not_grow() {
+        for idle in [0.5, 2.0, 5.0, 17.0, 1000.0] {
+            let trend = grown_then_idle(0.0, idle).unwrap();
+            assert!(!trend.grows(), "after {idle} s: {trend:?}");
+        }
+    }
+
+    #[test]
+    fn what_stood_still_since_it_grew_does_not_grow_and_that_can_be_told() {
+        for idle in [5.0, 17.0, 1000.0] {
+            let trend = grown_then_idle(1.0, idle).unwrap();
+            assert!(
+                !trend.grows() && trend.can_tell(),
+                "after {idle} s: {trend:?}"
+            );
+        }
+        // It has grown until a moment ago.
+        assert!(grown_then_idle(1.0, 0.3).unwrap().grows());
+        // Two looks, and more at the second: what lies between them nobody knows.
+        assert_eq!(grown_then_idle(1.5, 20.0), None);
+    }
+
+    #[test]
+    fn looks_that_are_close_together_do_not_count_for_more() {
+        // A minute of rest, and then a hundred looks at one burst.
+        let mut points = vec![Point {
+            ns: 0,
+            live: 1 << 20,
+        }];
+        points.extend((0..100).map(|i| Point {
+            ns: 60_000_000_000 + i * 1_000_000,
+            live: (1 << 20) + i * 300_000,
+        }));
+        let trend = of(&points).unwrap();
         assert!(!trend.grows(), "{trend:?}");
     }
 

@@ -74,11 +74,7 @@ pub fn about(snapshot: &Snapshot) -> String {
         "ended or killed after"
     };
     let control = &snapshot.profile.control;
-    let exactness = match control.interval {
-        0 => "sampling is off".to_owned(),
-        1 => "every block counted".to_owned(),
-        interval => format!("one sample in {}", human::bytes(interval as f64)),
-    };
+    let exactness = wording::sampling(control.interval);
     format!(
         "pid {}, {state} {} · {exactness} · {} samples",
         snapshot.pid(),

@@ -6,7 +6,7 @@ use profile_file::{Clearing, Snapshot, Symbols, layout};
 use serde::Serialize;
 
 use crate::leaks::finding::{self, Finding, Limit};
-use crate::leaks::text::{freed_last, reason};
+use crate::leaks::text::{before_clearing, reason};
 use crate::leaks::verdict::Rules;
 use crate::leaks::{self, Suppressions};
 
@@ -124,7 +124,7 @@ impl Page {
             marks: snapshot.profile.control.mark,
             nothing_because: snapshot.why_empty(),
             warnings: cleared
-                .map(|cleared| format!("{}; this is the state before", freed_last(cleared)))
+                .map(before_clearing)
                 .into_iter()
                 .chain(snapshot.warnings.iter().map(ToString::to_string))
                 .chain(skipped)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use profile_file::layout::{MEMFD, PREFIX};
-use profile_file::target::RECORD;
+use profile_file::target::{RECORD, began_since};
 use profile_file::{Target, process};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,9 @@ pub struct Record {
     pub pid: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_unix_ns: Option<u64>,
+    /// The same moment on the clock of profile files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_monotonic_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
 }
@@ -52,6 +55,7 @@ impl Record {
             begun_unix_ns: process::unix_ns(),
             pid: None,
             ended_unix_ns: None,
+            ended_monotonic_ns: None,
             ending: None,
         }
     }
@@ -60,6 +64,13 @@ impl Record {
         let file = directory.join(RECORD);
         fs::write(&file, serde_json::to_vec_pretty(self)?)
             .with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// The moment when it ended is now.
+    pub fn end(&mut self, ending: Ending, monotonic_ns: u64) {
+        self.ended_unix_ns = Some(process::unix_ns());
+        self.ended_monotonic_ns = Some(monotonic_ns);
+        self.ending = Some(ending);
     }
 
     fn read(directory: &Path) -> Option<Self> {
@@ -192,6 +203,13 @@ fn new_entry(
     )
 }
 
+/// The profile files in a directory of processes that began at `unix_ns` or later: a person may keep several runs in one.
+pub fn profiles_since(directory: &Path, unix_ns: u64) -> Vec<PathBuf> {
+    let mut found = profiles(directory);
+    found.retain(|profile| began_since(profile, unix_ns));
+    found
+}
+
 /// The profile files in a directory.
 pub fn profiles(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else {
@@ -239,7 +257,8 @@ pub fn list(base: &Path) -> Vec<Kept> {
 
 fn look(directory: &Path) -> Kept {
     let record = Record::read(directory);
-    let profiles = profiles(directory);
+    let begun = record.as_ref().map_or(0, |record| record.begun_unix_ns);
+    let profiles = profiles_since(directory, begun);
     let bytes = fs::read_dir(directory)
         .into_iter()
         .flatten()
@@ -343,17 +362,26 @@ fn prune_to(base: &Path, most_runs: usize, most_bytes: u64) -> usize {
 
 /// A run that starts thousands of processes must not fill the memory with their profile files: those of ended
 /// processes go, but for the largest and `main`. Returns how many went.
-pub fn thin(directory: &Path, main: Option<u32>) -> usize {
-    thin_to(directory, main, MOST_PROFILES)
+pub fn thin(directory: &Path, run: &Thinned) -> usize {
+    thin_to(directory, run, MOST_PROFILES)
+}
+
+/// Whose profile files go if there are too many.
+#[derive(Clone, Copy, Debug)]
+pub struct Thinned {
+    /// The process that was started, whose profile file stays.
+    pub main: Option<u32>,
+    /// Those of processes that began before stay: they are of another run.
+    pub since_unix_ns: u64,
 }
 
 /// `thin` with a bound of the caller's.
-pub fn thin_to(directory: &Path, main: Option<u32>, most: usize) -> usize {
-    let profiles = profiles(directory);
+pub fn thin_to(directory: &Path, run: &Thinned, most: usize) -> usize {
+    let profiles = profiles_since(directory, run.since_unix_ns);
     if profiles.len() <= most {
         return 0;
     }
-    let main = main.map(|pid| format!("{PREFIX}{pid}"));
+    let main = run.main.map(|pid| format!("{PREFIX}{pid}"));
     let mut ended: Vec<(u64, PathBuf)> = profiles
         .iter()
         .filter(|profile| {

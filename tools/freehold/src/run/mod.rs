@@ -30,7 +30,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use profile_file::{Target, kept as kept_in, names, output_file, process};
+use profile_file::{kept as kept_in, names, output_file, process};
 
 use crate::amounts;
 use crate::naming::NamingArgs;
@@ -39,7 +39,7 @@ use crate::record::attach::Recordable;
 use crate::wording::plural;
 use crate::{doctor, library};
 use child::{GroupWatch, Observation};
-use ending::{Ending, Kills};
+use ending::Kills;
 use kept::Record;
 use offered::Offered;
 use summary::{Run, Summary};
@@ -174,10 +174,11 @@ impl Place {
         }
     }
 
-    fn profiles(&self) -> Vec<PathBuf> {
+    /// Of the run that began at that moment.
+    fn profiles(&self, begun_unix_ns: u64) -> Vec<PathBuf> {
         match (&self.offered, &self.directory) {
             (Some(offered), _) => offered.profiles(),
-            (None, Some(directory)) => kept::profiles(directory),
+            (None, Some(directory)) => kept::profiles_since(directory, begun_unix_ns),
             (None, None) => Vec::new(),
         }
     }
@@ -221,7 +222,8 @@ fn observe(args: &Args) -> Result<ExitCode> {
             command[0]
         );
     }
-    let place = Place::choose(args, &own_name(&command))?;
+    let name = own_name(&command);
+    let place = Place::choose(args, &name)?;
     let mut record = Record::new(command.clone());
     match (&place.directory, &place.offered) {
         (Some(directory), None) => record.write(directory)?,
@@ -256,25 +258,33 @@ fn observe(args: &Args) -> Result<ExitCode> {
     let pid = child.id();
     record.pid = Some(u64::from(pid));
     let janitor = match &place.offered {
-        None => Some(Janitor::start(page.clone(), pid)),
+        None => Some(Janitor::start(
+            page.clone(),
+            kept::Thinned {
+                main: Some(pid),
+                since_unix_ns: record.begun_unix_ns,
+            },
+        )),
         Some(_) => None,
     };
     let outcome = child::wait(&mut child, GroupWatch::start(pid, before))?;
+    let ended_ns = process::monotonic_ns();
     let seconds = begun.elapsed().as_secs_f64();
     let share = watch.and_then(share::Watch::end);
-    wait_for_profiles(&place);
+    wait_for_profiles(&place, record.begun_unix_ns);
     let thinned = janitor.map_or(0, Janitor::end);
 
-    record.ended_unix_ns = Some(process::unix_ns());
-    record.ending = Some(outcome.ending.clone());
+    record.end(outcome.ending.clone(), ended_ns);
     // The directory may be full by now. What the program did is told all the same.
     place.note(&record);
-    let profiles = place.profiles();
+    let profiles = place.profiles(record.begun_unix_ns);
     let run = Run {
         command: &command,
+        name: &name,
         pid,
         outcome: &outcome,
         seconds,
+        ended_ns,
         share,
         directory: place.directory.as_deref().unwrap_or(Path::new("")),
         profiles: &profiles,
@@ -311,7 +321,7 @@ fn finish(args: &Args, run: &Run, place: &Place) -> Result<ExitCode> {
     let kept = kept.map(|directory| directory.join(kept::SAVED));
     if let (Some(file), Some(heap)) = (args.save.as_ref().or(kept.as_ref()), &summary.heap) {
         let profile = heap.profile.display().to_string();
-        match save(&summary, file) {
+        match save(run, &summary, file) {
             Ok(()) => {
                 summary.next = summary.next.replace(&profile, &file.display().to_string());
                 summary.saved = Some(file.clone());
@@ -339,18 +349,14 @@ fn finish(args: &Args, run: &Run, place: &Place) -> Result<ExitCode> {
     Ok(ExitCode::from(summary.exit_code))
 }
 
-fn save(summary: &Summary, file: &Path) -> Result<()> {
+fn save(run: &Run, summary: &Summary, file: &Path) -> Result<()> {
     let heap = summary
         .heap
         .as_ref()
         .context("no process of it was observed")?;
-    let target = Target::find(&heap.profile.display().to_string())?;
-    let mut snapshot = target.read()?;
-    if heap.pid == u64::from(summary.pid) && !snapshot.is_alive() {
-        // The record is not beside a profile file in memory.
-        snapshot.reading.exited = Some(matches!(summary.ending, Ending::Exited { .. }));
-    }
-    snapshot.save(file)?;
+    run.read(&heap.profile)
+        .context("its profile file cannot be read any more")?
+        .save(file)?;
     Ok(())
 }
 
@@ -369,9 +375,9 @@ fn observed_by(directory: &Path) -> Vec<u64> {
 
 /// A program that goes on in the background may not have allocated yet, and so have no profile file to be found by: it
 /// is given a moment, unless there are profile files, or no process to make them.
-fn wait_for_profiles(place: &Place) {
+fn wait_for_profiles(place: &Place, begun_unix_ns: u64) {
     for _ in 0..20 {
-        if !place.profiles().is_empty() || observed_by(&place.page()).is_empty() {
+        if !place.profiles(begun_unix_ns).is_empty() || observed_by(&place.page()).is_empty() {
             return;
         }
         thread::sleep(Duration::from_millis(25));
@@ -393,20 +399,20 @@ struct Janitor {
     thread: thread::JoinHandle<()>,
     thinned: Arc<AtomicUsize>,
     directory: PathBuf,
-    main: u32,
+    run: kept::Thinned,
 }
 
 impl Janitor {
     const PERIOD: Duration = Duration::from_secs(2);
 
-    fn start(directory: PathBuf, main: u32) -> Self {
+    fn start(directory: PathBuf, run: kept::Thinned) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thinned = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&thinned);
         let watched = directory.clone();
         let thread = thread::spawn(move || {
             while stopped.recv_timeout(Self::PERIOD) == Err(mpsc::RecvTimeoutError::Timeout) {
-                count.fetch_add(kept::thin(&watched, Some(main)), Ordering::Relaxed);
+                count.fetch_add(kept::thin(&watched, &run), Ordering::Relaxed);
             }
         });
         Self {
@@ -414,7 +420,7 @@ impl Janitor {
             thread,
             thinned,
             directory,
-            main,
+            run,
         }
     }
 
@@ -423,7 +429,7 @@ impl Janitor {
         drop(self.stop);
         // A panic there has been printed, and costs only tidiness.
         let _ = self.thread.join();
-        self.thinned.load(Ordering::Relaxed) + kept::thin(&self.directory, Some(self.main))
+        self.thinned.load(Ordering::Relaxed) + kept::thin(&self.directory, &self.run)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use profile_file::{Clearing, Snapshot, Symbols, Target, View};
+use profile_file::{Clearing, End, Snapshot, Symbols, Target, View};
 use serde::Serialize;
 
 use super::child::Outcome;
@@ -23,6 +23,8 @@ const NO_PROFILE: &str = "it left no profile file: it allocated nothing, or ther
 #[derive(Debug, Serialize)]
 pub struct Summary {
     pub command: Vec<String>,
+    /// What a person calls it: the script rather than its interpreter.
+    pub program: String,
     pub pid: u32,
     #[serde(flatten)]
     pub ending: Ending,
@@ -67,6 +69,8 @@ pub struct Heap {
     pub peak_error_bytes: u64,
     pub live_bytes: u64,
     pub live_error_bytes: u64,
+    /// They are by samples. Without any, they are the allocator's own counts, of the moments at which it counted.
+    pub sampled: bool,
     /// Why these must not be believed as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alarm: Option<String>,
@@ -100,9 +104,13 @@ pub struct Died {
 /// What is known when it has ended, beside its profile files.
 pub struct Run<'a> {
     pub command: &'a [String],
+    /// What a person calls it.
+    pub name: &'a str,
     pub pid: u32,
     pub outcome: &'a Outcome,
     pub seconds: f64,
+    /// When it ended, on the clock of profile files.
+    pub ended_ns: u64,
     pub share: Result<Share, Unknown>,
     pub directory: &'a Path,
     pub profiles: &'a [PathBuf],
@@ -114,15 +122,28 @@ pub struct Run<'a> {
     pub naming: NamingArgs,
 }
 
+impl Run<'_> {
+    /// Reads the profile file of one of its processes. Of the one that was started it is known how and when it ended, also
+    /// where no record can be written.
+    pub fn read(&self, profile: &Path) -> Option<Snapshot> {
+        let target = Target::find(profile.to_str()?).ok()?;
+        if target.pid() != Some(u64::from(self.pid)) {
+            return target.read().ok();
+        }
+        let end = End {
+            exited: Some(matches!(self.outcome.ending, Ending::Exited { .. })),
+            ran_until_ns: Some(self.ended_ns),
+        };
+        target.read_ended(end).ok()
+    }
+}
+
 impl Summary {
     pub fn of(run: &Run) -> Self {
         let mut profiles: Vec<(PathBuf, Snapshot)> = run
             .profiles
             .iter()
-            .filter_map(|profile| {
-                let snapshot = Target::find(profile.to_str()?).ok()?.read().ok()?;
-                Some((profile.clone(), run.naming.of(snapshot)))
-            })
+            .filter_map(|profile| Some((profile.clone(), run.naming.of(run.read(profile)?))))
             .collect();
         let still_running = profiles
             .iter()
@@ -152,6 +173,7 @@ impl Summary {
         let next = next_command(run, heap.as_ref());
         Self {
             command: run.command.to_vec(),
+            program: run.name.to_owned(),
             pid: run.pid,
             ending: run.outcome.ending.clone(),
             exit_code: run.outcome.ending.code(),
@@ -198,12 +220,9 @@ impl Summary {
     }
 
     fn ending_line(&self) -> String {
-        let name = self
-            .command
-            .first()
-            .map_or("", |word| word.rsplit('/').next().unwrap_or(word));
         let mut line = format!(
-            "{name} ({}) {} after {}",
+            "{} ({}) {} after {}",
+            self.program,
             self.pid,
             self.ending,
             duration(self.seconds)
@@ -272,6 +291,7 @@ impl Summary {
                     bytes(site.peak_bytes)
                 )
             }
+            None if !heap.sampled => line += "; sampling was off, so by whom is not known",
             None => line += "; it allocated too little for a sample",
         }
         if let Some(leaking) = &heap.leaking {
@@ -314,6 +334,21 @@ fn peak_seen(profiles: &[(PathBuf, Snapshot)]) -> Option<u64> {
         .filter(|&peak| peak > 0)
 }
 
+/// It took none, because it was told so.
+fn was_not_sampled(snapshot: &Snapshot) -> bool {
+    snapshot.interval() == 0 && snapshot.sites.is_empty()
+}
+
+/// The most that was live, and what was live at last, as far as the allocator counted.
+fn counted(snapshot: &Snapshot) -> Option<(u64, u64)> {
+    let profile = &snapshot.profile;
+    let statistics = profile.statistics.as_ref()?;
+    let last = statistics.live_bytes + statistics.huge_bytes;
+    let points = profile.timeline.iter();
+    let most = points.map(|point| point.live_bytes + point.huge_bytes);
+    Some((most.max().unwrap_or(0).max(last), last))
+}
+
 fn short(program: &str) -> String {
     program.rsplit('/').next().unwrap_or(program).to_owned()
 }
@@ -321,6 +356,7 @@ fn short(program: &str) -> String {
 impl Heap {
     fn of(profile: &Path, snapshot: &Snapshot) -> Self {
         let live = snapshot.total(View::Live);
+        let counted = counted(snapshot).filter(|_| was_not_sampled(snapshot));
         let past = snapshot.before_clearing();
         let before = past.as_ref().map_or(snapshot, |(before, _)| before);
         let mut symbols = Symbols::new(snapshot);
@@ -339,10 +375,11 @@ impl Heap {
         let leaking = Leaking::of(before, &mut symbols);
         Self {
             pid: snapshot.pid(),
-            program: snapshot.program(),
-            peak_bytes: snapshot.profile.control.peak_bytes,
+            program: short(&snapshot.program()),
+            peak_bytes: counted.map_or(snapshot.profile.control.peak_bytes, |(peak, _)| peak),
             peak_error_bytes: snapshot.total(View::Peak).error().round() as u64,
-            live_bytes: live.bytes.round() as u64,
+            live_bytes: counted.map_or(live.bytes.round() as u64, |(_, live)| live),
+            sampled: counted.is_none(),
             live_error_bytes: live.error().round() as u64,
             alarm: snapshot.alarm(),
             biggest_site,
@@ -375,7 +412,7 @@ fn next_command(run: &Run, heap: Option<&Heap>) -> String {
 mod tests {
     use super::super::kept;
     use super::*;
-    use profile_file::testing::ProfileBuilder;
+    use profile_file::testing::{BEGUN_NS, ProfileBuilder};
 
     const MIB: u64 = 1 << 20;
 
@@ -411,10 +448,12 @@ mod tests {
         let profiles = kept::profiles(dir.path());
         let mut run = Run {
             command: &command,
+            name: "server",
             pid: 4_194_801,
             outcome: &outcome,
             share: Err(Unknown::TooShort),
             seconds: 12.34,
+            ended_ns: BEGUN_NS + 12_340_000_000,
             directory: dir.path(),
             profiles: &profiles,
             thinned: 0,
@@ -487,7 +526,20 @@ mod tests {
             (4_194_804, 2, false),
             (4_194_805, 3, true),
         ]);
-        assert_eq!(kept::thin_to(dir.path(), Some(4_194_801), 3), 2);
+        let run = kept::Thinned {
+            main: Some(4_194_801),
+            since_unix_ns: 0,
+        };
+        let later = kept::Thinned {
+            since_unix_ns: u64::MAX,
+            ..run
+        };
+        assert_eq!(
+            kept::thin_to(dir.path(), &later, 3),
+            0,
+            "another run's stay"
+        );
+        assert_eq!(kept::thin_to(dir.path(), &run, 3), 2);
         let left: Vec<String> = kept::profiles(dir.path())
             .iter()
             .map(|profile| profile.file_name().unwrap().to_str().unwrap().to_owned())

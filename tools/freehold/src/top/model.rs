@@ -6,6 +6,7 @@ use profile_file::{Clearing, Heaps, LiveSample, Snapshot, Symbols};
 
 use crate::call_site::CallSite;
 use crate::leaks::finding::history;
+use crate::leaks::text::before_clearing;
 use crate::leaks::verdict::{Rules, judge};
 
 use super::rows::{Row, Stack, rows};
@@ -144,10 +145,14 @@ impl Model {
         }
     }
 
-    /// What was odd in the profile file, and what made names missing.
+    /// What it is about if the program cleared up, what was odd in the profile file, and what made names missing.
     pub fn notes(&self) -> Vec<String> {
         let odd = self.snapshot.warnings.iter().map(ToString::to_string);
-        odd.chain(self.symbols.warnings().iter().cloned()).collect()
+        let about = self.cleared.iter().map(before_clearing);
+        about
+            .chain(odd)
+            .chain(self.symbols.warnings().iter().cloned())
+            .collect()
     }
 
     /// Takes a new snapshot over.

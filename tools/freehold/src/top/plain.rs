@@ -59,8 +59,8 @@ pub fn text(model: &Model, width: u16, sites: usize) -> Result<String> {
         Ok(_) => {}
         Err(reason) => text += &format!("note: {reason}\n"),
     }
-    for missing in model.symbols.warnings() {
-        text += &format!("note: {missing}\n");
+    for note in model.notes() {
+        text += &format!("note: {note}\n");
     }
     Ok(text)
 }

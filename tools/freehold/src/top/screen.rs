@@ -12,7 +12,7 @@ use super::panes;
 use super::rows::Row;
 use crate::leaks::text::{freed_last, sparkline};
 use crate::leaks::verdict::Verdict;
-use crate::wording::{bytes, duration, plain_count, plural, short_duration};
+use crate::wording::{bytes, duration, plain_count, plural, sampling, short_duration};
 
 /// Colours, or none where the person (NO_COLOR) or the terminal wants none.
 #[derive(Clone, Copy)]
@@ -118,8 +118,8 @@ fn header(model: &Model, width: u16, theme: Theme) -> Vec<Line<'static>> {
         first.push(Span::styled("  names missing: see --once", theme.warm()));
     }
     let sampled = format!(
-        "  one sample in {}, {} live",
-        bytes(snapshot.interval() as f64),
+        "  {}, {} live",
+        sampling(snapshot.interval()),
         plain_count(snapshot.samples.len() as u64)
     );
     let taken: usize = first.iter().map(Span::width).sum();
