@@ -284,6 +284,9 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
     for command in ["leaks", "explain", "profile"] {
         says_no_growth(command, &answer(&[command, profile]));
     }
+    // Nor is the room of what it freed said to lie between blocks that are live.
+    let explained = json(&["explain", profile, "--json"]);
+    assert_eq!(explained["verdict"]["finding"], "ended", "{explained:#}");
     says_no_growth("top", &answer(&["top", profile, "--once"]));
     let found = json(&["leaks", profile, "--json"]);
     assert_eq!(found["state"], "killed");

@@ -119,7 +119,7 @@ impl Snapshot {
         } else {
             format!(
                 "{freed} were freed in the last {time} that the profile file tells of, and this is the state after. Whether \
-                 the program ended then, or went on without them, is not known: `freehold run` notes when a program ends"
+                 the program ended then, or went on without them, is not known: `freehold run` notes when the program that it started ends"
             )
         }));
     }

@@ -142,6 +142,8 @@ struct Work<'a> {
     freehold: Vec<Line>,
     /// What is resident in the window beyond all that was counted, or short of it.
     unexplained: i64,
+    /// By the samples, after the last count.
+    freed_since: u64,
     other: Vec<Line>,
     notes: Vec<String>,
     counted: Counted,
@@ -171,6 +173,7 @@ impl<'a> Work<'a> {
             sources,
             freehold: Vec::new(),
             unexplained: 0,
+            freed_since: 0,
             other: Vec::new(),
             notes: sources.notes.clone(),
             counted,
@@ -248,6 +251,7 @@ impl<'a> Work<'a> {
             return;
         }
         let change = self.counted.catch_up(&self.samples, snapshot.interval());
+        self.freed_since = change.min(0).unsigned_abs();
         if change != 0 {
             let verb = if change < 0 { "freed" } else { "taken" };
             self.notes.push(format!(
@@ -609,6 +613,7 @@ impl<'a> Work<'a> {
             .filter(|(limit, _)| *limit > 0)
             .min_by_key(|(limit, used)| limit.saturating_sub(*used))
         });
+        let ended = snapshot.is_some_and(|snapshot| !snapshot.is_alive());
         let trend = snapshot.and_then(trend::of_snapshot);
         let (mut leaking, mut spread) = (None, None);
         if let Some((snapshot, symbols)) = snapshot.zip(symbols) {
@@ -622,7 +627,10 @@ impl<'a> Work<'a> {
             resident,
             ours,
             live: amount(&["live", "rounding", "huge_live", "heaps_live"]),
-            fragmented: amount(&["free_in_slabs"]).saturating_sub(gone),
+            // Of a program that is gone, nobody knows what became of the room of what it freed last.
+            fragmented: amount(&["free_in_slabs"])
+                .saturating_sub(gone)
+                .saturating_sub(if ended { self.freed_since } else { 0 }),
             retained: amount(&["cached", "dirty"]).saturating_sub(gone),
             free_in_heaps: in_heaps::free(&self.sources.share),
             others: self
@@ -642,7 +650,7 @@ impl<'a> Work<'a> {
             peak: snapshot.map_or(0, most_live),
             last: snapshot.map_or(0, last_live),
             lost_share: snapshot.map_or(0.0, |snapshot| snapshot.missing().share),
-            ended: snapshot.is_some_and(|snapshot| !snapshot.is_alive()),
+            ended,
             limit,
             pinning: classes
                 .first()

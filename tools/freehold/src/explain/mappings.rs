@@ -203,7 +203,7 @@ Rss:                  12 kB
         let mut command = std::process::Command::new("cat");
         command.stdin(std::process::Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut read_twice = || {
+        let read_twice = || {
             let memory = read(child.id()).unwrap();
             let sum: u64 = memory.mappings.iter().map(|m| m.resident).sum();
             (memory.resident > 0 && sum == memory.resident).then_some(())
