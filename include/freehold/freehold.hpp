@@ -47,6 +47,18 @@ class heap {
     void reset() noexcept {
         fh_heap_reset(h_);
     }
+    /* What it has, at the cost of fh_heap_stats. */
+    fh_heap_figures figures() const noexcept {
+        fh_heap_figures all{};
+        fh_heap_stats(h_, &all);
+        return all;
+    }
+    /* What it and all heaps below it have. None of them may be reset or destroyed meanwhile. */
+    fh_heap_totals totals() const noexcept {
+        fh_heap_totals all{};
+        fh_heap_stats_below(h_, &all);
+        return all;
+    }
 
   private:
     fh_heap *h_;

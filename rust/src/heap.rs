@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null, null_mut};
 use std::{error, fmt};
 
-use crate::sys::{self, HeapFigures, RawHeap};
+use crate::sys::{self, HeapFigures, HeapTotals, RawHeap};
 
 /// There is no memory, or a limit of the heap or of one above it is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,7 @@ pub struct Builder<'parent, 'name> {
     name: &'name str,
     parent: Option<&'parent Heap<'parent>>,
     hard_limit: usize,
+    flags: std::ffi::c_uint,
 }
 
 impl<'parent, 'name> Builder<'parent, 'name> {
@@ -82,6 +83,14 @@ impl<'parent, 'name> Builder<'parent, 'name> {
         }
     }
 
+    /// Each block keeps what was asked for, so that [`Heap::totals`] counts it to the byte.
+    pub fn sizes(self) -> Self {
+        Builder {
+            flags: self.flags | sys::HEAP_SIZES,
+            ..self
+        }
+    }
+
     /// An error where there is no memory, a limit above is met, or this limit is below 64 KiB.
     pub fn build(self) -> Result<Heap<'parent>, NoMemory> {
         let name = self.name.split('\0').next().unwrap_or_default();
@@ -93,7 +102,7 @@ impl<'parent, 'name> Builder<'parent, 'name> {
             hard_limit: self.hard_limit,
             callback: None,
             arg: null_mut(),
-            flags: 0,
+            flags: self.flags,
             memory: null_mut(),
             memory_size: 0,
             reserved: [null_mut(); 2],
@@ -192,6 +201,18 @@ impl<'parent> Heap<'parent> {
         // SAFETY: the heap and the figures are there.
         unsafe { sys::fh_heap_stats(self.raw.as_ptr(), &mut figures) };
         figures
+    }
+
+    /// What it and all heaps below it have. Cost: that of [`Heap::figures`] for each of them, and two loads for each 64 KiB
+    /// that the process had at its peak.
+    ///
+    /// # Safety
+    /// No other thread resets or drops a heap below it meanwhile.
+    pub unsafe fn totals(&self) -> HeapTotals {
+        let mut totals = HeapTotals::default();
+        // SAFETY: the heap and the totals are there, and those below stay, as the caller promises.
+        unsafe { sys::fh_heap_stats_below(self.raw.as_ptr(), &mut totals) };
+        totals
     }
 
     /// Is the block at `p` of this heap? It may point anywhere.

@@ -26,7 +26,7 @@ use std::ffi::{CStr, c_void};
 
 use fast::Resize;
 pub use heap::{Builder, Heap, Made, NoMemory};
-pub use sys::HeapFigures;
+pub use sys::{HeapFigures, HeapTotals};
 
 /// What every block is aligned to.
 const MIN_ALIGN: usize = 16;

@@ -9,6 +9,9 @@ pub struct RawHeap {
     _private: [u8; 0],
 }
 
+/// `FH_HEAP_SIZES`.
+pub const HEAP_SIZES: c_uint = 64;
+
 /// `fh_heap_options`.
 #[repr(C)]
 pub struct HeapOptions {
@@ -46,6 +49,29 @@ pub struct HeapFigures {
     pub refusals: usize,
 }
 
+/// What a heap and all heaps below it have together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapTotals {
+    /// Of which it is, the one that was asked too.
+    pub heaps: usize,
+    /// Live blocks.
+    pub count: usize,
+    /// Their bytes, with what each block has beyond what was asked for.
+    pub live: usize,
+    /// What was asked for. Of a heap without `sizes` it is what counts in `live`.
+    pub requested: usize,
+    /// Bytes of `requested` that are of such heaps.
+    pub unknown: usize,
+    /// Bytes that have memory behind them, as the kernel says.
+    pub resident: usize,
+    /// Bytes that count for limits.
+    pub taken: usize,
+    /// The most that `taken` was.
+    pub peak: usize,
+    reserved: [usize; 4],
+}
+
 unsafe extern "C" {
     pub fn fh_malloc(size: usize) -> *mut c_void;
     pub fn fh_calloc(count: usize, size: usize) -> *mut c_void;
@@ -66,4 +92,5 @@ unsafe extern "C" {
     pub fn fh_heap_destroy(heap: *mut RawHeap) -> c_int;
     pub fn fh_heap_limit(heap: *mut RawHeap, soft: usize, hard: usize) -> c_int;
     pub fn fh_heap_stats(heap: *mut RawHeap, figures: *mut HeapFigures) -> c_int;
+    pub fn fh_heap_stats_below(heap: *mut RawHeap, totals: *mut HeapTotals) -> c_int;
 }

@@ -21,6 +21,33 @@ fn a_heap_counts_what_it_has() {
 }
 
 #[test]
+fn what_was_asked_for_is_counted_with_all_heaps_below() {
+    let server = Heap::builder().sizes().build().unwrap();
+    let session = Heap::builder().parent(&server).sizes().build().unwrap();
+    let plain = Heap::builder().parent(&session).build().unwrap();
+    let rows = (1..=100usize).map(|n| Layout::from_size_align(n, 1).unwrap());
+    let bytes: usize = rows
+        .map(|row| {
+            server
+                .alloc(row)
+                .and(session.alloc(row))
+                .map(|_| row.size())
+                .unwrap()
+        })
+        .sum();
+    let value = plain.make([0u64; 100]).unwrap();
+    // SAFETY: this thread has all of them.
+    let (all, below) = unsafe { (server.totals(), session.totals()) };
+    assert_eq!((all.heaps, all.count), (3, 201));
+    assert_eq!((below.heaps, below.count), (2, 101));
+    let upper = plain.figures().live;
+    assert_eq!((all.requested, all.unknown), (2 * bytes + upper, upper));
+    assert_eq!((below.requested, below.unknown), (bytes + upper, upper));
+    assert!(all.live > all.requested && all.resident >= all.live);
+    assert_eq!(value[99], 0);
+}
+
+#[test]
 fn a_limit_is_met_and_not_passed() {
     let heap = Heap::builder().hard_limit(1 << 20).build().unwrap();
     let layout = Layout::from_size_align(1000, 8).unwrap();

@@ -110,7 +110,26 @@ static void guards() {
     fh_free(outside);
 }
 
+static void totals() {
+    fh_heap_options options{};
+    options.flags = FH_HEAP_SIZES;
+    freehold::heap above(options);
+    options.parent = above.get();
+    freehold::heap below(options);
+    std::vector<int, freehold::heap_allocator<int>> one{freehold::heap_allocator<int>(above)},
+        two{freehold::heap_allocator<int>(below)};
+    one.reserve(33);
+    two.reserve(44);
+    fh_heap_totals all = above.totals(), part = below.totals();
+    CHECK(all.heaps == 2 && all.count == 2 && all.requested == 77 * sizeof(int) && all.unknown == 0,
+          "two heaps: %zu bytes", all.requested);
+    CHECK(part.heaps == 1 && part.requested == 44 * sizeof(int), "one of them: %zu bytes", part.requested);
+    CHECK(above.figures().count == 1, "it alone has %zu blocks", above.figures().count);
+}
+
 int main() {
+    totals();
+
     guards();
     fh_heap_options options{};
     options.hard_limit = 16 << 20;
