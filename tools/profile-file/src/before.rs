@@ -266,7 +266,9 @@ fn age_class(age_ns: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use crate::layout;
     use crate::testing::{BEGUN_NS, ProfileBuilder};
+    use crate::warning::Concern;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -284,6 +286,7 @@ mod tests {
             let age = 95 * SECOND - (second as u64 * SECOND + SECOND / 2) + second as u64 * 1000;
             profile.free(*block, age);
         }
+        profile.change(|profile| profile.header.state = layout::STATE_ENDED);
         profile
     }
 
@@ -303,6 +306,46 @@ mod tests {
         assert_eq!(before.sites[1].live.samples, 0);
         assert_eq!(before.sites[1].freed, snapshot.sites[1].freed);
         assert!(before.before_clearing().is_none());
+    }
+
+    #[test]
+    fn an_end_that_nobody_knows_is_none() {
+        let mut profile = cleared(0);
+        profile.change(|profile| profile.header.state = layout::STATE_LIVE);
+        let at_end = |ran_until_ns: Option<u64>| {
+            let reading = crate::Reading {
+                ran_until_ns,
+                ..crate::testing::reading()
+            };
+            crate::Snapshot::read(&profile.bytes(), reading).unwrap()
+        };
+        let said = |snapshot: &crate::Snapshot| {
+            let warning = snapshot
+                .warnings
+                .iter()
+                .find(|it| it.concern == Concern::Cleared);
+            warning.map(|it| it.text.clone()).unwrap_or_default()
+        };
+        let unknown = at_end(None);
+        assert!(unknown.before_clearing().is_none());
+        assert!(
+            said(&unknown).contains("is not known"),
+            "{}",
+            said(&unknown)
+        );
+        // Who waited for it knows that it ended a second later, or an hour.
+        let soon = at_end(Some(BEGUN_NS + 96 * SECOND));
+        let (before, clearing) = soon.before_clearing().unwrap();
+        assert!((clearing.seconds - 1.0).abs() < 1e-6, "{clearing:?}");
+        assert!(
+            said(&soon).contains("only in the last 1.0 s before its end"),
+            "{}",
+            said(&soon)
+        );
+        assert_eq!(said(&before), "");
+        let late = at_end(Some(BEGUN_NS + 3600 * SECOND));
+        assert!(late.before_clearing().is_none() && said(&late).is_empty());
+        assert_eq!(late.running_ns(), 3600 * SECOND);
     }
 
     #[test]
