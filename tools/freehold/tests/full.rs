@@ -167,6 +167,137 @@ fn what_is_missing_is_neither_freed_nor_no_leak() {
     no_answer_is_wrong(left.to_str().unwrap());
 }
 
+/// Holds blocks of one size and then of another one, of which the slots of samples are nearly twice as large. Says how many bytes it
+/// asked for.
+const TURNS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv) {
+    size_t early = atoi(argv[1]), all = atoi(argv[2]), held = 0;
+    (void)argc;
+    for (size_t i = 0; i < all; i++) {
+        size_t n = i < early ? 1000 : 1100;
+        memset(malloc(n), 1, n);
+        held += n;
+    }
+    printf("%zu\n", held);
+    fflush(stdout);
+    return getchar() == EOF;
+}
+"#;
+
+/// A part of an explanation: its bytes, and how far they may be off.
+fn part(explained: &Value, name: &str) -> (f64, f64) {
+    let lines = explained["freehold"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["part"] == name);
+    line.map_or((0.0, 0.0), |line| {
+        let error = line["error_bytes"].as_f64().unwrap_or(0.0);
+        (line["bytes"].as_f64().unwrap(), error)
+    })
+}
+
+/// `explain` and the live total of `profile`, of the program after so many blocks, with a profile file of `limit` bytes at most;
+/// and what it holds.
+fn turned(sample: &str, blocks: [&str; 2], limit: Option<u64>) -> (Value, Value, f64) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "turns", TURNS, &[]);
+    let program = [program.to_str().unwrap(), blocks[0], blocks[1]];
+    let mut run = Observed::start_with(&["--sample", sample], &program, |command| {
+        if let Some(limit) = limit {
+            limit_files(command, limit);
+        }
+    });
+    let held: f64 = run.line().parse().unwrap();
+    let pid = run.pid().to_string();
+    settle(run.pid());
+    let explained = serde_json::from_str(&answer(&["explain", &pid, "--json"])).unwrap();
+    let profile: Value = serde_json::from_str(&answer(&["profile", &pid, "--json"])).unwrap();
+    run.end();
+    (explained, profile, held)
+}
+
+/// Of how many samples how many were lost, as the notes of an explanation say it.
+fn lost(explained: &Value) -> (f64, f64) {
+    let notes = explained["notes"].as_array().unwrap();
+    let note = notes.iter().filter_map(Value::as_str);
+    let mut note = note.filter_map(|note| note.split_once(" samples were not entered"));
+    let (numbers, _) = note.next().unwrap();
+    let (lost, all) = numbers.split_once(" of ").unwrap();
+    (lost.parse().unwrap(), all.parse().unwrap())
+}
+
+/// What the program holds beside the blocks that it tells of, and what caches have: the count of these may be off by as much.
+const BESIDE: f64 = 262_144.0;
+
+/// The samples that were entered are of blocks that came first, and do not stand for the others.
+#[test]
+fn what_is_live_is_explained_although_nine_of_ten_samples_are_lost() {
+    let (explained, profile, held) = turned("4k", ["20000", "150000"], Some(448 << 10));
+    assert!(lost(&explained).0 > 20000.0, "{explained:#}");
+    let (live, error) = part(&explained, "live");
+    assert!(
+        (live - held).abs() <= error + BESIDE && error < held / 8.0,
+        "{live} ± {error}, held {held}: {explained:#}"
+    );
+    let total = &profile["totals"]["live"];
+    let (bytes, error) = (
+        total["bytes"].as_f64().unwrap(),
+        total["error"].as_f64().unwrap(),
+    );
+    assert!(
+        (bytes - held).abs() <= error && error < 1.2 * held,
+        "{bytes} ± {error}, held {held}"
+    );
+}
+
+/// One sample in some hundred is lost. The rest say what was asked for nearly as well as all of them.
+#[test]
+fn a_small_loss_is_a_small_error() {
+    // About 3,840 have room, whatever is left over of their stacks and sites.
+    let (explained, profile, held) = turned("4k", ["0", "17300"], Some(448 << 10));
+    let (lost, all) = lost(&explained);
+    assert!(lost > 0.0 && lost < 0.15 * all, "{lost} of {all}");
+    let total = &profile["totals"]["live"];
+    let (bytes, error) = (
+        total["bytes"].as_f64().unwrap(),
+        total["error"].as_f64().unwrap(),
+    );
+    // Three times the error of chance, and what a share of the sum is.
+    assert!(
+        (bytes - held).abs() <= 3.0 * error && error < held * (0.02 + 1.2 * lost / all),
+        "{bytes} ± {error}, held {held}, lost {lost} of {all}"
+    );
+    let (live, error) = part(&explained, "live");
+    assert!(
+        (live - held).abs() <= error + BESIDE && error < held / 100.0,
+        "{live} ± {error}, held {held}: {explained:#}"
+    );
+}
+
+/// What the slots of sampled blocks have beyond their classes comes from observing. The rounding is the program's.
+#[test]
+fn rounding_does_not_depend_on_how_many_are_sampled() {
+    let [often, seldom] = ["4k", "512k"].map(|sample| {
+        let (explained, _, held) = turned(sample, ["50000", "150000"], None);
+        let (live, error) = part(&explained, "live");
+        assert!(
+            (live - held).abs() <= 3.0 * error + BESIDE,
+            "{sample}: {live} ± {error}, held {held}: {explained:#}"
+        );
+        explained
+    });
+    let ((often_bytes, often_error), (seldom_bytes, seldom_error)) =
+        (part(&often, "rounding"), part(&seldom, "rounding"));
+    assert!(
+        (often_bytes - seldom_bytes).abs() <= 4.0 * often_error.hypot(seldom_error) + BESIDE,
+        "{often:#} {seldom:#}"
+    );
+    let rooms = [&often, &seldom].map(|of| part(of, "sample_room").0);
+    assert!(rooms[0] > 10e6 && rooms[1] < 1e6, "{rooms:?}");
+}
+
 #[test]
 fn an_end_that_cannot_be_noted_is_told_all_the_same() {
     let directory = tempfile::tempdir().unwrap();

@@ -20,6 +20,9 @@ const STEADY_POINTS: usize = 3;
 /// Above this sampled blocks are among the others, below in slabs of their own, of powers of two.
 const SLAB_MOST: u64 = 64 << 10;
 
+/// The smallest slot of a sampled block.
+const SLOT_LEAST: u64 = 64;
+
 /// Sampled blocks, each at the size of its class.
 fn at_class_size(snapshot: &Snapshot, born_until: u64) -> (Amount, u64) {
     let mut sizes: Vec<u64> = snapshot
@@ -46,8 +49,8 @@ fn at_class_size(snapshot: &Snapshot, born_until: u64) -> (Amount, u64) {
     (sum, in_slabs)
 }
 
-/// What sampled blocks have more than the program asked for: their slabs are of powers of two.
-fn rounding_of_samples(snapshot: &Snapshot, in_slabs: u64) -> u64 {
+/// Blocks in slabs of samples, at the size of their slots.
+fn in_slots(snapshot: &Snapshot) -> u64 {
     snapshot
         .rows()
         .iter()
@@ -55,7 +58,11 @@ fn rounding_of_samples(snapshot: &Snapshot, in_slabs: u64) -> u64 {
         .fold(0u64, |sum, row| {
             sum.saturating_add(row.live.saturating_mul(row.size))
         })
-        .saturating_sub(in_slabs)
+}
+
+/// What sampled blocks have more than the program asked for: their slabs are of powers of two.
+fn rounding_of_samples(snapshot: &Snapshot, in_slabs: u64) -> u64 {
+    in_slots(snapshot).saturating_sub(in_slabs)
 }
 
 /// By how much the heap went up and down in the last moments before the statistics; none: that is not known, so a sum of
@@ -140,16 +147,31 @@ pub fn compare(snapshot: &Snapshot) -> Option<Warning> {
 /// What is missing because there was no room for samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Missing {
-    /// Bytes that the lost samples may have stood for, and those of blocks that live.
+    /// Bytes that the lost samples may have stood for, and those of blocks that live, are freed, or lived at the peak.
     pub allocated: f64,
     pub live: f64,
     pub freed: f64,
+    pub peak: f64,
     /// Of the live blocks' samples, the part that was lost.
     pub share: f64,
 }
 
-/// Each lost sample may have stood for as much as the mean of the others. Blocks differ, so what the allocator counts
-/// beyond the samples is missing too.
+/// What the lost samples stood for. There are two ways to tell.
+///
+/// *By their number.* Of the live blocks `l` samples were lost and `e` were entered, so a share `s = l / (l + e)`. Were the
+/// lost ones like the others, each stood for as much as their mean `w`:
+///
+/// ```text
+/// M = l · w,  which of a sum E = e · w is  M = E · s / (1 − s)
+/// ```
+///
+/// *By the count.* The allocator counts what is live, `C`, with lost samples and without. The samples make `E ± σ` of it at
+/// the same sizes, so `D = C − E` is missing. That is right also where the lost samples were not like the others: those of a
+/// few large blocks, or all of the last ones. But `D` has the error of both sums: `D < 2 σ + C / 64 + 1 MiB` may be chance
+/// and the first moments of the program, and then says no more than their number does.
+///
+/// A sampled block is counted at the size of its slot, a power of two, and not of its class. The slots of entered samples
+/// are known one by one. A lost one's block has more than half of its slot: three quarters, give or take one.
 pub fn missing(snapshot: &Snapshot) -> Missing {
     let control = &snapshot.profile.control;
     let lost = control.lost_samples.min(control.taken);
@@ -157,10 +179,9 @@ pub fn missing(snapshot: &Snapshot) -> Missing {
     if lost == 0 || entered == 0 {
         return Missing::default();
     }
-    let (allocated, live) = snapshot.sites.iter().fold((0.0, 0.0), |sum, site| {
-        (sum.0 + site.allocated.bytes, sum.1 + site.live.bytes)
-    });
-    let each = allocated / entered as f64;
+    let sum = |of: fn(&crate::Site) -> Amount| -> Amount { snapshot.sites.iter().map(of).sum() };
+    let live = sum(|site| site.live);
+    let each = sum(|site| site.allocated).bytes / entered as f64;
     // Of those whose block was freed it is known by now, but in the child of a fork, which frees its parent's.
     let known = snapshot.moment_ns.is_none() && snapshot.profile.header.inherited == 0;
     let gone = if known {
@@ -168,20 +189,67 @@ pub fn missing(snapshot: &Snapshot) -> Missing {
     } else {
         0
     };
-    let counted = snapshot
-        .profile
-        .statistics
-        .as_ref()
-        .map_or(0.0, |it| it.live_bytes.saturating_add(it.huge_bytes) as f64);
     let alive = (lost - gone) as f64;
-    let missing = (each * alive).max(counted - live);
+    let beyond = beyond_samples(snapshot, live.bytes);
+    let missing = (each * alive).max(beyond.unwrap_or(0.0));
+    let allocated = (each * lost as f64).max(missing);
+    let peak = sum(|site| site.peak);
+    let by_number = peak.bytes * lost as f64 / entered as f64;
+    let at_peak = beyond_peak(snapshot, &peak, live.bytes + missing).unwrap_or(by_number);
     let there = snapshot.samples.len() as f64;
     Missing {
-        allocated: (each * lost as f64).max(missing),
+        allocated,
         live: missing,
         freed: each * gone as f64,
+        peak: at_peak.min(allocated),
         share: alive / (alive + there).max(1.0),
     }
+}
+
+/// What two sums of `counted` bytes may differ by, of which one is of samples.
+fn chance(counted: f64, variance: f64) -> f64 {
+    2.0 * variance.sqrt() + counted / 64.0 + ALWAYS
+}
+
+fn counted_bytes(snapshot: &Snapshot) -> Option<f64> {
+    let counted = snapshot.profile.statistics.as_deref()?;
+    Some(counted.live_bytes.saturating_add(counted.huge_bytes) as f64)
+}
+
+/// `D` of [`missing`], as what was asked for; none: it may be chance, or nothing was counted.
+fn beyond_samples(snapshot: &Snapshot, live: f64) -> Option<f64> {
+    let (sampled, in_slabs) = at_class_size(snapshot, u64::MAX);
+    let entered: u64 = snapshot
+        .samples
+        .iter()
+        .filter(|sample| sample.size <= SLAB_MOST)
+        .map(|sample| sample.size.max(SLOT_LEAST).next_power_of_two())
+        .sum();
+    // The rows of a moment before the end are not known.
+    let slots = match snapshot.moment_ns {
+        Some(_) => entered,
+        None => in_slots(snapshot),
+    };
+    let of_lost = slots.saturating_sub(entered) as f64;
+    let counted = counted_bytes(snapshot)? - slots as f64 + in_slabs as f64 + 0.75 * of_lost;
+    let beyond = counted - sampled.bytes;
+    let variance = sampled.variance + (0.25 * of_lost).powi(2);
+    let asked = if sampled.bytes > 0.0 {
+        live / sampled.bytes
+    } else {
+        1.0
+    };
+    (beyond > chance(counted, variance)).then_some(beyond * asked)
+}
+
+/// The same of the peak, whose count is that of the timeline: of it as much was asked for as of what is `live` now.
+fn beyond_peak(snapshot: &Snapshot, peak: &Amount, live: f64) -> Option<f64> {
+    let counted = counted_bytes(snapshot).filter(|counted| *counted > 0.0)?;
+    let points = snapshot.profile.timeline.iter();
+    let points = points.map(|point| point.live_bytes.saturating_add(point.huge_bytes) as f64);
+    let most = points.fold(counted, f64::max) * (live / counted).min(1.0);
+    let beyond = most - peak.bytes;
+    (beyond > chance(most, peak.variance)).then_some(beyond)
 }
 
 /// Widens the error bars by the samples that there was no room for: they may have been of any site.
@@ -190,9 +258,7 @@ pub fn widen(snapshot: &mut Snapshot) {
     if missing == Missing::default() {
         return;
     }
-    let sum = |of: fn(&crate::Site) -> Amount| -> f64 {
-        snapshot.sites.iter().map(|site| of(site).bytes).sum()
-    };
+    let sum = |of: fn(&crate::Site) -> Amount| -> Amount { snapshot.sites.iter().map(of).sum() };
     let sums = (
         sum(|site| site.allocated),
         sum(|site| site.live),
@@ -200,26 +266,32 @@ pub fn widen(snapshot: &mut Snapshot) {
         sum(|site| site.peak),
     );
     for site in &mut snapshot.sites {
-        spread(&mut site.allocated, missing.allocated, sums.0);
-        spread(&mut site.live, missing.live, sums.1);
-        spread(&mut site.freed, missing.freed, sums.2);
-        spread(&mut site.peak, missing.allocated, sums.3);
+        spread(&mut site.allocated, missing.allocated, &sums.0);
+        spread(&mut site.live, missing.live, &sums.1);
+        spread(&mut site.freed, missing.freed, &sums.2);
+        spread(&mut site.peak, missing.peak, &sums.3);
     }
 }
 
 /// The same for what a past moment's live samples were summed up to anew.
 pub fn widen_live(snapshot: &mut Snapshot) {
     let missing = missing(snapshot).live;
-    let whole = snapshot.sites.iter().map(|site| site.live.bytes).sum();
+    let whole = snapshot.sites.iter().map(|site| site.live).sum();
     for site in &mut snapshot.sites {
-        spread(&mut site.live, missing, whole);
+        spread(&mut site.live, missing, &whole);
     }
 }
 
-/// A site's part of the variance that `missing` bytes make of all sites together.
-fn spread(amount: &mut Amount, missing: f64, whole: f64) {
-    if whole > 0.0 {
-        amount.variance += missing * missing * amount.bytes / whole;
+/// A site's part of what `missing` bytes add to the variance of all sites together. What is missing is no chance that may
+/// cancel another: a sum with the error `σ` is short of the truth by `M ± σ`, so that it is off by up to
+///
+/// ```text
+/// σ + M,  whose square is  σ² + 2 σ M + M²
+/// ```
+fn spread(amount: &mut Amount, missing: f64, whole: &Amount) {
+    if whole.bytes > 0.0 {
+        let more = 2.0 * whole.error() * missing + missing * missing;
+        amount.variance += more * amount.bytes / whole.bytes;
     }
 }
 
@@ -317,6 +389,41 @@ mod tests {
         assert!((missing.share - 0.01).abs() < 0.005, "{missing:?}");
         assert!(
             said(&heap(1, 1)).is_empty() && heap(1, 1).snapshot().missing() == Missing::default()
+        );
+    }
+
+    /// A loss of a share s makes an error of s / (1 − s) of the sum, however much larger the slots of samples are.
+    #[test]
+    fn a_small_loss_is_a_small_error() {
+        // Blocks of 1,100 bytes. Their class has 1,152, and the slot of a sampled one 2,048. One sample in 400 was lost.
+        let mut short = ProfileBuilder::new(4096);
+        let site = short.site(&[0x1000]);
+        for _ in 0..3990 {
+            short.allocate(site, 1100, 1);
+        }
+        let whole = short.snapshot().total(crate::View::Live);
+        short.statistics(|statistics| {
+            let others = (4000.0 * (whole.blocks / 3990.0 - 1.0)) as u64;
+            statistics.rows = 3;
+            statistics.live_bytes = others * 1152 + 4000 * 2048;
+            statistics.row[1].size = 1152;
+            statistics.row[1].slabs = 1;
+            statistics.row[2].size = 2048;
+            statistics.row[2].class_use = layout::ClassUse::Samples as u64;
+            statistics.row[2].live = 4000;
+        });
+        short.change(|profile| {
+            profile.header.state = layout::STATE_ENDED;
+            profile.control.lost_samples = 10;
+            profile.control.taken += 10;
+        });
+        let total = short.snapshot().total(crate::View::Live);
+        let added = total.error() - whole.error();
+        assert!(
+            (added / (whole.bytes / 399.0) - 1.0).abs() < 0.01,
+            "{added} to {} of {}",
+            whole.error(),
+            whole.bytes
         );
     }
 

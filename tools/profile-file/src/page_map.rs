@@ -43,8 +43,17 @@ struct Scan {
     returned: u64,
 }
 
+/// Which pages a scan is to find: those that have each kind of `all_of`, where one of `inverted` stands for its opposite.
+struct Wanted {
+    inverted: u64,
+    all_of: u64,
+    returned: u64,
+}
+
 /// `PAGEMAP_SCAN`.
 const SCAN: rustix::ioctl::Opcode = opcode::read_write::<Scan>(b'f', 16);
+/// `PAGE_IS_PRESENT`.
+const THERE: u64 = 1 << 3;
 /// `PAGE_IS_PFNZERO`.
 const ZERO: u64 = 1 << 5;
 
@@ -69,6 +78,30 @@ impl PageMap {
 
     /// Bytes of `range` whose pages are in memory; a page counts with the part of it that lies in the range.
     pub fn resident(&self, range: &Range<u64>) -> io::Result<u64> {
+        // A scan passes over what has no page tables at once, so that a range may be long and nearly empty.
+        self.resident_by_scan(range)
+            .or_else(|_| self.resident_by_pages(range))
+    }
+
+    fn resident_by_scan(&self, range: &Range<u64>) -> io::Result<u64> {
+        if range.is_empty() {
+            return Ok(0);
+        }
+        let mut bytes = 0;
+        let pages = range.start / self.page..range.end.div_ceil(self.page);
+        let wanted = Wanted {
+            inverted: ZERO,
+            all_of: THERE | ZERO,
+            returned: THERE,
+        };
+        self.scan(&pages, &wanted, |found| {
+            let begin = (found.start * self.page).max(range.start);
+            bytes += (found.end * self.page).min(range.end) - begin;
+        })?;
+        Ok(bytes)
+    }
+
+    fn resident_by_pages(&self, range: &Range<u64>) -> io::Result<u64> {
         let mut bytes = 0;
         let end = range.end.div_ceil(self.page);
         let mut first = range.start / self.page;
@@ -103,8 +136,28 @@ impl PageMap {
 
     /// Takes the pages of zeros out of those that are there.
     fn clear_zero_pages(&self, first: u64, there: &mut [bool]) -> io::Result<()> {
-        let end = (first + there.len() as u64) * self.page;
-        let mut start = first * self.page;
+        let pages = first..first + there.len() as u64;
+        let wanted = Wanted {
+            inverted: 0,
+            all_of: ZERO,
+            returned: ZERO,
+        };
+        self.scan(&pages, &wanted, |found| {
+            let index = |page: u64| page.saturating_sub(first).min(there.len() as u64) as usize;
+            let found = index(found.start)..index(found.end);
+            there[found].fill(false);
+        })
+    }
+
+    /// Finds the pages of certain kinds, by their numbers. An older kernel, or a sandbox, refuses it.
+    fn scan(
+        &self,
+        pages: &Range<u64>,
+        wanted: &Wanted,
+        mut found: impl FnMut(Range<u64>),
+    ) -> io::Result<()> {
+        let end = pages.end * self.page;
+        let mut start = pages.start * self.page;
         while start < end {
             let mut regions = [Region::default(); 256];
             let mut scan = Scan {
@@ -116,20 +169,17 @@ impl PageMap {
                 regions: regions.as_mut_ptr() as u64,
                 regions_length: regions.len() as u64,
                 max_pages: 0,
-                inverted: 0,
-                all_of: ZERO,
+                inverted: wanted.inverted,
+                all_of: wanted.all_of,
                 any_of: 0,
-                returned: ZERO,
+                returned: wanted.returned,
             };
             // SAFETY: the type is the kernel's for this number, and `regions` has as many elements as it is told, which
             // any bytes are valid for. Without flags the call only reads the process.
             unsafe { ioctl(&self.file, Updater::<SCAN, Scan>::new(&mut scan))? };
             // Those that the kernel did not fill have no end.
             for region in regions.iter().take_while(|region| region.end != 0) {
-                let pages = region.start / self.page..region.end / self.page;
-                let index = |page: u64| page.saturating_sub(first).min(there.len() as u64) as usize;
-                let pages = index(pages.start)..index(pages.end);
-                there[pages].fill(false);
+                found(region.start / self.page..region.end / self.page);
             }
             if scan.walk_end <= start {
                 break;
@@ -165,6 +215,16 @@ mod tests {
         let middle = begin + 50 * size;
         assert_eq!(map.resident(&(middle + 100..middle + 300)).unwrap(), 200);
         assert_eq!(map.resident(&(begin..begin + 300)).unwrap(), 0);
+        assert_eq!(map.resident(&(begin..begin)).unwrap(), 0);
+        // Both ways of asking agree, also of a part of a page.
+        for range in [
+            all,
+            middle + 100..middle + 300,
+            middle - 5000..middle + 9000,
+        ] {
+            let by_pages = map.resident_by_pages(&range).unwrap();
+            assert_eq!(map.resident(&range).unwrap(), by_pages, "{range:?}");
+        }
     }
 
     #[test]
@@ -187,5 +247,6 @@ mod tests {
         assert_eq!(found, [0, 1998]);
         let all = begin..begin + 2000 * page as u64;
         assert_eq!(map.resident(&all).unwrap(), 2 * page as u64);
+        assert_eq!(map.resident_by_scan(&all).unwrap(), 2 * page as u64);
     }
 }

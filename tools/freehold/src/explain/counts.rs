@@ -33,15 +33,18 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         live: statistics.live_bytes,
         live_error: 0,
         slots: Slots {
-            live: used(ClassUse::Samples)
-                .map(|row| row.live.saturating_mul(row.size))
-                .sum(),
+            blocks: used(ClassUse::Samples)
+                .filter(|row| row.live > 0)
+                .map(|row| (row.size, row.live))
+                .collect(),
             absent: if measured {
                 statistics.absent_live_bytes
             } else {
                 0
             },
         },
+        short: snapshot.profile.control.lost_samples != 0,
+        interval: snapshot.interval(),
         absent: absent.map(|absent| absent.live),
         cached: statistics
             .cached_bytes

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use profile_file::layout::SLOT_BYTES;
 
 /// The smallest slot of a sampled block.
-const LEAST_SLOT: u64 = 64;
+pub const LEAST_SLOT: u64 = 64;
 
 /// What is in memory of that which no block accounts for, by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,12 +15,21 @@ pub struct Measured {
     pub fresh: u64,
 }
 
-/// Live blocks that are sampled, at the size of their slots: powers of two.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Live blocks that are sampled, in slots of their own: powers of two.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slots {
-    pub live: u64,
-    /// What of it is not in memory, by the kernel.
+    /// How many there are of each size of slot.
+    pub blocks: BTreeMap<u64, u64>,
+    /// What of them is not in memory, by the kernel.
     pub absent: u64,
+}
+
+impl Slots {
+    pub fn live(&self) -> u64 {
+        self.blocks.iter().fold(0, |sum, (size, blocks)| {
+            u64::saturating_add(sum, size.saturating_mul(*blocks))
+        })
+    }
 }
 
 /// What the allocator counted, in bytes, of memory that it has from the OS.
@@ -32,6 +41,10 @@ pub struct Counted {
     pub live_error: u64,
     /// Part of `live`.
     pub slots: Slots,
+    /// There was no room for some samples: those that there are do not stand for all blocks.
+    pub short: bool,
+    /// Mean bytes between samples.
+    pub interval: u64,
     /// What of the others is not in memory, by the kernel; none: they were not looked at one by one.
     pub absent: Option<u64>,
     pub cached: u64,
@@ -52,7 +65,7 @@ impl Counted {
     /// The size of a sample's own slot, if it has one: others of its kind are in blocks of their class.
     pub fn slot_of(&self, sample: &Sample) -> Option<u64> {
         let slot = sample.size.max(LEAST_SLOT).next_power_of_two();
-        (self.slots.live > 0 && slot <= SLOT_BYTES).then_some(slot)
+        (!self.slots.blocks.is_empty() && slot <= SLOT_BYTES).then_some(slot)
     }
 
     /// Brings statistics that were counted some time ago up to date with the samples, which are of this moment: what
@@ -61,7 +74,7 @@ impl Counted {
     pub fn catch_up(&mut self, samples: &[Sample], interval: u64) -> i64 {
         let mut now = 0.0;
         let mut variance = 0.0;
-        let mut slots = 0;
+        let mut slots = Slots::default();
         let mut blocks: BTreeMap<u64, f64> = BTreeMap::new();
         for sample in samples {
             let size = class_size(sample.size, &self.classes);
@@ -72,7 +85,9 @@ impl Counted {
                 Some(slot) => (sample.blocks - 1.0) * class + slot as f64,
                 None => sample.blocks * class,
             };
-            slots += slot.unwrap_or(0);
+            if let Some(slot) = slot {
+                *slots.blocks.entry(slot).or_default() += 1;
+            }
             // A sample stands for 1/P blocks, so (1 − P)/P² is blocks · (blocks − 1).
             variance += class * class * sample.blocks * (sample.blocks - 1.0).max(0.0);
         }
@@ -93,10 +108,8 @@ impl Counted {
             class.live = live.min(class.room);
         }
         self.live = now.round() as u64;
-        self.slots = Slots {
-            live: slots,
-            absent: self.slots.absent.min(slots),
-        };
+        slots.absent = self.slots.absent.min(slots.live());
+        self.slots = slots;
         self.live_error = variance.sqrt().round() as u64;
         if change < 0.0 {
             self.free += (-change).round() as u64;

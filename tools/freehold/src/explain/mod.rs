@@ -9,6 +9,7 @@
 //! | `kinds` | whose memory a mapping is |
 //! | `heap` | what is known of Freehold's part |
 //! | `split` | splits it into what it is good for |
+//! | `lost` | what blocks had been asked for whose samples there was no room for |
 //! | `counts` | what the library has counted, as the split wants it |
 //! | `verdict` | one sentence, and what would change it |
 //! | `heaps` | `--heaps`: the heaps that the program has made |
@@ -21,6 +22,7 @@ mod heap;
 mod heaps;
 mod in_heaps;
 mod kinds;
+mod lost;
 mod mappings;
 mod screen;
 pub mod sites;

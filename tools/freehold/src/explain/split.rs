@@ -6,6 +6,7 @@
 //! is made to fit.
 
 use super::heap::{Counted, Sample, class_size};
+use super::lost;
 
 /// How a number is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,19 +160,42 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     }
 }
 
-/// What the program asked for, and the rounding. Returns what it never touched.
+/// Sampled blocks in slots of their own, of powers of two. What a slot has beyond the size class comes from observing.
+#[derive(Default)]
+struct InSlots {
+    asked: f64,
+    rounding: f64,
+    room: f64,
+    untouched: u64,
+    error: f64,
+}
+
+fn in_slots(counted: &Counted, samples: &[Sample]) -> InSlots {
+    let there = counted.slots.live().saturating_sub(counted.slots.absent) as f64;
+    let lost = lost::in_slots(counted, samples);
+    let (mut asked, mut rounded, mut untouched) = (lost.asked, lost.at_class - lost.asked, 0);
+    // The others are known one by one.
+    for sample in samples.iter().filter(|s| counted.slot_of(s).is_some()) {
+        let missing = missing(sample);
+        asked += (sample.size - missing) as f64;
+        rounded += rounding(sample, class_size(sample.size, &counted.classes)) as f64;
+        untouched += missing;
+    }
+    let asked = asked.min(there);
+    let rounding = rounded.min(there - asked);
+    InSlots {
+        asked,
+        rounding,
+        room: there - asked - rounding,
+        untouched,
+        error: lost.error,
+    }
+}
+
+/// What the program asked for, the rounding, and what sampled blocks have beyond it. Returns what was never touched.
 fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u64 {
-    // Samples in slots of their own are known one by one.
-    let own = || samples.iter().filter(|s| counted.slot_of(s).is_some());
-    let there = counted.slots.live.saturating_sub(counted.slots.absent);
-    let seen: u64 = own().filter_map(|s| counted.slot_of(s)).sum();
-    // Where some samples were lost, the others stand for them.
-    let scale = (counted.slots.live as f64 / seen.max(1) as f64).max(1.0);
-    let asked = own().map(|s| s.size - missing(s)).sum::<u64>() as f64 * scale;
-    let asked = asked.min(there as f64);
-    let untouched: u64 = own().map(missing).sum();
-    let slack = there as f64 - asked;
-    let live = counted.live.saturating_sub(counted.slots.live) as f64;
+    let slots = in_slots(counted, samples);
+    let live = counted.live.saturating_sub(counted.slots.live()) as f64;
     let live_error = counted.live_error as f64;
     let mut part = |key, label, bytes: f64, error: f64| {
         parts.push(Part {
@@ -181,10 +205,11 @@ fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u
             certainty: Certainty::About(error.round() as u64),
         });
     };
-    let shares = match shares(samples, counted) {
+    let (others, unsure) = lost::others(counted, samples);
+    let shares = match shares(&others, counted) {
         Some(shares) => shares,
         // Each block was sampled.
-        None if counted.slots.live > 0 => Shares {
+        None if !counted.slots.blocks.is_empty() => Shares {
             requested: 1.0,
             rounding: 0.0,
             untouched: 0.0,
@@ -197,7 +222,7 @@ fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u
             return absent as u64;
         }
     };
-    let error = live * shares.error;
+    let error = live * shares.error + unsure;
     let label = "live: what the program asked for";
     // Where the kernel was asked of each block, samples need only tell the rounding.
     let absent = match counted.absent {
@@ -209,10 +234,13 @@ fn live_parts(parts: &mut Vec<Part>, counted: &Counted, samples: &[Sample]) -> u
         Some(_) => live - absent - rounding,
         None => live * shares.requested,
     };
-    part("live", label, requested + asked, error + live_error);
+    let all = error + slots.error;
+    part("live", label, requested + slots.asked, all + live_error);
     let label = "rounding up to size classes";
-    part("rounding", label, rounding + slack, error);
-    absent.round() as u64 + untouched
+    part("rounding", label, rounding + slots.rounding, all);
+    let label = "room of sampled blocks: each has a power of two";
+    part("sample_room", label, slots.room, slots.error);
+    absent.round() as u64 + slots.untouched
 }
 
 #[cfg(test)]
@@ -329,7 +357,7 @@ mod tests {
         let counted = Counted {
             live: 8 * 4096 + 2 * 4096,
             slots: Slots {
-                live: 2 * 4096,
+                blocks: [(4096, 2)].into(),
                 absent: 1024,
             },
             classes: classes(),
@@ -339,6 +367,29 @@ mod tests {
         assert_eq!(bytes(&split, "live"), 10 * 3000);
         assert_eq!(bytes(&split, "rounding"), 10 * 1096 - 1024);
         assert_eq!(split.unexplained, 1024 - 4096);
+    }
+
+    /// Rounding is what it would be without observing.
+    #[test]
+    fn what_slots_of_samples_have_beyond_the_class_is_no_rounding() {
+        // Ten blocks of 40 in blocks of 48, of which two are sampled, in slots of 64.
+        let counted = Counted {
+            live: 8 * 48 + 2 * 64,
+            slots: Slots {
+                blocks: [(64, 2)].into(),
+                absent: 0,
+            },
+            classes: classes(),
+            ..Counted::default()
+        };
+        let split = split(
+            8 * 48 + 2 * 64,
+            &counted,
+            &[sample(40, 5.0), sample(40, 5.0)],
+        );
+        let found = ["live", "rounding", "sample_room"].map(|key| bytes(&split, key));
+        assert_eq!(found, [400, 80, 32]);
+        assert_eq!(split.unexplained, 0);
     }
 
     #[test]

@@ -128,7 +128,8 @@ fn compare(what: &str, pid: u32, own: &Own) {
         it.unexplained().unsigned_abs() * 50 <= it.resident,
         "{what}: unexplained: {json:#}"
     );
-    let live = it.part("live") + it.part("rounding") + it.part("huge_live");
+    let live =
+        it.part("live") + it.part("rounding") + it.part("sample_room") + it.part("huge_live");
     // What was never touched is not in memory, unless it shares a huge page with something that was.
     if what.starts_with("untouched") {
         let most = own.in_blocks + own.in_huge;

@@ -2,6 +2,7 @@
 //! has, against that.
 
 mod fields;
+mod grown;
 #[path = "../observed/mod.rs"]
 mod observed;
 mod others;

@@ -58,8 +58,13 @@ impl Pages {
             + if last_is_there { 0 } else { last as u64 }
     }
 
+    /// Bytes from the beginning of the chunk on that are known here.
+    fn bytes(&self) -> usize {
+        self.there.len() * self.page
+    }
+
     fn clip(&self, end: usize) -> usize {
-        end.min(self.there.len() * self.page)
+        end.min(self.bytes())
     }
 }
 
@@ -189,8 +194,12 @@ impl Count {
                 self.row(EDGE).slots += own_slots(slab) as u64;
                 let slots = slab.run_slots();
                 if let Some((_, used)) = slab.large() {
+                    let (from, to) = (begin + used, begin + slots * SLOT);
+                    // A long block ends far behind what was read of its chunk, and the room to grow behind it is as
+                    // much as half of it.
+                    let far = from.max(pages.bytes())..to;
                     self.statistics.resident_fresh_bytes +=
-                        pages.resident_behind(begin + used, begin + slots * SLOT);
+                        pages.resident_behind(from, to) + heap.resident(slot, begin, far)?;
                 }
                 Some(slots)
             }

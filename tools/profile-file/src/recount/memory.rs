@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use crate::page_map::PageMap;
@@ -42,6 +43,11 @@ impl Memory {
 
     pub fn word(&self, address: u64) -> Option<u64> {
         Some(self.words(address, 1)?[0])
+    }
+
+    /// Bytes of a range that are in memory.
+    pub fn resident_bytes(&self, range: &Range<u64>) -> Option<u64> {
+        self.pages.resident(range).ok()
     }
 
     /// Of each page from an address on: is it in memory?

@@ -1,6 +1,8 @@
 //! The allocator's records in the memory of a program: the structures of `src/base/types.h`, by the offsets that the library
 //! tells. `src/observe/records.c` asserts the numbers that are written here.
 
+use std::ops::Range;
+
 use super::memory::Memory;
 use crate::layout::Records;
 
@@ -122,6 +124,16 @@ impl<'a> Heap<'a> {
 
     pub fn address(&self, slot: usize) -> u64 {
         self.base + (slot * SLOT) as u64
+    }
+
+    /// Bytes in memory between two places of a chunk, or behind its end. `slot` begins at the place `begin`.
+    pub fn resident(&self, slot: usize, begin: usize, places: Range<usize>) -> Option<u64> {
+        if places.is_empty() {
+            return Some(0);
+        }
+        let chunk = self.address(slot) - begin as u64;
+        let range = chunk + places.start as u64..chunk + places.end as u64;
+        self.memory.resident_bytes(&range)
     }
 
     /// The record of a region; 0: it has none.
