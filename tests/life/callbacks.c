@@ -127,6 +127,38 @@ static void threads_that_end_in_the_callback(void) {
     CHECK(late <= early + early / 5 + MIB, "40 ends more: %zu KiB, before: %zu KiB", late >> 10, early >> 10);
 }
 
+/* The program learns of a block's new place when realloc returns. So in a callback within realloc it still has the old one. */
+static void free_grown(void *block) {
+    fh_free(*(void **)block);
+}
+
+static void *end_while_it_grows(void *unused) {
+    void *block = fh_malloc(2 * MIB);
+    pthread_cleanup_push(free_grown, &block);
+    for (size_t size = 4 * MIB; size <= 256 * MIB; size *= 2) {
+        void *p = fh_realloc(block, size);
+        CHECK(p != NULL, "no %zu bytes", size);
+        block = p;
+    }
+    pthread_cleanup_pop(1);
+    CHECK(0, "the thread went on after its end");
+    return unused;
+}
+
+static void threads_that_end_in_realloc(void) {
+    CHECK(fh_limit_set(20 * MIB, 0, callback) == 0, "no limit");
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&what_to_do, EXIT_THREAD);
+        size_t live = live_bytes();
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, end_while_it_grows, NULL) == 0, "no thread");
+        pthread_join(thread, NULL);
+        size_t left = live_bytes() - live;
+        CHECK(left == 0, "end %d in realloc: %zu bytes are lost", i, left);
+    }
+    fh_limit_set(0, 0, NULL);
+}
+
 /* ── Cancellation while a thread does nothing but allocate ───────────────────────────────────────────────────────── */
 
 static void *allocate_for_ever(void *off) {
@@ -266,6 +298,7 @@ int main(void) {
     in_child("_exit in a signal handler", in_signal, 7);
     in_child("the main thread first", main_thread_first, 0);
     threads_that_end_in_the_callback();
+    threads_that_end_in_realloc();
     cancelled_threads();
     puts("every end was one");
     return 0;
