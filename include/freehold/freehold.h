@@ -205,14 +205,16 @@ FH_API int fh_option_set(const char *key, const char *value);
 
 /* Limits what all blocks of the process may take, in bytes of the 64 KiB slots that they are in; 0 means none.
  *
- *     soft   passed: the callback is called after the allocation that did so, and again for each further 32nd
+ *     soft   passed: the callback is called after the allocation that did so, and again for each further 32nd. After a realloc
+ *            that moved the pages of a large block, the next call that leaves the thread's cache calls it
  *     hard   met: caches are emptied, the callback is called, the allocation is tried once more; then it returns NULL with
  *            ENOMEM (operator new throws). From the first refusal on small blocks may use a reserve (a 16th, at most
  *            4 MiB), so that the program can deal with it. What is freed can be allocated again. A block that
  *            can never fit below the limit is refused at once, without the callback.
  *
  * The callback gets the bytes in use and the limit in question. It runs in the thread that allocated, with nothing of the
- * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. As
+ * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. A thread may end in it: the
+ * block of the call is freed, and a block that was to be resized is as it was. As
  * glibc's header tells the compiler that malloc calls nothing of the caller's file, what the callback changes must be
  * volatile or atomic if that file reads it. One thread at a time is in
  * it. May be called again at any time; a hard limit below what is in use refuses until enough was freed.

@@ -59,6 +59,10 @@ typedef enum {
 /* True after a refusal if trying again may help. */
 bool fh_hook_reclaim(fh_safe_point point);
 
+/* The same after an allocation. Something is held: the block at p, which the program does not have yet. It may never get it,
+ * because the thread may end in the program's callback. Then fh_hook_thread_ends frees the block. */
+void fh_hook_allocated(void *p);
+
 /* The program is about to get NULL for n bytes. Keeps errno. */
 void fh_hook_refused(size_t n);
 

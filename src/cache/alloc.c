@@ -46,7 +46,7 @@ void *fh_alloc_class(unsigned c, size_t n) {
         if (!fh_hook_reclaim(point)) return fh_no_memory(n);
         p = try_class(c);
     }
-    fh_thread_safe_point(FH_AFTER_ALLOC);
+    fh_thread_allocated(p);
     return p;
 }
 
@@ -72,7 +72,7 @@ void *fh_alloc_special(size_t align, size_t n, bool *clean) {
         if (!fh_hook_reclaim(point)) return fh_no_memory(n);
         p = try_special(align, n, clean);
     }
-    fh_thread_safe_point(FH_AFTER_ALLOC);
+    fh_thread_allocated(p);
     return p;
 }
 

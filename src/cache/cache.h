@@ -151,6 +151,10 @@ __attribute__((always_inline)) static inline void fh_release_said(void *p, size_
 /* Frees a block as the store knows it, whether the program is checked or not. */
 void fh_release_unchecked(const char *call, void *p);
 
+/* Frees a block that cache/alloc.h has returned, and the program was never given: it is not filled, not sampled, and has no header
+ * of a checked program. */
+void fh_release_not_given(void *p);
+
 /* 1 when a block was to shrink and there was no memory for a smaller one, so that it stayed. Checked builds then allow a
  * sized free of any block to name a smaller size. */
 extern fh_word fh_shrink_refused FH_HIDDEN;

@@ -94,13 +94,21 @@ static inline const void *heap_word(const void *p) {
     return fh_class_at(p) == FH_CLASS_SPECIAL ? (const void *)fh_heap_word(p) : NULL;
 }
 
+static void release_as_stored(const char *call, void *p) {
+    if (!fh_is_hardened() || !fh_release_hardened(call, p)) fh_release_unchecked(call, p);
+}
+
+void fh_release_not_given(void *p) {
+    release_as_stored("malloc", p);
+}
+
 static void release_closely_watched(const char *call, void *p) {
     if (fh_is_checking()) {
         fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
         return;
     }
     fh_perturb_freed(p);
-    if (!fh_is_hardened() || !fh_release_hardened(call, p)) fh_release_unchecked(call, p);
+    release_as_stored(call, p);
 }
 
 /* Where all that is freed in a checked program arrives. */

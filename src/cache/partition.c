@@ -51,7 +51,7 @@ void *fh_alloc_in(unsigned partition, size_t align, size_t n, bool *clean) {
         if (!fh_hook_reclaim(point)) return fh_no_memory(n);
         p = try_in(partition, align, n, clean);
     }
-    fh_thread_safe_point(FH_AFTER_ALLOC);
+    fh_thread_allocated(p);
     return p;
 }
 

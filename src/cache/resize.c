@@ -34,12 +34,15 @@ static void *try_resize(void *p, size_t old, size_t n, bool may_move) {
     return q;
 }
 
+/* A thread may end in the program's callback, and a clean-up handler of it frees the block where the program has it. So the
+ * callback is not called between a move and the return: it waits for the next allocation, or the next call here. */
 static void *resize_large(void *p, size_t old, size_t n, bool may_move) {
     if (old <= FH_SMALL_MAX || n <= FH_SMALL_MAX) return NULL;
+    fh_thread_safe_point(FH_AFTER_ALLOC);
     void *q = try_resize(p, old, n, may_move);
     /* A limit may have refused what fits once the caches are empty; a copy would need even more. */
     if (!q && fh_limit_is_set() && fh_hook_reclaim(FH_AFTER_REFUSAL)) q = try_resize(p, old, n, may_move);
-    fh_thread_safe_point(FH_AFTER_ALLOC);
+    fh_thread_safe_point(q && q != p ? FH_AFTER_FREE : FH_AFTER_ALLOC);
     if (q && fh_is_observing()) fh_hook_moved(p, q, n);
     return q;
 }

@@ -50,4 +50,9 @@ static inline void fh_thread_safe_point(fh_safe_point point) {
     if (FH_UNLIKELY(due)) fh_hook_reclaim(point);
 }
 
+/* The same at the end of an allocation, of which the block at p is what the program will get. */
+static inline void fh_thread_allocated(void *p) {
+    if (FH_UNLIKELY(fh_load(&fh_due))) fh_hook_allocated(p);
+}
+
 #endif

@@ -13,6 +13,7 @@
 static fh_word soft_limit;
 static fh_word callback_word; /* an fh_limit_callback; a word, because it may be changed while threads run */
 static fh_word calling;       /* the thread that is in the callback, 0: none */
+static fh_word not_given;     /* its block, which the program does not have yet, 0: none; only that thread uses it */
 static fh_word installed;     /* 1: the program has set the limits itself */
 static fh_word announced;     /* bytes in use when it was called last, 0 once below the soft limit again */
 static fh_word group_pressure, group_second; /* the control group's part, and when it was read, in units of 2^30 ns */
@@ -97,24 +98,34 @@ void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback) {
     set_hard(hard ? hard : soft ? NEVER_MET : 0);
 }
 
-void fh_limits_call_back(bool refused, uint64_t caller) {
+void fh_limits_call_back(bool refused, uint64_t caller, void *block) {
     fh_limit_callback callback = (fh_limit_callback)(uintptr_t)fh_load(&callback_word);
     uint64_t none = 0;
     FH_ASSERT(caller != 0);
     /* acq_rel: one thread at a time, and not again from within. */
     if (!callback || !fh_cas_acq_rel(&calling, &none, caller)) return;
+    fh_store(&not_given, (uintptr_t)block);
     callback(fh_charged_bytes(), (size_t)fh_load(refused ? &fh_limit.hard : &soft_limit));
     FH_ASSERT_COSTLY(fh_load(&calling) == caller);
+    /* First: a thread that is cancelled between the two, or before it has put its own block there, must not free this one. */
+    fh_store(&not_given, 0);
     fh_store_release(&calling, 0);
 }
 
 void fh_limits_thread_ends(uint64_t caller) {
     /* Only the thread itself has put its number there, so between the two no other changes the word. */
-    if (FH_UNLIKELY(fh_load(&calling) == caller)) fh_store_release(&calling, 0);
+    if (FH_LIKELY(fh_load(&calling) != caller)) return;
+    void *block = (void *)(uintptr_t)fh_load(&not_given); // NOLINT(performance-no-int-to-ptr)
+    fh_store(&not_given, 0);
+    fh_store_release(&calling, 0);
+    if (block) fh_release_not_given(block);
 }
 
 void fh_limits_forked(uint64_t caller) {
-    if (fh_load(&calling) != caller) fh_store(&calling, 0);
+    if (fh_load(&calling) != caller) {
+        fh_store(&not_given, 0);
+        fh_store(&calling, 0);
+    }
     fh_limit_forked();
 }
 

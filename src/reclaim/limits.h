@@ -33,11 +33,12 @@ void fh_limits_remember_group(void);
 typedef void (*fh_limit_callback)(size_t in_use, size_t limit);
 void fh_limits_install(size_t soft, size_t hard, fh_limit_callback callback);
 
-/* Calls the callback, with nothing held. `refused`: an allocation failed. `caller`: a number of the calling thread's own,
- * not 0. One thread at a time, and not again from within. */
-void fh_limits_call_back(bool refused, uint64_t caller);
+/* Calls the callback. `refused`: an allocation failed. `caller`: a number of the calling thread's own, not 0. `block`: what was
+ * allocated and the program does not have yet, or NULL; nothing else is held. One thread at a time, and not again from within. */
+void fh_limits_call_back(bool refused, uint64_t caller, void *block);
 
-/* That thread ends: if it does so from within the callback, by pthread_exit or cancelled, others may call it again. */
+/* That thread ends, and its cache still works. If it ends from within the callback, by pthread_exit or cancelled, others may call
+ * it again, and the block is freed. */
 void fh_limits_thread_ends(uint64_t caller);
 
 /* In the child of a fork that thread is the only one: no other can be in the callback, or about to claim. */

@@ -60,10 +60,10 @@ static void act(uint64_t due) {
 }
 
 /* What may run the program's code, or take locks of the C library. */
-static void act_after_allocation(uint64_t due) {
+static void act_after_allocation(uint64_t due, void *block) {
     if (due & FH_DUE_THREAD) fh_background_start();
     if (due & FH_DUE_METRICS) fh_hook_write();
-    if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own());
+    if (due & FH_DUE_CALLBACK) fh_limits_call_back(false, (uintptr_t)fh_own(), block);
 }
 
 /* What a thread remembers of its own walk for all of that, while another one did that one; and whether it is as much. Where
@@ -126,7 +126,7 @@ static bool make_room(fh_safe_point point) {
     if (point == FH_AFTER_REFUSAL && limited) {
         if (!is_trimmed(FH_TRIMMED)) fh_trim_caches();
     } else if (point == FH_AFTER_REFUSAL || limited) {
-        fh_limits_call_back(true, (uintptr_t)fh_own());
+        fh_limits_call_back(true, (uintptr_t)fh_own(), NULL);
         release_all();
     }
     return true;
@@ -138,8 +138,14 @@ bool fh_hook_reclaim(fh_safe_point point) {
     FH_ASSERT(point != FH_AFTER_FREE || !(due & FH_DUE_ALLOCATION_ONLY));
     act(due);
     if (point == FH_AFTER_FREE) return false;
-    act_after_allocation(due | take_due(FH_AFTER_ALLOC));
+    act_after_allocation(due | take_due(FH_AFTER_ALLOC), NULL);
     return point != FH_AFTER_ALLOC && make_room(point);
+}
+
+void fh_hook_allocated(void *p) {
+    uint64_t due = take_due(FH_AFTER_ALLOC);
+    act(due);
+    act_after_allocation(due | take_due(FH_AFTER_ALLOC), p);
 }
 
 void fh_hook_refused(size_t n) {

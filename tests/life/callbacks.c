@@ -6,8 +6,8 @@
  *     exit() in a key's destructor, in an atexit handler's allocation, beside threads that allocate
  *     _exit in a signal handler that interrupted an allocation
  *
- * After each end the limit's callback must be callable again, blocks can be had, and what the thread had in hand is back:
- * the heap does not grow with the number of such ends. */
+ * After each end the limit's callback must be callable again, blocks can be had, and what the thread had is back: what it had
+ * cached, and the block of the call that it left. The heap does not grow with the number of such ends. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"
@@ -54,7 +54,8 @@ static void *meet_the_limit(void *unused) {
 
 /* The same, and blocks that it has when it ends are freed by a clean-up handler, as a program's own would. */
 typedef struct {
-    void *block[400];
+    size_t size;
+    void *block[1000];
     int n;
 } pile;
 
@@ -63,44 +64,99 @@ static void clean_up(void *argument) {
     while (p->n > 0) fh_free(p->block[--p->n]);
 }
 
-static void *end_at_the_limit(void *unused) {
-    pile mine = {.n = 0};
+static void *end_at_the_limit(void *size) {
+    pile mine = {.size = *(size_t *)size, .n = 0};
     pthread_cleanup_push(clean_up, &mine);
-    while (mine.n < 400) {
-        void *p = fh_malloc(MIB / 2);
+    while (mine.n < 1000) {
+        void *p = fh_malloc(mine.size);
         if (!p) break;
         mine.block[mine.n++] = p;
     }
     pthread_cleanup_pop(1);
     CHECK(0, "the thread went on after its end");
-    return unused;
+    return NULL;
 }
 
+static size_t statistic(const char *key) {
+    static char text[256 << 10];
+    CHECK(fh_stats_json(text, sizeof text) < sizeof text, "the statistics are longer than %zu bytes", sizeof text);
+    const char *found = strstr(text, key);
+    CHECK(found, "no %s in the statistics", key);
+    return strtoull(found + strlen(key), NULL, 10);
+}
+
+/* What the allocator counts as the program's, and as cached by threads. */
+static size_t live_bytes(void) {
+    return statistic("\"live_bytes\":");
+}
+
+static size_t cached_bytes(void) {
+    return statistic("\"cached_bytes\":");
+}
+
+/* The callback is called after the allocation that passed the limit. So the thread ends with a block that it was not given yet,
+ * from a bin, a cached run or the store. Nobody has written to it, so that only the allocator's own figures show it at once. */
 static void threads_that_end_in_the_callback(void) {
     CHECK(fh_limit_set(20 * MIB, 60 * MIB, callback) == 0, "no limit");
-    size_t early = 0;
+    size_t sizes[] = {40000, MIB / 2, 3 * MIB}, early = 0;
     for (int i = 0; i < 60; i++) {
         int way = i % 2 ? EXIT_THREAD : BE_CANCELLED;
         atomic_store(&what_to_do, way);
         int before = atomic_load(&called);
+        size_t live = live_bytes();
         pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, end_at_the_limit, NULL) == 0, "no thread");
+        CHECK(pthread_create(&thread, NULL, end_at_the_limit, &sizes[i / 2 % 3]) == 0, "no thread");
         if (way == BE_CANCELLED) pthread_cancel(thread);
         void *result = NULL;
         pthread_join(thread, &result);
         CHECK(atomic_load(&called) > before, "end %d: the callback was not called any more", i);
         CHECK((result == PTHREAD_CANCELED) == (way == BE_CANCELLED), "end %d: the thread ended in another way", i);
+        size_t left = live_bytes() - live;
+        CHECK(left == 0, "end %d, of blocks of %zu: %zu bytes are lost", i, sizes[i / 2 % 3], left);
         /* And whoever comes next is asked again. */
         atomic_store(&what_to_do, RETURN);
         before = atomic_load(&called);
         meet_the_limit(NULL);
         CHECK(atomic_load(&called) > before, "after end %d nobody is called any more", i);
         fh_malloc_trim(0);
+        CHECK(cached_bytes() == 0, "end %d: %zu bytes stay cached", i, cached_bytes());
         if (i == 20) early = resident_bytes();
     }
     size_t late = resident_bytes();
     fh_limit_set(0, 0, NULL);
     CHECK(late <= early + early / 5 + MIB, "40 ends more: %zu KiB, before: %zu KiB", late >> 10, early >> 10);
+}
+
+/* The program learns of a block's new place when realloc returns. So in a callback within realloc it still has the old one. */
+static void free_grown(void *block) {
+    fh_free(*(void **)block);
+}
+
+static void *end_while_it_grows(void *unused) {
+    void *block = fh_malloc(2 * MIB);
+    pthread_cleanup_push(free_grown, &block);
+    for (size_t size = 4 * MIB; size <= 256 * MIB; size *= 2) {
+        void *p = fh_realloc(block, size);
+        CHECK(p != NULL, "no %zu bytes", size);
+        block = p;
+    }
+    pthread_cleanup_pop(1);
+    CHECK(0, "the thread went on after its end");
+    return unused;
+}
+
+static void threads_that_end_in_realloc(void) {
+    CHECK(fh_limit_set(20 * MIB, 0, callback) == 0, "no limit");
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&what_to_do, EXIT_THREAD);
+        size_t live = live_bytes();
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, end_while_it_grows, NULL) == 0, "no thread");
+        pthread_join(thread, NULL);
+        size_t left = live_bytes() - live;
+        CHECK(left == 0, "end %d in realloc: %zu bytes are lost", i, left);
+    }
+    fh_limit_set(0, 0, NULL);
 }
 
 /* ── Cancellation while a thread does nothing but allocate ───────────────────────────────────────────────────────── */
@@ -242,6 +298,7 @@ int main(void) {
     in_child("_exit in a signal handler", in_signal, 7);
     in_child("the main thread first", main_thread_first, 0);
     threads_that_end_in_the_callback();
+    threads_that_end_in_realloc();
     cancelled_threads();
     puts("every end was one");
     return 0;
