@@ -195,6 +195,8 @@ pub fn missing(snapshot: &Snapshot) -> Missing {
     let peak = sum(|site| site.peak);
     let by_number = peak.bytes * lost as f64 / entered as f64;
     let at_peak = beyond_peak(snapshot, &peak, live.bytes + missing).unwrap_or(by_number);
+    // No less was there than now.
+    let at_peak = at_peak.max(live.bytes + missing - peak.bytes);
     let there = snapshot.samples.len() as f64;
     Missing {
         allocated,
@@ -451,6 +453,9 @@ mod tests {
             short.total(crate::View::Live).bytes
         );
         assert!((error / (147 * MIB) as f64 - 1.0).abs() < 0.05, "{error}");
+        // At the peak no less was live than now.
+        let peak = short.total(crate::View::Peak).error();
+        assert!((peak / error - 1.0).abs() < 0.01, "{peak} {error}");
         assert_eq!(
             alarm(&short).as_deref(),
             Some("98 % of the samples are lost")
