@@ -1,20 +1,7 @@
 //! Estimates as a person reads them: with what they may be off by, and no digits that mean nothing.
 
 use profile_file::human;
-
-const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-
-/// The unit in which an amount has one to four digits before the point, and its size.
-fn unit(bytes: f64) -> (&'static str, f64) {
-    let mut size = 1.0;
-    for name in UNITS {
-        if bytes.abs() / size < 1023.5 {
-            return (name, size);
-        }
-        size *= 1024.0;
-    }
-    ("PiB", size / 1024.0)
-}
+pub use profile_file::human::estimate;
 
 /// Three digits that mean something: 1.23, 12.3, 123.
 fn digits(value: f64) -> String {
@@ -30,21 +17,6 @@ pub fn bytes(bytes: f64) -> String {
     human::bytes(bytes)
 }
 
-/// 12.3 ± 0.4 MiB; without an error if there is none.
-pub fn estimate(value: f64, error: f64) -> String {
-    let (name, size) = unit(value.abs().max(error));
-    if error <= 0.0 {
-        return bytes(value);
-    }
-    let (value, error) = (value / size, error / size);
-    let places = match error {
-        e if e >= 9.95 || size == 1.0 => 0,
-        e if e >= 0.095 => 1,
-        _ => 2,
-    };
-    format!("{value:.places$} ± {error:.places$} {name}")
-}
-
 /// +1.2 ± 0.3 MiB/s, or by the minute, hour or day where that is the readable number.
 pub fn rate(per_second: f64, error: f64) -> String {
     let (word, factor) = [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("day", 86_400.0)]
@@ -52,10 +24,9 @@ pub fn rate(per_second: f64, error: f64) -> String {
         .find(|(_, factor)| per_second.abs() * factor >= 10_240.0)
         .unwrap_or(("day", 86_400.0));
     let sign = if per_second >= 0.0 { "+" } else { "" };
-    format!(
-        "{sign}{}/{word}",
-        estimate(per_second * factor, error * factor)
-    )
+    let per = format!("/{word}");
+    let amount = human::estimate_per(per_second * factor, error * factor, &per);
+    format!("{sign}{amount}")
 }
 
 /// 1,234 · 56.7 k · 1.23 M
@@ -118,15 +89,6 @@ pub fn plural(number: usize, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_decides_the_digits_of_its_value() {
-        let mib = 1024.0 * 1024.0;
-        assert_eq!(estimate(12.34 * mib, 0.4 * mib), "12.3 ± 0.4 MiB");
-        assert_eq!(estimate(812.0 * mib, 30.0 * mib), "812 ± 30 MiB");
-        assert_eq!(estimate(0.0, 700.0), "0 ± 700 B");
-        assert_eq!(estimate(12.0 * mib, 0.0), "12.0 MiB");
-    }
 
     #[test]
     fn slow_rates_are_said_by_the_hour_or_day() {

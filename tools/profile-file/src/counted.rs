@@ -86,8 +86,7 @@ fn swing(snapshot: &Snapshot, statistics: &Statistics) -> Option<f64> {
 }
 
 fn estimate(amount: &Amount) -> String {
-    let (bytes, error) = (human::bytes(amount.bytes), human::bytes(amount.error()));
-    format!("{bytes} ± {error}")
+    human::estimate(amount.bytes, amount.error())
 }
 
 /// Says it if samples and counts differ by more than chance explains.
@@ -196,6 +195,8 @@ pub fn missing(snapshot: &Snapshot) -> Missing {
     let peak = sum(|site| site.peak);
     let by_number = peak.bytes * lost as f64 / entered as f64;
     let at_peak = beyond_peak(snapshot, &peak, live.bytes + missing).unwrap_or(by_number);
+    // No less was there than now.
+    let at_peak = at_peak.max(live.bytes + missing - peak.bytes);
     let there = snapshot.samples.len() as f64;
     Missing {
         allocated,
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn samples_that_show_too_much_are_said() {
         let said = said(&heap(720 * MIB, 91 * MIB)).join("\n");
-        let begin = "the samples make 720.2 MiB ± 19.0 MiB";
+        let begin = "the samples make 720 ± 19 MiB";
         let end = " of live blocks, but the allocator counts 91.0 MiB: more than 4 standard deviations \
                    apart. Believe the count: what the samples show is too much";
         assert!(said.starts_with(begin) && said.ends_with(end), "{said}");
@@ -365,7 +366,7 @@ mod tests {
     fn samples_that_show_too_little_are_said() {
         assert_eq!(
             said(&heap(20 * MIB, 400 * MIB)).join("\n"),
-            "the allocator counts 400.0 MiB of live blocks, but the samples make 20.0 MiB ± 3.2 MiB: more than 4 standard \
+            "the allocator counts 400.0 MiB of live blocks, but the samples make 20.0 ± 3.2 MiB: more than 4 standard \
              deviations apart. What was allocated before sampling began, or while it was off, is not in the samples"
         );
         // Not of a program that was killed: its statistics may be of another moment than its samples.
@@ -452,6 +453,9 @@ mod tests {
             short.total(crate::View::Live).bytes
         );
         assert!((error / (147 * MIB) as f64 - 1.0).abs() < 0.05, "{error}");
+        // At the peak no less was live than now.
+        let peak = short.total(crate::View::Peak).error();
+        assert!((peak / error - 1.0).abs() < 0.01, "{peak} {error}");
         assert_eq!(
             alarm(&short).as_deref(),
             Some("98 % of the samples are lost")

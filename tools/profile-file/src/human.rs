@@ -16,6 +16,39 @@ pub fn bytes(bytes: f64) -> String {
     format!("{value:.1} {}", units[unit])
 }
 
+/// 12.3 ± 0.4 MiB: an amount with what it may be off by, and no digits that mean nothing. Where one unit does not show both,
+/// each has its own: 12.3 MiB ± 40.0 KiB. Without an error if there is none. The only one that writes this.
+pub fn estimate(value: f64, error: f64) -> String {
+    estimate_per(value, error, "")
+}
+
+/// The same of an amount per time, with `/s` or the like behind each unit.
+pub fn estimate_per(value: f64, error: f64, per: &str) -> String {
+    if error <= 0.0 {
+        return format!("{}{per}", bytes(value));
+    }
+    let (name, size) = unit(value.abs().max(error));
+    let part = error / size;
+    if size > 1.0 && part < 0.095 {
+        return format!("{}{per} ± {}{per}", bytes(value), bytes(error));
+    }
+    let places = usize::from(part < 9.95 && size > 1.0);
+    format!("{:.places$} ± {part:.places$} {name}{per}", value / size)
+}
+
+/// The unit in which an amount has one to four digits before the point, and its size.
+fn unit(bytes: f64) -> (&'static str, f64) {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut size = 1.0;
+    for name in units {
+        if bytes.abs() / size < 1023.5 {
+            return (name, size);
+        }
+        size *= 1024.0;
+    }
+    ("PiB", size / 1024.0)
+}
+
 /// A number with its thousands set apart; rounded to a whole one.
 pub fn count(number: f64) -> String {
     let whole = format!("{:.0}", number.abs());
@@ -61,6 +94,19 @@ pub fn share(part: f64, whole: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_decides_the_digits_of_its_value() {
+        let mib = 1024.0 * 1024.0;
+        assert_eq!(estimate(12.34 * mib, 0.4 * mib), "12.3 ± 0.4 MiB");
+        assert_eq!(estimate(-12.34 * mib, 0.4 * mib), "-12.3 ± 0.4 MiB");
+        assert_eq!(estimate(812.0 * mib, 30.0 * mib), "812 ± 30 MiB");
+        assert_eq!(estimate(0.0, 700.0), "0 ± 700 B");
+        assert_eq!(estimate(12.0 * mib, 0.0), "12.0 MiB");
+        assert_eq!(estimate(12.0 * mib, 20480.0), "12.0 MiB ± 20.0 KiB");
+        let rate = estimate_per(12.0 * mib, 20480.0, "/s");
+        assert_eq!(rate, "12.0 MiB/s ± 20.0 KiB/s");
+    }
 
     #[test]
     fn figures_read_well() {

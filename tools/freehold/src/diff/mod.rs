@@ -102,10 +102,8 @@ fn signed_count(number: f64) -> String {
 }
 
 fn with_error(change: &Change) -> String {
-    match change.error() {
-        0.0 => signed(change.bytes()),
-        error => format!("{} ± {}", signed(change.bytes()), human::bytes(error)),
-    }
+    let sign = if change.bytes() > 0.0 { "+" } else { "" };
+    format!("{sign}{}", human::estimate(change.bytes(), change.error()))
 }
 
 fn text(

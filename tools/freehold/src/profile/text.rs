@@ -85,15 +85,7 @@ pub fn about(snapshot: &Snapshot) -> String {
 
 /// An amount with its error, if it has one.
 pub fn amount(amount: Amount) -> String {
-    if amount.error() == 0.0 {
-        human::bytes(amount.bytes)
-    } else {
-        format!(
-            "{} ± {}",
-            human::bytes(amount.bytes),
-            human::bytes(amount.error())
-        )
-    }
+    human::estimate(amount.bytes, amount.error())
 }
 
 /// What a view's blocks are.

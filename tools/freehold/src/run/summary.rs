@@ -274,10 +274,7 @@ impl Summary {
         if u64::from(self.pid) != heap.pid {
             line += &format!("; in {} ({})", short(&heap.program), heap.pid);
         }
-        let estimate = |amount: u64, error: u64| match error {
-            0 => bytes(amount),
-            error => format!("{} ± {}", bytes(amount), bytes(error)),
-        };
+        let estimate = |amount: u64, error: u64| wording::estimate(amount as f64, error as f64);
         line += &format!(
             "; heap at most {}, live at the end {}",
             estimate(heap.peak_bytes, heap.peak_error_bytes),

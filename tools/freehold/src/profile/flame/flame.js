@@ -44,6 +44,16 @@ function bytes(n) {
   do { n /= 1024; unit++; } while (Math.abs(n) >= 1023.95 && unit + 1 < units.length);
   return n.toFixed(1) + " " + units[unit];
 }
+// As human::estimate writes it.
+function estimate(value, off) {
+  if (!(off > 0)) return bytes(value);
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let unit = 0;
+  while (Math.max(value, off) / 1024 ** unit >= 1023.5 && unit + 1 < units.length) unit++;
+  const part = off / 1024 ** unit, places = unit && part < 9.95 ? 1 : 0;
+  if (unit && part < 0.095) return `${bytes(value)} ± ${bytes(off)}`;
+  return `${(value / 1024 ** unit).toFixed(places)} ± ${part.toFixed(places)} ${units[unit]}`;
+}
 function share(part, whole) { return whole > 0 ? (100 * part / whole).toFixed(part / whole < 0.0995 ? 2 : 1) + " %" : "–"; }
 const error = (sum) => Math.sqrt(Math.max(0, sum[VARIANCE]));
 const weight = (node) => node.sums[state.view][state.metric];
@@ -282,8 +292,8 @@ canvas.addEventListener("mousemove", (event) => {
   tip.style.display = node ? "block" : "none";
   if (!node) return;
   const sum = node.sums[state.view], off = error(sum);
-  tip.textContent = `${name(node)}${place(node) ? " (" + lastPart(place(node)) + ")" : ""} – ${bytes(sum[BYTES])}`
-    + (off > 0 ? ` ± ${bytes(off)}` : "") + `, ${share(weight(node), weight(nodes[0]))}, ${count(sum[BLOCKS])} blocks`;
+  tip.textContent = `${name(node)}${place(node) ? " (" + lastPart(place(node)) + ")" : ""} – ${estimate(sum[BYTES], off)}`
+    + `, ${share(weight(node), weight(nodes[0]))}, ${count(sum[BLOCKS])} blocks`;
   tip.style.left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8) + "px";
   tip.style.top = (event.clientY + 18 + tip.offsetHeight > window.innerHeight ? event.clientY - tip.offsetHeight - 10 : event.clientY + 18) + "px";
 });

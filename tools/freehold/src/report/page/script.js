@@ -26,6 +26,14 @@ function size(bytes) {
   const unit = scale(bytes);
   return (unit ? (bytes < 0 ? "−" : "") + digits(Math.abs(bytes) / 1024 ** unit) : Math.round(bytes)) + " " + units[unit];
 }
+// As human::estimate writes it.
+function estimate(value, error, per = "") {
+  if (!(error > 0)) return size(value) + per;
+  const unit = scale(Math.max(Math.abs(value), error)), part = error / 1024 ** unit;
+  if (unit && part < 0.095) return `${size(value)}${per} ± ${size(error)}${per}`;
+  const places = unit && part < 9.95 ? 1 : 0;
+  return `${(value / 1024 ** unit).toFixed(places)} ± ${part.toFixed(places)} ${units[unit]}${per}`;
+}
 function seconds(s) {
   if (s === 0) return "0";
   if (s < 0.001) return (s * 1e6).toFixed(0) + " µs";
@@ -67,7 +75,7 @@ function verdict() {
   put("verdict", likely.map(s => {
     const g = s.growth;
     return el("div", { class: "leak" },
-      el("b", {}, `+${size(g.bytes_per_second)}/s ± ${size(g.bytes_per_second_error)}/s`), " in ", el("code", {}, s.function), s.place ? ` ${s.place}` : "",
+      el("b", {}, `+${estimate(g.bytes_per_second, g.bytes_per_second_error, "/s")}`), " in ", el("code", {}, s.function), s.place ? ` ${s.place}` : "",
       el("div", { class: "note" }, `Grew by ${size(g.bytes)} in ${seconds(g.seconds)} (${g.sigma.toFixed(1)} sigma) and goes on; of what got older than ` +
         `${seconds(g.old_from)}, ${(100 * g.old_alive).toFixed(1)} % is alive.` +
         (g.until_limit ? ` At this rate ${data.limit.what} is reached in ${seconds(g.until_limit[0])} to ${seconds(g.until_limit[1])}.` : "")));
