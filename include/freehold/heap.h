@@ -79,7 +79,8 @@ typedef struct fh_heap fh_heap;
 
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
- * at most for one call. What it allocates from the heap that is full fails at once, without another callback. */
+ * at most for one call. What it allocates from the heap that is full fails at once, without another callback. It must return: not
+ * by longjmp or an exception, and its thread must not end in it, unlike in fh_limit_set's. */
 typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *arg);
 
 /* Memory of the program, for fh_heap_options.pages. The callbacks are called by the threads that use the heap, by two at a time too.
@@ -88,7 +89,7 @@ typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *ar
  *   purge      these pages are in a freed block of 64 KiB or more, and their content is not needed any more. The heap may
  *              write to them at any time later. NULL: it is not told.
  *   give_back  memory of one get is not the heap's any more: at its reset or destroy, or because it was of no use.
- * A callback may use other heaps, and free blocks of this one. What it allocates from its own heap comes from the memory that is
+ * Each must return, as fh_heap_callback must. It may use other heaps, and free blocks of this one. What it allocates from its own heap comes from the memory that is
  * there, and fails with ENOMEM where another get were needed. A plain malloc in a scope of the heap is such an allocation too. A
  * reset or destroy of that heap fails there with EBUSY; builds with FREEHOLD_CHECKED report it. */
 typedef struct fh_heap_pages {
