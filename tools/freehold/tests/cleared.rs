@@ -310,7 +310,7 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
         let said = answer(&words);
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            said.contains("Whether the program ended then, or went on without them, is not known"),
+            said.contains("Whether it ended then, or stood still, is not known"),
             "{words:?}: {said}"
         );
     }

@@ -33,6 +33,12 @@ pub struct Clearing {
 const LAST_PART: u64 = 4;
 /// Standard deviations that the fall is beyond, by which a program's ups and downs are none.
 const SIGMA: f64 = 4.0;
+/// A few large blocks make the deviation as large as the fall. Then it is enough that nearly all went, and hardly anything came
+/// any more: this share at least, and of what went this share at most.
+const NEARLY_ALL: f64 = 0.9;
+const HARDLY_ANY: f64 = 0.1;
+/// But one block or two that go are no clearing-up.
+const LEAST_BLOCKS: usize = 16;
 
 /// A block that lived at some time, with the time of its end: none if it lives.
 struct Block {
@@ -103,25 +109,34 @@ impl Snapshot {
         Some((self.at(moment, &blocks), clearing))
     }
 
-    /// A warning for who looks at the end of a program that cleared up, or may have done so.
-    pub(crate) fn say_what_was_cleared(&mut self) {
-        let Some((_, _, clearing)) = self.clearing() else {
+    /// A warning for who looks at the end of a program that cleared up, or of which nobody knows when it ended.
+    pub(crate) fn say_what_is_odd_about_the_end(&mut self) {
+        if self.is_alive() {
             return;
+        }
+        let time = |seconds: f64| human::duration((seconds * 1e9) as u64);
+        let clearing = self.clearing().map(|(_, _, it)| it);
+        let freed = clearing.map(|it| (human::estimate(it.bytes, it.error), time(it.seconds)));
+        let text = match (self.end_is_known(), freed) {
+            (true, None) => return,
+            (true, Some((freed, time))) => {
+                format!(
+                    "{freed} were freed only in the last {time} before its end; this is the state after"
+                )
+            }
+            (false, freed) => {
+                let freed = freed.map(|(freed, time)| {
+                    format!(", in the last {time} of which {freed} were freed")
+                });
+                format!(
+                    "the program ran for {} at least{}. Whether it ended then, or stood still, is not known: what is said is \
+                     of that moment. `freehold run` notes when the program that it started ends",
+                    human::duration(self.running_ns()),
+                    freed.unwrap_or_default()
+                )
+            }
         };
-        let freed = format!(
-            "{} ± {}",
-            human::bytes(clearing.bytes),
-            human::bytes(clearing.error)
-        );
-        let time = human::duration((clearing.seconds * 1e9) as u64);
-        self.warnings.push(Warning::cleared(if self.end_is_known() {
-            format!("{freed} were freed only in the last {time} before its end; this is the state after")
-        } else {
-            format!(
-                "{freed} were freed in the last {time} that the profile file tells of, and this is the state after. Whether \
-                 the program ended then, or went on without them, is not known: `freehold run` notes when the program that it started ends"
-            )
-        }));
+        self.warnings.push(Warning::end(text));
     }
 
     /// The last moment before blocks were freed that nothing came after, all that lived since, and what was freed.
@@ -140,22 +155,31 @@ impl Snapshot {
             .filter(|freed| *freed > born)
             .min()?;
         let moment = first_free - 1;
-        let (mut bytes, mut squares) = (0.0, 0.0);
-        let mut variance = 0.0;
+        let (mut bytes, mut squares, mut all) = (0.0, 0.0, 0.0);
+        let (mut variance, mut freed) = (0.0, 0);
         for block in blocks.iter().filter(|block| block.lives_at(moment)) {
+            all += block.bytes;
             if block.freed_ns.is_some() {
                 bytes += block.bytes;
                 squares += block.bytes * block.bytes;
                 variance += weight(&block.sample).variance;
+                freed += 1;
             }
         }
+        let came: f64 = blocks
+            .iter()
+            .filter(|block| block.sample.born_ns > moment)
+            .map(|block| block.bytes)
+            .sum();
+        let is_whole =
+            freed >= LEAST_BLOCKS && bytes >= NEARLY_ALL * all && came <= HARDLY_ANY * bytes;
         let since: f64 = self
             .samples
             .iter()
             .filter(|sample| sample.born_ns > moment)
             .map(|sample| sample.weight.bytes)
             .sum();
-        if bytes - since < SIGMA * squares.sqrt() {
+        if bytes - since < SIGMA * squares.sqrt() && !is_whole {
             return None;
         }
         let clearing = Clearing {
@@ -171,7 +195,7 @@ impl Snapshot {
         let mut past = self.clone();
         past.moment_ns = Some(moment);
         past.warnings
-            .retain(|warning| warning.concern != Concern::Cleared);
+            .retain(|warning| warning.concern != Concern::End);
         let lives = |block: &&Block| block.lives_at(moment);
         past.samples = blocks
             .iter()
@@ -308,6 +332,32 @@ mod tests {
         assert!(before.before_clearing().is_none());
     }
 
+    /// Sixty blocks of 64 KiB and a large one that stood still, all of which go; `came` more are born and freed meanwhile.
+    fn emptied(came: u64) -> bool {
+        let mut profile = ProfileBuilder::new(64 << 10);
+        let site = profile.site(&[1]);
+        let mut blocks: Vec<_> = (0..60)
+            .map(|_| profile.allocate(site, 1000, SECOND))
+            .collect();
+        blocks.push(profile.allocate(site, 8 << 20, SECOND));
+        for block in blocks {
+            profile.free(block, 99 * SECOND);
+        }
+        for number in 0..came {
+            let block = profile.allocate(site, 1000, 100 * SECOND + 1000 * number);
+            profile.free(block, 500);
+        }
+        profile.change(|profile| profile.header.state = layout::STATE_ENDED);
+        profile.snapshot().before_clearing().is_some()
+    }
+
+    #[test]
+    fn a_large_block_among_them_hides_nothing() {
+        assert!(emptied(0) && emptied(5));
+        // What goes on as before has not cleared up.
+        assert!(!emptied(60));
+    }
+
     #[test]
     fn an_end_that_nobody_knows_is_none() {
         let mut profile = cleared(0);
@@ -323,13 +373,13 @@ mod tests {
             let warning = snapshot
                 .warnings
                 .iter()
-                .find(|it| it.concern == Concern::Cleared);
+                .find(|it| it.concern == Concern::End);
             warning.map(|it| it.text.clone()).unwrap_or_default()
         };
         let unknown = at_end(None);
         assert!(unknown.before_clearing().is_none());
         assert!(
-            said(&unknown).contains("is not known"),
+            said(&unknown).contains("Whether it ended then, or stood still, is not known"),
             "{}",
             said(&unknown)
         );

@@ -5,7 +5,7 @@
 
 use crate::amount::Amount;
 use crate::human;
-use crate::layout::{ClassUse, Statistics};
+use crate::layout::{self, ClassUse, Statistics};
 use crate::snapshot::Snapshot;
 use crate::warning::Warning;
 
@@ -68,7 +68,11 @@ fn rounding_of_samples(snapshot: &Snapshot, in_slabs: u64) -> u64 {
 /// By how much the heap went up and down in the last moments before the statistics; none: that is not known, so a sum of
 /// another moment cannot be compared with them.
 fn swing(snapshot: &Snapshot, statistics: &Statistics) -> Option<f64> {
-    if snapshot.ended_by_itself() {
+    if snapshot.moment_ns.is_some() {
+        return None;
+    }
+    // Its last word has statistics of that moment. Who left by _exit has had no last word.
+    if snapshot.profile.header.state == layout::STATE_ENDED {
         return Some(0.0);
     }
     if !snapshot.is_alive() || snapshot.statistics_age_ns()? > STEADY_NS {
@@ -313,7 +317,6 @@ pub fn alarm(snapshot: &Snapshot) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout;
     use crate::testing::ProfileBuilder;
 
     const MIB: u64 = 1 << 20;
@@ -373,6 +376,14 @@ mod tests {
         let mut killed = heap(20 * MIB, 400 * MIB);
         killed.change(|profile| profile.header.state = layout::STATE_LIVE);
         assert!(said(&killed).is_empty());
+        // Nor of one that left by _exit, as who waited for it knows.
+        let reading = crate::Reading {
+            exited: Some(true),
+            ..crate::testing::reading()
+        };
+        let left = Snapshot::read(&killed.bytes(), reading).unwrap();
+        assert!(left.ended_by_itself() && left.warnings.is_empty());
+        assert_eq!(alarm(&left), None);
     }
 
     #[test]

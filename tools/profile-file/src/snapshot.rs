@@ -204,7 +204,7 @@ impl Snapshot {
             .collect();
         check::reconcile(&mut snapshot);
         counted::widen(&mut snapshot);
-        snapshot.say_what_was_cleared();
+        snapshot.say_what_is_odd_about_the_end();
         snapshot
     }
 

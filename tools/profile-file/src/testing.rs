@@ -295,7 +295,8 @@ pub fn reading() -> Reading {
         unix_ns: 1_700_000_100_000_000_000,
         pid: 4242,
         exited: None,
-        ran_until_ns: None,
+        // It did not live on after its last word.
+        ran_until_ns: Some(0),
     }
 }
 

@@ -15,8 +15,8 @@ pub enum Concern {
     Disagrees,
     /// The program itself noted that it had to leave something out.
     Incomplete,
-    /// What is shown is the end, and much was freed shortly before it.
-    Cleared,
+    /// What is shown is the end of a program: much was freed shortly before it, or nobody knows when it was.
+    End,
     /// The program went on while its profile file was read.
     Moving,
 }
@@ -50,9 +50,9 @@ impl Warning {
         }
     }
 
-    pub(crate) fn cleared(text: impl Into<String>) -> Self {
+    pub(crate) fn end(text: impl Into<String>) -> Self {
         Warning {
-            concern: Concern::Cleared,
+            concern: Concern::End,
             text: text.into(),
         }
     }

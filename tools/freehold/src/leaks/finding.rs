@@ -151,7 +151,7 @@ pub fn examine(
         .iter()
         .map(|site| {
             let samples = samples.remove(&site.number).unwrap_or_default();
-            let history = history(site, &samples);
+            let history = history(snapshot, site, &samples);
             let judgement = judge(&history, snapshot.now_ns(), rules).with_lost(lost);
             let call_site = CallSite::of(snapshot, symbols, site.node);
             let mut ages: Vec<u64> = samples.iter().map(|s| s.age_ns).collect();
@@ -203,7 +203,11 @@ pub fn likely(snapshot: &Snapshot) -> Vec<(u32, Growth)> {
         .iter()
         .filter_map(|site| {
             let samples = samples.remove(&site.number)?;
-            let judgement = judge(&history(site, &samples), snapshot.now_ns(), &rules);
+            let judgement = judge(
+                &history(snapshot, site, &samples),
+                snapshot.now_ns(),
+                &rules,
+            );
             let growth = judgement
                 .growth
                 .filter(|_| judgement.verdict == Verdict::LikelyLeak)?;
@@ -274,8 +278,13 @@ fn weight(finding: &Finding) -> f64 {
     }
 }
 
-pub fn history(site: &profile_file::Site, samples: &[&profile_file::LiveSample]) -> History {
+pub fn history(
+    snapshot: &Snapshot,
+    site: &profile_file::Site,
+    samples: &[&profile_file::LiveSample],
+) -> History {
     History {
+        begun_ns: snapshot.profile.header.begun_ns,
         live: samples
             .iter()
             .map(|sample| LiveSample {

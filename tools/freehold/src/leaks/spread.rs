@@ -31,7 +31,10 @@ impl Spread {
         for site in &snapshot.sites {
             let samples = samples.remove(&site.number).unwrap_or_default();
             if let Some(line) = sites::name(snapshot, symbols, site.number) {
-                lines.entry(line).or_default().push(history(site, &samples));
+                lines
+                    .entry(line)
+                    .or_default()
+                    .push(history(snapshot, site, &samples));
             }
         }
         let rules = Rules::default();
@@ -69,6 +72,7 @@ impl Spread {
 fn together(histories: &[History]) -> History {
     let mut sum = History {
         first_ns: histories.iter().map(|it| it.first_ns).min().unwrap_or(0),
+        begun_ns: histories.iter().map(|it| it.begun_ns).min().unwrap_or(0),
         ..History::default()
     };
     let mut freed = 0.0;

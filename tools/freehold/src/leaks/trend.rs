@@ -33,6 +33,8 @@ pub struct Trend {
 }
 
 const LEAST_POINTS: usize = 8;
+/// The end is long after the last look if the time between is more than one in so many of the time before.
+const LONG_AFTER: u64 = 8;
 const LEAST_SECONDS: f64 = 2.0;
 /// Moments that the line goes through.
 const MOMENTS: usize = 96;
@@ -40,7 +42,7 @@ const MOMENTS: usize = 96;
 /// the time and then stopped has a seventh.
 const GOES_ON: f64 = 0.25;
 /// A change below this share of what is live is none.
-const SAME: f64 = 0.01;
+const LEAST_SHARE: f64 = 0.1;
 
 impl Trend {
     /// Seen often and long enough to say that it does not grow.
@@ -53,7 +55,7 @@ impl Trend {
         self.points >= LEAST_POINTS
             && self.seconds >= LEAST_SECONDS
             && self.rate > 4.0 * self.error
-            && self.share > 0.1
+            && self.share > LEAST_SHARE
             && self.goes_on
     }
 }
@@ -76,15 +78,16 @@ pub fn of_snapshot(snapshot: &Snapshot) -> Option<Trend> {
             live: now.live_bytes + now.huge_bytes,
         });
     }
-    // When it ended is known, and that it did nothing since its last word.
-    if let Some(last) = points
-        .last()
-        .filter(|_| snapshot.reading.ran_until_ns.is_some())
-    {
-        points.push(Point {
-            ns: snapshot.now_ns().max(last.ns),
-            live: last.live,
-        });
+    // When it ended is known. If that is long after its last word, it stood still since.
+    if let (Some(first), Some(last)) = (points.first(), points.last()) {
+        let seen = last.ns.saturating_sub(first.ns);
+        let since = snapshot.now_ns().saturating_sub(last.ns);
+        if snapshot.reading.ran_until_ns.is_some() && since > seen / LONG_AFTER {
+            points.push(Point {
+                ns: last.ns + since,
+                live: last.live,
+            });
+        }
     }
     of(&points)
 }
@@ -97,7 +100,7 @@ pub fn of(points: &[Point]) -> Option<Trend> {
     let seconds = last.ns.saturating_sub(middle) as f64 / 1e9;
     let before_last = points.len().checked_sub(2).map(|place| points[place])?;
     let stands_still = before_last.ns.max(middle) - middle < last.ns.saturating_sub(before_last.ns)
-        && last.live as f64 <= before_last.live as f64 * (1.0 + SAME);
+        && last.live as f64 <= before_last.live as f64 * (1.0 + LEAST_SHARE);
     let stands_still = stands_still && seconds >= LEAST_SECONDS;
     if seconds <= 0.0 || (looks < 3 && !stands_still) {
         return None;
@@ -227,6 +230,9 @@ mod tests {
         }
         // It has grown until a moment ago.
         assert!(grown_then_idle(1.0, 0.3).unwrap().grows());
+        // What it took between its last look and its rest is no growth.
+        let rest = grown_then_idle(1.05, 10.0).unwrap();
+        assert!(rest.can_tell() && !rest.grows(), "{rest:?}");
         // Two looks, and more at the second: what lies between them nobody knows.
         assert_eq!(grown_then_idle(1.5, 20.0), None);
     }

@@ -23,8 +23,10 @@ use serde::Serialize;
 /// Bounds of the ages at which blocks were freed: entry k counts below 4^k µs, the last one all that is older.
 pub const AGES: usize = 16;
 
-/// The shortest silence at the end that can mean that a site stopped growing, as a part of the window.
-const LEAST_SILENCE: f64 = 0.05;
+/// The shortest silence at the end that can mean that a site stopped growing, as a part of the window, and as a multiple of the
+/// longest pause before it: what comes in batches has pauses as long as its period, and so has a busy machine.
+const LEAST_SILENCE: f64 = 0.1;
+const LONGER_THAN_PAUSES: f64 = 1.5;
 
 /// What looks like a leak only since the middle of its time has to do so for so long.
 const LEAST_HALF_SECONDS: f64 = 30.0;
@@ -47,6 +49,8 @@ pub struct History {
     pub mean_weight: f64,
     /// When its first sample was born.
     pub first_ns: u64,
+    /// When the program began.
+    pub begun_ns: u64,
 }
 
 /// The bounds of the verdict. The defaults are what `docs/seeing.md` states and the simulation tests.
@@ -179,14 +183,15 @@ impl Judgement {
 /// The verdict over one site at the time `now_ns`.
 pub fn judge(site: &History, now_ns: u64, rules: &Rules) -> Judgement {
     let life = now_ns.saturating_sub(site.first_ns);
+    let middle = site.begun_ns + now_ns.saturating_sub(site.begun_ns) / 2;
     let mut best: Option<(Growth, Doubt)> = None;
     for begin in [site.first_ns, site.first_ns + life / 2] {
         let Some(growth) = growth_since(site, begin, now_ns, rules) else {
             continue;
         };
         match doubt(site, &growth, now_ns, rules) {
-            // The last half of what a bounded cache fills up in looks like this too.
-            None if begin != site.first_ns && growth.seconds() < LEAST_HALF_SECONDS => {
+            // The last half of what a bounded cache fills up in looks like this too, and so does a site that came late.
+            None if begin >= middle && growth.seconds() < LEAST_HALF_SECONDS => {
                 best = Some((growth, Doubt::TooShort));
             }
             None => {
@@ -324,7 +329,7 @@ fn doubt(site: &History, growth: &Growth, now: u64, rules: &Rules) -> Option<Dou
     uneven(site, growth).then_some(Doubt::Uneven)
 }
 
-/// No birth for so long that it would be chance in one of fifty cases only, and longer than ever before: among the
+/// No birth for so long that it would be chance in one of fifty cases only, and clearly longer than ever before: among the
 /// survivors, or among all that live, which looks past the age A but may be hidden by blocks that do not live long.
 /// With thousands of samples any pause would be no chance: the program may just not have run, so it counts only if it
 /// is a good part of the window.
@@ -339,7 +344,7 @@ fn stopped(site: &History, growth: &Growth, now: u64) -> bool {
         let silent = (end - last) as f64 / (end - growth.from_ns).max(1) as f64;
         silent > LEAST_SILENCE
             && (1.0 - silent).powi(births.len() as i32) < 0.02
-            && end - last > pause.unwrap_or(0)
+            && (end - last) as f64 > LONGER_THAN_PAUSES * pause.unwrap_or(0) as f64
     };
     silent_until(growth.to_ns) || silent_until(now)
 }
@@ -446,6 +451,23 @@ mod tests {
     }
 
     #[test]
+    fn a_site_that_came_late_is_growth_for_half_a_minute() {
+        let judged = |begin: u64, end: u64| {
+            let births = (0..1000).map(|i| begin * SECOND + i * (end - begin) * SECOND / 1000);
+            let births: Vec<u64> = births.collect();
+            let late = History {
+                first_ns: births[0],
+                ..site(births.iter().copied())
+            };
+            judge(&late, end * SECOND, &Rules::default())
+        };
+        assert_eq!(judged(12, 16).doubt, Some(Doubt::TooShort));
+        assert_eq!(judged(8, 16).doubt, Some(Doubt::TooShort));
+        assert_eq!(judged(4, 16).verdict, Verdict::LikelyLeak);
+        assert_eq!(judged(300, 340).verdict, Verdict::LikelyLeak);
+    }
+
+    #[test]
     fn old_blocks_that_are_freed_speak_against_it() {
         let mut site = site((1..=100).map(|s| s * SECOND));
         site.freed_at_age[13] = 50e6; // 17 to 67 s
@@ -481,6 +503,34 @@ mod tests {
         );
         let young = site((0..100).map(|i| i * 1_000_000));
         assert_eq!(judge(&young, SECOND / 4, &rules).verdict, Verdict::Unknown);
+    }
+
+    /// A thousand births in a tenth of a second, each `period` seconds for `length`; the time is just before the next ones.
+    fn batches(period: u64, length: u64) -> Judgement {
+        let births = (0..length / period)
+            .flat_map(|batch| (0..1000).map(move |i| batch * period * SECOND + i * 100_000));
+        judge(&site(births), length * SECOND, &Rules::default())
+    }
+
+    #[test]
+    fn a_leak_in_batches_has_not_stopped_between_two_of_them() {
+        for (period, length) in [(1, 14), (2, 14), (2, 30), (5, 60), (10, 200)] {
+            let judgement = batches(period, length);
+            assert_eq!(
+                judgement.verdict,
+                Verdict::LikelyLeak,
+                "{period} {length} {judgement:?}"
+            );
+        }
+        // Three batches are growth.
+        assert_eq!(batches(5, 15).verdict, Verdict::Growing);
+    }
+
+    #[test]
+    fn a_cache_that_is_filled_in_batches_has_stopped_when_they_end() {
+        let births = (0..10).flat_map(|batch| (0..1000).map(move |i| batch * SECOND + i * 100_000));
+        let judged = judge(&site(births), 20 * SECOND, &Rules::default());
+        assert_eq!(judged.verdict, Verdict::Stopped, "{judged:?}");
     }
 
     #[test]

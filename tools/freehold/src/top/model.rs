@@ -219,7 +219,7 @@ impl Model {
                     freed_at_age: site.freed_at_age,
                     allocated: site.allocated,
                     freed: site.freed,
-                    judgement: judge(&history(site, &live), now, &rules),
+                    judgement: judge(&history(&self.snapshot, site, &live), now, &rules),
                 }
             })
             .collect()
