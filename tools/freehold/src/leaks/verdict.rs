@@ -135,6 +135,8 @@ pub struct Growth {
     pub survival: f64,
     /// Mean birth of the survivors, as a part of the window.
     pub middle: f64,
+    /// The longest time between two of their births.
+    pub pause_ns: u64,
 }
 
 impl Growth {
@@ -151,10 +153,13 @@ impl Growth {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
     }
 
-    /// Bytes a second, and its error.
+    /// Bytes a second, and its error. What comes in batches has one more or less of them in the window, so that its length may
+    /// be off by a pause at either end: evenly distributed, which has a deviation of a third of its square.
     pub fn rate(&self) -> (f64, f64) {
         let seconds = self.seconds().max(1e-9);
-        (self.bytes / seconds, self.error / seconds)
+        let rate = self.bytes / seconds;
+        let of_batches = rate * self.pause_ns as f64 / 1e9 / 3f64.sqrt();
+        (rate, self.error.hypot(of_batches) / seconds)
     }
 }
 
@@ -245,7 +250,11 @@ fn growth_since(site: &History, begin: u64, now: u64, rules: &Rules) -> Option<G
         .map(|sample| (sample.born_ns - begin) as f64 / window)
         .sum::<f64>()
         / survivors.len().max(1) as f64;
+    let mut births: Vec<u64> = survivors.iter().map(|sample| sample.born_ns).collect();
+    births.sort_unstable();
+    let pauses = births.windows(2).map(|pair| pair[1] - pair[0]);
     Some(Growth {
+        pause_ns: pauses.max().unwrap_or(0),
         from_ns: begin,
         to_ns: end,
         bytes: born - died,
@@ -516,6 +525,13 @@ mod tests {
     fn a_leak_in_batches_has_not_stopped_between_two_of_them() {
         for (period, length) in [(1, 14), (2, 14), (2, 30), (5, 60), (10, 200)] {
             let judgement = batches(period, length);
+            // A thousand samples of 10^6 bytes each.
+            let (rate, error) = judgement.growth.unwrap().rate();
+            let right = 1e9 / period as f64;
+            assert!(
+                (rate - right).abs() < 3.0 * error && error < right / 4.0,
+                "{rate} ± {error}, not {right}"
+            );
             assert_eq!(
                 judgement.verdict,
                 Verdict::LikelyLeak,
