@@ -260,7 +260,8 @@ impl Snapshot {
         }
     }
 
-    fn last_word_ns(&self) -> u64 {
+    /// The last moment that the profile file tells of.
+    pub fn last_word_ns(&self) -> u64 {
         let profile = &self.profile;
         let statistics = profile.statistics.as_ref().map_or(0, |f| f.taken_ns);
         let point = profile.timeline.last().map_or(0, |m| m.ns);

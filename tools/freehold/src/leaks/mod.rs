@@ -273,9 +273,14 @@ fn answer(
     let alone = sites
         .iter()
         .any(|site| site.verdict == Verdict::LikelyLeak && site.suppressed_by.is_none());
-    let spread = trend
-        .filter(|trend| trend.grows() && !alone)
-        .and_then(|_| Spread::of(snapshot, &mut symbols));
+    let whole = trend.filter(|trend| trend.grows() && !alone);
+    let spread = whole.and_then(|_| Spread::of(snapshot, &mut symbols));
+    let is_known = |site: &Finding| site.suppressed_by.is_some() && site.growth.is_some();
+    if args.fail_on.is_some() && !args.exit && whole.is_some() && !sites.iter().any(is_known) {
+        outcome.unanswered.get_or_insert_with(|| {
+            "live memory as a whole grows, and no call site does so alone".to_owned()
+        });
+    }
     Answer {
         pid: snapshot.pid(),
         program: snapshot.program(),
@@ -395,6 +400,37 @@ mod tests {
             "leak:session\nleak:interned\nleak:Cache"
         ));
         assert!(outcome("1m", false, "") && !outcome("1g", false, ""));
+    }
+
+    #[test]
+    fn growth_of_the_whole_passes_no_check_and_is_not_called_none() {
+        let profile = |each: u64| {
+            let mut profile = ProfileBuilder::new(512 << 10);
+            // No stack has the samples for a verdict.
+            for second in 0..100 {
+                let site = profile.site(&[0x100, 0x1000 + second]);
+                profile.allocate(site, 1000, second * 1_000_000_000);
+                profile.point(second * 1_000_000_000, 1 << 30, (1 << 20) + second * each);
+            }
+            profile.snapshot()
+        };
+        let asked = |snapshot: &Snapshot, words: &[&str]| {
+            let args = Line::parse_from([&["leaks"], words].concat()).args;
+            let target = Target::Saved {
+                file: "server.freehold".into(),
+            };
+            answer(&args, &target, snapshot, None, &Suppressions::default())
+        };
+        let grows = asked(&profile(1 << 20), &["--fail-on", "likely"]);
+        assert_eq!(grows.outcome.code(), 2);
+        let text = text::render(&grows);
+        assert!(!text.contains("No leak found"), "{text}");
+        assert!(text.contains("live memory as a whole grows"), "{text}");
+        let stays = asked(&profile(0), &["--fail-on", "likely"]);
+        assert_eq!(stays.outcome.code(), 0);
+        // Only what was asked for is answered.
+        let exit = asked(&profile(1 << 20), &["--exit", "--fail-on", "1g"]);
+        assert_eq!(exit.outcome.unanswered, None);
     }
 
     #[derive(clap::Parser)]

@@ -91,7 +91,12 @@ fn verdicts(out: &mut String, answer: &Answer) {
     } else if suspects.is_empty() && answer.lost_share > TOO_MANY_LOST {
         let _ = writeln!(out, "No verdict, because {}.", lost(answer.lost_share));
     } else if suspects.is_empty() {
-        let _ = writeln!(out, "No leak found, because {}.", why_none(answer, &open));
+        // Something does grow: see what follows.
+        let none = match answer.trend.is_some_and(|trend| trend.grows()) {
+            true => "No call site alone is a likely leak:",
+            false => "No leak found, because",
+        };
+        let _ = writeln!(out, "{none} {}.", why_none(answer, &open));
     } else {
         let likely = suspects
             .iter()

@@ -78,13 +78,13 @@ pub fn of_snapshot(snapshot: &Snapshot) -> Option<Trend> {
             live: now.live_bytes + now.huge_bytes,
         });
     }
-    // When it ended is known. If that is long after its last word, it stood still since.
+    // When it ended is known. If that is long after its last word, and not only after the last look, it stood still since.
     if let (Some(first), Some(last)) = (points.first(), points.last()) {
         let seen = last.ns.saturating_sub(first.ns);
-        let since = snapshot.now_ns().saturating_sub(last.ns);
+        let since = snapshot.now_ns().saturating_sub(snapshot.last_word_ns());
         if snapshot.reading.ran_until_ns.is_some() && since > seen / LONG_AFTER {
             points.push(Point {
-                ns: last.ns + since,
+                ns: snapshot.now_ns().max(last.ns),
                 live: last.live,
             });
         }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::leaks::finding::{self, Finding, Limit};
 use crate::leaks::text::{before_clearing, reason};
+use crate::leaks::trend::{self, Trend};
 use crate::leaks::verdict::Rules;
 use crate::leaks::{self, Suppressions};
 
@@ -34,6 +35,9 @@ pub struct Page {
     #[serde(skip_serializing_if = "Option::is_none")]
     nothing_because: Option<String>,
     warnings: Vec<String>,
+    /// All that is live grows, though no site alone may do so beyond doubt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grows: Option<Trend>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +134,7 @@ impl Page {
                 .chain(skipped)
                 .chain(symbols.warnings().iter().cloned())
                 .collect(),
+            grows: trend::of_snapshot(snapshot).filter(Trend::grows),
             limit: Limit::tightest(snapshot),
             heap: heap(snapshot),
             timeline: timeline(snapshot),
@@ -244,4 +249,26 @@ fn classes(rows: &[layout::Row]) -> Vec<Class> {
         }
     }
     by_size.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use profile_file::testing::ProfileBuilder;
+
+    use super::*;
+
+    #[test]
+    fn that_all_of_it_grows_is_on_the_page() {
+        let page = |each: u64| {
+            let mut profile = ProfileBuilder::new(512 << 10);
+            profile.site(&[1]);
+            for second in 0..100 {
+                profile.point(second * 1_000_000_000, 1 << 30, (1 << 20) + second * each);
+            }
+            serde_json::to_value(Page::of(&profile.snapshot(), None)).unwrap()
+        };
+        let rate = page(1 << 20)["grows"]["rate"].as_f64().unwrap();
+        assert!((rate / f64::from(1 << 20) - 1.0).abs() < 0.05, "{rate}");
+        assert!(page(0)["grows"].is_null());
+    }
 }

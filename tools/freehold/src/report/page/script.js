@@ -68,7 +68,9 @@ function verdict() {
   const likely = data.sites.filter(s => s.verdict === "likely_leak");
   if (!likely.length) {
     const sums = Object.entries(words).map(([key, text]) => [text, data.sites.filter(s => s.verdict === key).length]).filter(([, n]) => n);
-    put("verdict", el("p", {}, el("span", { class: "good" }, "No leak found. "),
+    const g = data.grows;
+    put("verdict", el("p", {}, g ? el("span", {}, "Live memory as a whole grows, by ", el("b", {}, `+${estimate(g.rate, g.error, "/s")}`),
+      ` for ${seconds(g.seconds)}: in no call site alone beyond doubt. `) : el("span", { class: "good" }, "No leak found. "),
       data.nothing_because || `Of ${data.sites.length} sites: ${sums.map(([text, n]) => `${n} ${text}`).join(", ")}.`));
     return;
   }
