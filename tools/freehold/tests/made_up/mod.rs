@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::{Object, ObjectSymbol};
+use profile_file::layout;
 use profile_file::testing::ProfileBuilder;
 
 /// Functions one a line, so that a line's number is a function's.
@@ -60,9 +61,10 @@ impl Program {
             .collect()
     }
 
-    /// A profile file of this program, with nothing allocated yet.
+    /// A profile file of this program, which has ended by itself, with nothing allocated yet.
     pub fn profile(&self, interval: u64) -> ProfileBuilder {
         let mut profile = ProfileBuilder::new(interval);
+        profile.change(|profile| profile.header.state = layout::STATE_ENDED);
         profile.module(self.path.to_str().unwrap(), BASE, BASE + 0x10_0000);
         profile
     }
