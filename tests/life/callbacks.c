@@ -52,16 +52,21 @@ static void *meet_the_limit(void *unused) {
     return unused;
 }
 
-/* The same, and blocks that it has when it ends are freed by a clean-up handler, as a program's own would. */
+/* The same, and blocks that it has when it ends are freed by a clean-up handler, as a program's own would. Volatile: the compiler
+ * does not know that the handler may run within fh_malloc, and would keep the fields in registers. */
 typedef struct {
     size_t size;
-    void *block[1000];
-    int n;
+    void *volatile block[1000];
+    volatile int n;
 } pile;
 
 static void clean_up(void *argument) {
     pile *p = argument;
-    while (p->n > 0) fh_free(p->block[--p->n]);
+    while (p->n > 0) {
+        int last = p->n - 1;
+        p->n = last;
+        fh_free(p->block[last]);
+    }
 }
 
 static void *end_at_the_limit(void *size) {
@@ -70,7 +75,8 @@ static void *end_at_the_limit(void *size) {
     while (mine.n < 1000) {
         void *p = fh_malloc(mine.size);
         if (!p) break;
-        mine.block[mine.n++] = p;
+        mine.block[mine.n] = p;
+        mine.n = mine.n + 1;
     }
     pthread_cleanup_pop(1);
     CHECK(0, "the thread went on after its end");
@@ -129,12 +135,12 @@ static void threads_that_end_in_the_callback(void) {
 
 /* The program learns of a block's new place when realloc returns. So in a callback within realloc it still has the old one. */
 static void free_grown(void *block) {
-    fh_free(*(void **)block);
+    fh_free(*(void *volatile *)block);
 }
 
 static void *end_while_it_grows(void *unused) {
-    void *block = fh_malloc(2 * MIB);
-    pthread_cleanup_push(free_grown, &block);
+    void *volatile block = fh_malloc(2 * MIB); /* as above */
+    pthread_cleanup_push(free_grown, (void *)&block);
     for (size_t size = 4 * MIB; size <= 256 * MIB; size *= 2) {
         void *p = fh_realloc(block, size);
         CHECK(p != NULL, "no %zu bytes", size);

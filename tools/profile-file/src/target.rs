@@ -426,10 +426,7 @@ impl Held {
 
     /// Whoever waited for it knows best; else it was seen alive when it was last read.
     fn end(&self, pid: u64) -> End {
-        let waited = self
-            .end
-            .clone()
-            .or_else(|| noted_end(self.target.path(), pid));
+        let waited = self.end.or_else(|| noted_end(self.target.path(), pid));
         let seen = match self.seen_ns.load(Ordering::Relaxed) {
             0 => None,
             seen => Some(seen),
