@@ -7,6 +7,7 @@ mod grown;
 mod observed;
 mod others;
 mod sizes;
+mod unsampled;
 
 use std::collections::BTreeMap;
 use std::path::Path;
