@@ -1,7 +1,7 @@
 //! What the library has counted of its heap, as the split wants it.
 
 use profile_file::layout::{self, ClassUse};
-use profile_file::{Snapshot, View};
+use profile_file::{Absent, Snapshot, View};
 
 use super::heap::{Class, Counted, Measured, Slots};
 
@@ -24,8 +24,14 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         return Counted::default();
     };
     let rows = snapshot.rows();
-    let absent = snapshot.profile.absent;
     let measured = statistics.measured == 1;
+    // By who counted last: this command in the program's memory, or the program.
+    let by_library = Absent {
+        live: statistics.absent_held_bytes,
+        cached: statistics.absent_cached_bytes,
+    };
+    let asked = measured && by_library.live + by_library.cached > 0;
+    let absent = snapshot.profile.absent.or(asked.then_some(by_library));
     let used = |class_use: ClassUse| {
         let rows = rows.iter().skip(1);
         rows.filter(move |row| row.class_use() == Some(class_use))
