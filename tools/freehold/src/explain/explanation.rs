@@ -462,13 +462,16 @@ impl<'a> Work<'a> {
         if !snapshot.is_alive() || then == 0 || then.abs_diff(now) <= now / 50 {
             return;
         }
-        let age = snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9;
-        self.notes.push(format!(
-            "between the allocator's count and the kernel's, {} apart, the process {} by {}",
-            duration(age),
-            if now > then { "grew" } else { "shrank" },
-            bytes(then.abs_diff(now))
-        ));
+        let apart = duration(memory.read_ns.abs_diff(statistics.taken_ns) as f64 / 1e9);
+        let change = |grew| if grew { "grew" } else { "shrank" };
+        let by = bytes(then.abs_diff(now));
+        self.notes.push(if memory.read_ns >= statistics.taken_ns {
+            let verb = change(now > then);
+            format!("between the allocator's count and the kernel's, {apart} later, the process {verb} by {by}")
+        } else {
+            let verb = change(then > now);
+            format!("between the kernel's count and the allocator's, {apart} later, the process {verb} by {by}")
+        });
     }
 
     fn others(&mut self) {
@@ -522,9 +525,21 @@ impl<'a> Work<'a> {
             Some(memory) => memory.resident,
             None => ours + others,
         };
+        let later = self
+            .sources
+            .memory
+            .as_ref()
+            .map_or(resident, |it| it.summed);
+        if later.abs_diff(resident) > resident / 50 {
+            self.notes.push(format!(
+                "the process changed while it was read: the parts are those of {}, a moment later there were {}",
+                bytes(resident),
+                bytes(later)
+            ));
+        }
         if others.abs_diff(resident.saturating_sub(ours)) > resident / 50 {
             self.notes.push(format!(
-                "the process changed while it was read: the parts add up to {}, the kernel's sum is {}",
+                "the parts add up to {}, the kernel's sum is {}",
                 bytes(ours + others),
                 bytes(resident)
             ));
