@@ -255,8 +255,12 @@ impl<'a> Work<'a> {
             .catch_up(&self.samples, snapshot.interval(), gone);
         if change != 0 {
             let verb = if change < 0 { "freed" } else { "taken" };
+            let unknown = match self.counted.freed_since {
+                0 => "",
+                _ => "; whether that was still resident at the end is not known",
+            };
             self.notes.push(format!(
-                "by the samples, {} were {verb} since the allocator counted",
+                "by the samples, {} were {verb} since the allocator counted{unknown}",
                 bytes(change.unsigned_abs())
             ));
         }

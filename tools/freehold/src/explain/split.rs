@@ -145,7 +145,7 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
     part("dirty", "free, waiting to be returned to the OS", dirty, 0);
     part(
         "freed_since",
-        "freed since the count: whether still resident is not known",
+        "freed since the count: perhaps still resident",
         counted.freed_since,
         counted.live_error,
     );
