@@ -294,7 +294,10 @@ typedef struct {
     uint64_t guarded_blocks, guarded_bytes, guarded_page_bytes;
     /* Bytes of blocks that wait for their deferred free, which are live until then, and the most that may wait. */
     uint64_t deferred_bytes, deferred_most;
-    uint64_t reserved[5];
+    /* By the kernel too, if `measured` is 1: of other blocks of up to FH_PROFILE_HUGE bytes, those that the program holds and
+     * those in caches, what lies on pages without memory. They are part of live_bytes and cached_bytes. */
+    uint64_t absent_held_bytes, absent_cached_bytes;
+    uint64_t reserved[3];
     fh_profile_row row[FH_PROFILE_CLASSES];
 } fh_profile_statistics;
 

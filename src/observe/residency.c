@@ -2,9 +2,11 @@
 
 #include "base/bits.h"
 #include "base/classes.h"
+#include "observe/class_use.h"
 #include "store/chunk.h"
 #include "store/edge.h"
 #include "store/large.h"
+#include "store/pages.h"
 #include "store/window.h"
 #include "system/system.h"
 
@@ -50,6 +52,47 @@ static uint64_t resident_room(const chunk_pages *c, size_t begin, size_t end) {
     return bytes;
 }
 
+/* Bytes between two places in the chunk, or from the first one into those behind it, that lie on pages without memory. A page
+ * that something before them is on too does not count. */
+static uint64_t absent(const chunk_pages *c, size_t begin, size_t end) {
+    begin = fh_round_up(begin, c->page);
+    if (end <= begin) return 0;
+    size_t last = end / c->page * c->page;
+    uint64_t bytes = last - begin - resident_room(c, begin, last);
+    bool ends_without = last < end && last < FH_CHUNK_SIZE && !(c->pages[last / c->page] & 1);
+    return bytes + (ends_without ? end - last : 0);
+}
+
+/* Of blocks of a row that are not free. Which ones are in a cache is not looked up: they are alike. */
+static void add_absent_used(fh_profile_statistics *f, unsigned kind, uint64_t bytes) {
+    const fh_profile_row *row = &f->row[kind];
+    uint64_t used = row->live + row->cached, cached = used ? bytes * row->cached / used : 0;
+    f->absent_cached_bytes += cached;
+    f->absent_held_bytes += bytes - cached;
+}
+
+/* Those of a slab: pages whose blocks are all free count as free. Those that were purged have been counted. */
+static void add_absent_in_slab(fh_profile_statistics *f, const chunk_pages *c, size_t slot, unsigned kind,
+                               unsigned made) {
+    size_t begin = (slot - c->first) * FH_SLOT_SIZE;
+    uint64_t bytes = absent(c, begin, begin + made * fh_class_size(kind)), free = 0;
+    if (bytes == 0 || fh_statistics_use(kind) != FH_PROFILE_USE_PROGRAM) return;
+    if (kind <= FH_SMALL_LAST) free = fh_pages_missing(slot, kind, made, c->pages + begin / c->page) * c->page;
+    if (free > bytes) free = bytes;
+    if (!fh_pages_were_purged()) f->absent_free_bytes += free;
+    add_absent_used(f, kind, bytes - free);
+}
+
+/* The large block that begins in a slot, if one does. Those above FH_PROFILE_HUGE are left to the reader. */
+static void add_absent_of_large(fh_profile_statistics *f, const chunk_pages *c, size_t slot) {
+    size_t used, slots;
+    const char *block = fh_large_in(slot, &used, &slots);
+    if (!block || used > slots * FH_SLOT_SIZE || used > FH_PROFILE_HUGE) return;
+    size_t begin = (size_t)(block - fh_slot_address(c->first));
+    bool cacheable = used > FH_SLOT_SIZE && used <= FH_RUN_CACHED_MAX;
+    add_absent_used(f, cacheable ? fh_class_run(used) : FH_FIGURES_LARGE, absent(c, begin, begin + used));
+}
+
 /* The free pages of an edge that no block has written to. Those that one has are counted as free. */
 static uint64_t resident_gaps(const chunk_pages *c, size_t slot) {
     uint64_t clean = fh_load(&fh_slab_at(slot)->clean) & fh_edge_free(slot), bytes = 0;
@@ -76,6 +119,7 @@ static uint64_t resident_fresh(fh_profile_statistics *f, const chunk_pages *c, s
     unsigned kind = fh_state_class(state);
     size_t begin = (slot - c->first) * FH_SLOT_SIZE, used = 0, touched;
     *slots = 1;
+    if (kind == FH_CLASS_EDGE || kind == FH_KIND_RUN) add_absent_of_large(f, c, slot);
     if (kind == FH_CLASS_EDGE) return resident_gaps(c, slot);
     if (kind == FH_KIND_RUN) {
         *slots = fh_state_run_slots(state);
@@ -86,6 +130,7 @@ static uint64_t resident_fresh(fh_profile_statistics *f, const chunk_pages *c, s
         if (made > room) made = room;
         used = made * fh_class_size(kind);
         if (kind >= FH_CLASS_SAMPLE && kind <= FH_SAMPLE_LAST) add_absent(f, c, slot, kind, made);
+        add_absent_in_slab(f, c, slot, kind, made);
     } else {
         return 0;
     }
@@ -116,6 +161,7 @@ void fh_residency_measure(fh_profile_statistics *f) {
     bool told = true;
     f->resident_free_bytes = f->resident_fresh_bytes = 0;
     f->absent_live_bytes = f->absent_free_bytes = 0;
+    f->absent_held_bytes = f->absent_cached_bytes = 0;
     for (size_t number = 0; number < fh_window_chunks(); number++) {
         const fh_region *region = fh_region_at(number / FH_REGION_CHUNKS);
         if (!region || fh_window_misses(number)) continue;

@@ -262,7 +262,7 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
     let pid = run.pid().to_string();
     std::thread::sleep(Duration::from_secs(2));
     run.say("\n");
-    run.line();
+    let held: f64 = run.line().parse().unwrap();
     assert_eq!(run.line(), "idle");
     // It says nothing any more. For how long it has run is known all the same.
     for wait in [0, 2, 3] {
@@ -287,6 +287,7 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
     let explained = json(&["explain", profile, "--json"]);
     assert_eq!(explained["verdict"]["finding"], "ended", "{explained:#}");
     says_no_growth("top", &answer(&["top", profile, "--once"]));
+    the_moment_is_named(profile, held);
     let found = json(&["leaks", profile, "--json"]);
     assert_eq!(found["state"], "killed");
     assert!(
@@ -314,6 +315,51 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
             "{words:?}: {said}"
         );
     }
+}
+
+/// What was counted before the last frees is said to be of then, and what became of it to be unknown.
+fn the_moment_is_named(profile: &str, held: f64) {
+    let explained = json(&["explain", profile, "--json"]);
+    let part = |name: &str| {
+        let lines = explained["freehold"].as_array().unwrap().iter();
+        let mut bytes = lines
+            .filter(|line| line["part"] == name)
+            .map(|line| line["bytes"].as_f64().unwrap());
+        bytes.next().unwrap_or(0.0)
+    };
+    assert!(part("freed_since") > held * 0.8, "{held}: {explained:#}");
+    assert!(part("free_in_slabs") < held * 0.2, "{held}: {explained:#}");
+    let list = explained["fragmented_classes"].as_array().unwrap().iter();
+    let listed: f64 = list
+        .map(|class| class["free_bytes"].as_f64().unwrap())
+        .sum();
+    assert!(listed < held * 0.2, "{held}: {explained:#}");
+    let text = answer(&["explain", profile]);
+    let heading = text.lines().next().unwrap();
+    assert!(
+        heading.contains(" resident when it was last counted, ")
+            && heading.ends_with(" before its end"),
+        "{text}"
+    );
+    let top = answer(&["top", profile, "--once"]);
+    let line = top.lines().find(|line| line.contains("RSS ")).unwrap();
+    assert!(
+        line.contains("counted ") && line.contains(" before the end"),
+        "{top}"
+    );
+    let metrics = freehold(&["metrics", profile]);
+    let said = observed::text(&metrics.stderr);
+    assert!(said.contains(" before its end"), "{said}");
+    let families = observed::text(&metrics.stdout);
+    let value = |name: &str| {
+        let line = families.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse::<f64>().unwrap()
+    };
+    assert!(
+        value("freehold_statistics_age_seconds ") > 2.0,
+        "{families}"
+    );
+    assert_eq!(value("freehold_process_running "), 0.0);
 }
 
 #[test]

@@ -123,6 +123,7 @@ fn the_formatter_has_nothing_to_say_against_the_pages() {
 #[test]
 fn one_page_is_printed_by_its_name() {
     assert!(freehold(&["manual"]).contains(".TH freehold 1"));
+    assert!(freehold(&["manual", "leaks"]).contains(".TH freehold-leaks 1"));
     assert!(freehold(&["manual", "freehold.7"]).contains(".SH OPTIONS"));
     assert!(freehold(&["manual", "fh_limit_set"]).contains("fh_limit_set(size_t soft"));
 }

@@ -46,6 +46,11 @@ impl Functions {
         }
     }
 
+    /// It has compressed names, and they could be read.
+    pub fn has_compressed(&self) -> bool {
+        !self.compressed.is_empty()
+    }
+
     /// The function that an address is in, by the compressed names.
     pub fn at(&self, address: u64) -> Option<&str> {
         let found = before(&self.compressed, address)?;

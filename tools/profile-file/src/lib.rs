@@ -94,7 +94,7 @@ pub use heaps::Heaps;
 pub use named::UnknownHeap;
 pub use naming::{Naming, Skipped};
 pub use process::ProcessFacts;
-pub use profile::Profile;
+pub use profile::{Absent, Profile};
 pub use snapshot::{LiveSample, Module, Reading, Site, Snapshot, Stack};
 pub use symbols::{FileSymbols, Frame, SymbolTable, Symbols};
 pub use target::{End, FindError, Held, Target};

@@ -328,6 +328,8 @@ impl Symbols {
             match found {
                 Ok(found) if is_doubtful(&mut self.functions, &path, &found) => return None,
                 Ok(found) => return named(&found, &self.modules[number], offset),
+                // The names that are compressed in it are read elsewhere.
+                Err(_) if functions_of(&mut self.functions, &path).has_compressed() => return None,
                 Err(error) => {
                     failed.get_or_insert(error);
                 }

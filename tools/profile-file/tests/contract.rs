@@ -131,8 +131,8 @@ fn a_new_statistic_is_on_both_sides() {
     assert!(copy.c_compiles());
     copy.change(
         PROFILE,
-        "uint64_t reserved[5];\n    fh_profile_row",
-        "uint64_t naps, reserved[4];\n    fh_profile_row",
+        "uint64_t reserved[3];\n    fh_profile_row",
+        "uint64_t naps, reserved[2];\n    fh_profile_row",
     );
     copy.change(
         TABLE,

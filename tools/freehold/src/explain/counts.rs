@@ -1,7 +1,7 @@
 //! What the library has counted of its heap, as the split wants it.
 
 use profile_file::layout::{self, ClassUse};
-use profile_file::{Snapshot, View};
+use profile_file::{Absent, Snapshot, View};
 
 use super::heap::{Class, Counted, Measured, Slots};
 
@@ -16,6 +16,7 @@ pub fn everything(counted: &Counted) -> u64 {
             .measured
             .map_or(counted.dirty, |it| it.free_slots + it.fresh)
         + counted.own
+        + counted.freed_since
 }
 
 pub fn counted(snapshot: &Snapshot) -> Counted {
@@ -23,8 +24,14 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         return Counted::default();
     };
     let rows = snapshot.rows();
-    let absent = snapshot.profile.absent;
     let measured = statistics.measured == 1;
+    // By who counted last: this command in the program's memory, or the program.
+    let by_library = Absent {
+        live: statistics.absent_held_bytes,
+        cached: statistics.absent_cached_bytes,
+    };
+    let asked = measured && by_library.live + by_library.cached > 0;
+    let absent = snapshot.profile.absent.or(asked.then_some(by_library));
     let used = |class_use: ClassUse| {
         let rows = rows.iter().skip(1);
         rows.filter(move |row| row.class_use() == Some(class_use))
@@ -65,6 +72,7 @@ pub fn counted(snapshot: &Snapshot) -> Counted {
         own: used(ClassUse::Own)
             .map(|row| row.made.saturating_mul(row.size))
             .sum(),
+        freed_since: 0,
         classes: used(ClassUse::Program).map(class).collect(),
     }
 }
@@ -79,26 +87,52 @@ fn class(row: &layout::Row) -> Class {
     }
 }
 
-/// The most that was live: by the samples, and where some of them were lost also by what the allocator counted.
-pub fn most_live(snapshot: &Snapshot) -> u64 {
+/// Counts that are younger are of this moment.
+pub const FRESH_NS: u64 = 50_000_000;
+
+/// How long before the program's end its statistics were taken, in seconds; none: it runs, or its end is not known, or that
+/// is no time.
+pub fn before_the_end(snapshot: &Snapshot) -> Option<f64> {
+    let of_the_end =
+        !snapshot.is_alive() && snapshot.end_is_known() && snapshot.moment_ns.is_none();
+    let age = snapshot.statistics_age_ns().filter(|_| of_the_end)?;
+    (age >= FRESH_NS).then_some(age as f64 / 1e9)
+}
+
+/// It was told to take none.
+pub fn was_not_sampled(snapshot: &Snapshot) -> bool {
+    snapshot.interval() == 0 && snapshot.sites.is_empty()
+}
+
+/// The most that was live, and what was live at last, as far as the allocator counted.
+fn most_and_last(snapshot: &Snapshot) -> Option<(u64, u64)> {
     let profile = &snapshot.profile;
-    let sampled = profile.control.peak_bytes;
-    if profile.control.lost_samples == 0 {
-        return sampled;
-    }
+    let statistics = profile.statistics.as_ref()?;
+    let last = statistics.live_bytes.saturating_add(statistics.huge_bytes);
     let points = profile.timeline.iter();
-    let points = points.map(|point| point.live_bytes.saturating_add(point.huge_bytes));
-    let last = profile.statistics.as_ref();
-    let last = last.map(|it| it.live_bytes.saturating_add(it.huge_bytes));
-    points.chain(last).max().unwrap_or(0).max(sampled)
+    let most = points.map(|point| point.live_bytes.saturating_add(point.huge_bytes));
+    Some((most.max().unwrap_or(0).max(last), last))
+}
+
+/// The same of a program that was not sampled: nothing else is known of it.
+pub fn without_samples(snapshot: &Snapshot) -> Option<(u64, u64)> {
+    most_and_last(snapshot).filter(|_| was_not_sampled(snapshot))
+}
+
+/// What the allocator counted, where the samples are not whole.
+fn instead_of_samples(snapshot: &Snapshot) -> Option<(u64, u64)> {
+    let short = snapshot.profile.control.lost_samples != 0;
+    most_and_last(snapshot).filter(|_| short || was_not_sampled(snapshot))
+}
+
+/// The most that was live: by the samples, and where they are not whole also by what the allocator counted.
+pub fn most_live(snapshot: &Snapshot) -> u64 {
+    let counted = instead_of_samples(snapshot).map_or(0, |(most, _)| most);
+    snapshot.profile.control.peak_bytes.max(counted)
 }
 
 /// What was live at last: as `profile` says it, and like the most that was live.
 pub fn last_live(snapshot: &Snapshot) -> u64 {
     let sampled = snapshot.total(View::Live).bytes.round() as u64;
-    let counted = snapshot.profile.statistics.as_ref();
-    match counted.filter(|_| snapshot.profile.control.lost_samples != 0) {
-        Some(it) => it.live_bytes.saturating_add(it.huge_bytes),
-        None => sampled,
-    }
+    instead_of_samples(snapshot).map_or(sampled, |(_, last)| last)
 }

@@ -4,7 +4,9 @@ use profile_file::layout;
 use profile_file::{LiveSample, Skipped, Snapshot, Symbols};
 use serde::Serialize;
 
-use super::counts::{counted, everything, last_live, most_live};
+use super::counts::{
+    FRESH_NS, before_the_end, counted, everything, last_live, most_live, was_not_sampled,
+};
 use super::heap::{self, Counted, Sample};
 use super::in_heaps;
 use super::kinds::{self, Kind};
@@ -103,6 +105,9 @@ pub struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     pub alive: bool,
+    /// Of a program that is gone, how long before its end all this was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_before_end: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     pub resident_bytes: u64,
@@ -134,16 +139,11 @@ struct Huge {
     error: u64,
 }
 
-/// Counts that are younger are of this moment.
-const FRESH_NS: u64 = 50_000_000;
-
 struct Work<'a> {
     sources: &'a Sources,
     freehold: Vec<Line>,
     /// What is resident in the window beyond all that was counted, or short of it.
     unexplained: i64,
-    /// By the samples, after the last count.
-    freed_since: u64,
     other: Vec<Line>,
     notes: Vec<String>,
     counted: Counted,
@@ -173,7 +173,6 @@ impl<'a> Work<'a> {
             sources,
             freehold: Vec::new(),
             unexplained: 0,
-            freed_since: 0,
             other: Vec::new(),
             notes: sources.notes.clone(),
             counted,
@@ -245,17 +244,23 @@ impl<'a> Work<'a> {
     fn catch_up(&mut self, snapshot: &Snapshot) {
         // Of a program that is gone it is unknown how long it went on after the count.
         let fresh = snapshot.is_alive() && snapshot.statistics_age_ns().unwrap_or(0) < FRESH_NS;
-        // Samples that were lost were not freed: only the count is whole.
-        let short = snapshot.profile.control.lost_samples != 0;
+        // Samples that were lost, or never taken, were not freed: only the count is whole.
+        let short = snapshot.profile.control.lost_samples != 0 || snapshot.interval() == 0;
         if snapshot.profile.statistics.is_none() || fresh || short {
             return;
         }
-        let change = self.counted.catch_up(&self.samples, snapshot.interval());
-        self.freed_since = change.min(0).unsigned_abs();
+        let gone = !snapshot.is_alive();
+        let change = self
+            .counted
+            .catch_up(&self.samples, snapshot.interval(), gone);
         if change != 0 {
             let verb = if change < 0 { "freed" } else { "taken" };
+            let unknown = match self.counted.freed_since {
+                0 => "",
+                _ => "; whether that was still resident at the end is not known",
+            };
             self.notes.push(format!(
-                "by the samples, {} were {verb} since the allocator counted",
+                "by the samples, {} were {verb} since the allocator counted{unknown}",
                 bytes(change.unsigned_abs())
             ));
         }
@@ -461,13 +466,16 @@ impl<'a> Work<'a> {
         if !snapshot.is_alive() || then == 0 || then.abs_diff(now) <= now / 50 {
             return;
         }
-        let age = snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9;
-        self.notes.push(format!(
-            "between the allocator's count and the kernel's, {} apart, the process {} by {}",
-            duration(age),
-            if now > then { "grew" } else { "shrank" },
-            bytes(then.abs_diff(now))
-        ));
+        let apart = duration(memory.read_ns.abs_diff(statistics.taken_ns) as f64 / 1e9);
+        let change = |grew| if grew { "grew" } else { "shrank" };
+        let by = bytes(then.abs_diff(now));
+        self.notes.push(if memory.read_ns >= statistics.taken_ns {
+            let verb = change(now > then);
+            format!("between the allocator's count and the kernel's, {apart} later, the process {verb} by {by}")
+        } else {
+            let verb = change(then > now);
+            format!("between the kernel's count and the allocator's, {apart} later, the process {verb} by {by}")
+        });
     }
 
     fn others(&mut self) {
@@ -521,9 +529,21 @@ impl<'a> Work<'a> {
             Some(memory) => memory.resident,
             None => ours + others,
         };
+        let later = self
+            .sources
+            .memory
+            .as_ref()
+            .map_or(resident, |it| it.summed);
+        if later.abs_diff(resident) > resident / 50 {
+            self.notes.push(format!(
+                "the process changed while it was read: the parts are those of {}, a moment later there were {}",
+                bytes(resident),
+                bytes(later)
+            ));
+        }
         if others.abs_diff(resident.saturating_sub(ours)) > resident / 50 {
             self.notes.push(format!(
-                "the process changed while it was read: the parts add up to {}, the kernel's sum is {}",
+                "the parts add up to {}, the kernel's sum is {}",
                 bytes(ours + others),
                 bytes(resident)
             ));
@@ -541,6 +561,7 @@ impl<'a> Work<'a> {
             program: self.sources.program.clone(),
             pid: self.sources.pid,
             alive: snapshot.is_none_or(Snapshot::is_alive),
+            seconds_before_end: snapshot.and_then(before_the_end),
             version: snapshot.map(Snapshot::version),
             resident_bytes: resident,
             swapped_bytes: self
@@ -627,10 +648,7 @@ impl<'a> Work<'a> {
             resident,
             ours,
             live: amount(&["live", "rounding", "huge_live", "heaps_live"]),
-            // Of a program that is gone, nobody knows what became of the room of what it freed last.
-            fragmented: amount(&["free_in_slabs"])
-                .saturating_sub(gone)
-                .saturating_sub(if ended { self.freed_since } else { 0 }),
+            fragmented: amount(&["free_in_slabs"]).saturating_sub(gone),
             retained: amount(&["cached", "dirty"]).saturating_sub(gone),
             free_in_heaps: in_heaps::free(&self.sources.share),
             others: self
@@ -649,6 +667,7 @@ impl<'a> Work<'a> {
             spread,
             peak: snapshot.map_or(0, most_live),
             last: snapshot.map_or(0, last_live),
+            unsampled: snapshot.is_some_and(was_not_sampled),
             lost_share: snapshot.map_or(0.0, |snapshot| snapshot.missing().share),
             ended,
             limit,

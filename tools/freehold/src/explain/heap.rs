@@ -58,6 +58,8 @@ pub struct Counted {
     pub measured: Option<Measured>,
     /// Magazines and thread caches: the allocator's own blocks.
     pub own: u64,
+    /// Freed after the count, in a program that is gone: whether its memory was still there then nobody knows.
+    pub freed_since: u64,
     pub classes: Vec<Class>,
 }
 
@@ -71,7 +73,9 @@ impl Counted {
     /// Brings statistics that were counted some time ago up to date with the samples, which are of this moment: what
     /// the program frees or takes in between is free space or not any more. Within four standard deviations the
     /// samples may differ by chance, and then nothing is changed. Returns what the live bytes changed by.
-    pub fn catch_up(&mut self, samples: &[Sample], interval: u64) -> i64 {
+    ///
+    /// In a program that is gone, what was freed since is a part of its own, and the classes stay as they were counted.
+    pub fn catch_up(&mut self, samples: &[Sample], interval: u64, gone: bool) -> i64 {
         let mut now = 0.0;
         let mut variance = 0.0;
         let mut slots = Slots::default();
@@ -100,7 +104,8 @@ impl Counted {
             self.live_error = change.abs().round() as u64;
             return 0;
         }
-        for class in &mut self.classes {
+        let apart = gone && change < 0.0;
+        for class in self.classes.iter_mut().filter(|_| !apart) {
             let live = blocks
                 .get(&class.size)
                 .map_or(0, |blocks| blocks.round() as u64);
@@ -111,7 +116,9 @@ impl Counted {
         slots.absent = self.slots.absent.min(slots.live());
         self.slots = slots;
         self.live_error = variance.sqrt().round() as u64;
-        if change < 0.0 {
+        if apart {
+            self.freed_since = (-change).round() as u64;
+        } else if change < 0.0 {
             self.free += (-change).round() as u64;
         } else {
             self.free -= self.free.min(change.round() as u64);
@@ -248,11 +255,11 @@ mod tests {
             ..Counted::default()
         };
         let mut small = counted.clone();
-        assert_eq!(small.catch_up(&[], 512 << 10), 0);
+        assert_eq!(small.catch_up(&[], 512 << 10, false), 0);
         assert_eq!(small.live, counted.live);
         // With every block sampled there is no chance.
         let mut all = counted.clone();
-        assert_eq!(all.catch_up(&[], 1), -1_400_000);
+        assert_eq!(all.catch_up(&[], 1, false), -1_400_000);
     }
 
     #[test]
@@ -273,10 +280,10 @@ mod tests {
         let mut counted = old.clone();
         // A hundred samples of a thousand blocks each: 4.8 MB, give or take a tenth.
         let many = vec![sample(48, 1000.0); 100];
-        assert_eq!(counted.catch_up(&many, 48_000), 0);
+        assert_eq!(counted.catch_up(&many, 48_000, false), 0);
         assert_eq!(counted, old);
         // Ten of them: most has been freed since.
-        assert_eq!(counted.catch_up(&many[..10], 48_000), -4_320_000);
+        assert_eq!(counted.catch_up(&many[..10], 48_000, false), -4_320_000);
         assert_eq!((counted.live, counted.free), (480_000, 4_321_000));
         // Ten samples are off by about a third.
         assert!(
@@ -288,12 +295,30 @@ mod tests {
             (10_000, 90_010)
         );
         // And taken again.
-        assert_eq!(counted.catch_up(&many, 48_000), 4_320_000);
+        assert_eq!(counted.catch_up(&many, 48_000, false), 4_320_000);
         assert_eq!((counted.live, counted.free), (4_800_000, 1000));
         assert_eq!(
             (counted.classes[2].live, counted.classes[2].free),
             (100_000, 10)
         );
+    }
+
+    #[test]
+    fn what_a_program_that_is_gone_freed_last_is_no_free_space() {
+        let mut counted = Counted {
+            live: 4_800_000,
+            free: 1000,
+            classes: classes(),
+            ..Counted::default()
+        };
+        counted.classes[2].free = 10;
+        let before = counted.classes.clone();
+        assert_eq!(counted.catch_up(&[], 48_000, true), -4_800_000);
+        assert_eq!(
+            (counted.live, counted.free, counted.freed_since),
+            (0, 1000, 4_800_000)
+        );
+        assert_eq!(counted.classes, before);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps};
+use profile_file::process::monotonic_ns;
 
 /// One mapping, reduced to what is counted here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +58,28 @@ pub enum Name {
 #[derive(Debug)]
 pub struct Memory {
     pub mappings: Vec<Mapping>,
-    /// Resident bytes as the kernel sums them up. The parts are held against it.
+    /// The sum of what is resident of the mappings.
     pub resident: u64,
     pub swapped: u64,
+    /// Resident bytes as the kernel sums them up itself, a moment later.
+    pub summed: u64,
+    /// When the mappings had been read, on the clock of profile files.
+    pub read_ns: u64,
+}
+
+impl Memory {
+    pub fn new(mappings: Vec<Mapping>, rollup: Option<Mapping>, read_ns: u64) -> Self {
+        let sum = |of: fn(&Mapping) -> u64| mappings.iter().map(of).sum();
+        let (resident, swapped) = (sum(|map| map.resident), sum(|map| map.swapped));
+        Self {
+            resident,
+            swapped,
+            // Older kernels and some sandboxes have no rollup.
+            summed: rollup.map_or(resident, |all| all.resident),
+            read_ns,
+            mappings,
+        }
+    }
 }
 
 /// Reads the mappings of a process.
@@ -76,23 +96,10 @@ pub fn read(pid: u32) -> Result<Memory> {
             "process {pid} has no memory of its own: it is a kernel thread, or has ended and waits for its parent"
         );
     }
-    // Older kernels and some sandboxes have no rollup; the sum over the mappings says the same.
-    let (resident, swapped) = match fs::read(directory.join("smaps_rollup"))
-        .ok()
-        .as_deref()
-        .map(parse)
-    {
-        Some(Ok(rollup)) if !rollup.is_empty() => (rollup[0].resident, rollup[0].swapped),
-        _ => (
-            mappings.iter().map(|m| m.resident).sum(),
-            mappings.iter().map(|m| m.swapped).sum(),
-        ),
-    };
-    Ok(Memory {
-        mappings,
-        resident,
-        swapped,
-    })
+    let read_ns = monotonic_ns();
+    let rollup = fs::read(directory.join("smaps_rollup")).ok();
+    let rollup = rollup.and_then(|bytes| parse(&bytes).ok()?.into_iter().next());
+    Ok(Memory::new(mappings, rollup, read_ns))
 }
 
 /// Why a look at a process may be refused, and what helps.
@@ -104,10 +111,18 @@ fn refusal(pid: u32) -> String {
 }
 
 /// Parses `smaps`. A path need not be UTF-8; what is not is replaced, since it is only shown.
+///
+/// The kernel gives it in pieces. A mapping that has grown between two of them begins the second one again, as a whole. Then
+/// only the later answer counts.
 pub fn parse(smaps: &[u8]) -> Result<Vec<Mapping>> {
     let text = String::from_utf8_lossy(smaps);
     let maps = MemoryMaps::from_buf_read(BufReader::new(text.as_bytes()))?;
-    Ok(maps.0.iter().map(reduce).collect())
+    let mut found: Vec<Mapping> = Vec::new();
+    for mapping in maps.0.iter().map(reduce) {
+        found.truncate(found.partition_point(|before| before.range.end <= mapping.range.start));
+        found.push(mapping);
+    }
+    Ok(found)
 }
 
 fn reduce(map: &MemoryMap) -> Mapping {
@@ -192,6 +207,23 @@ Rss:                  12 kB
     }
 
     #[test]
+    fn a_mapping_that_grew_while_it_was_read_counts_once() {
+        let smaps = b"\
+1b1b48000000-1b1b48400000 rw-p 00000000 00:00 0 
+Rss:                4096 kB
+1b1b48400000-1b1b48800000 rw-p 00000000 00:00 0 
+Rss:                4096 kB
+1b1b48400000-1b1b48c00000 rw-p 00000000 00:00 0 
+Rss:                6000 kB
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+Rss:                  12 kB
+";
+        let maps = parse(smaps).unwrap();
+        let resident: Vec<u64> = maps.iter().map(|map| map.resident >> 10).collect();
+        assert_eq!(resident, [4096, 6000, 12]);
+    }
+
+    #[test]
     fn nonsense_is_an_error() {
         assert!(parse(b"Rss: 4 kB\n").is_err());
         assert!(parse(b"hello\n").is_err());
@@ -205,8 +237,7 @@ Rss:                  12 kB
         let mut child = command.spawn().unwrap();
         let read_twice = || {
             let memory = read(child.id()).unwrap();
-            let sum: u64 = memory.mappings.iter().map(|m| m.resident).sum();
-            (memory.resident > 0 && sum == memory.resident).then_some(())
+            (memory.resident > 0 && memory.summed == memory.resident).then_some(())
         };
         // It has to start first.
         let same = (0..500).any(|_| {

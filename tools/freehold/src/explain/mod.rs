@@ -16,7 +16,7 @@
 //! | `in_heaps` | what lies in them, among the parts |
 //! | `sources`, `explanation`, `screen` | fetch, put together, show |
 
-mod counts;
+pub mod counts;
 mod explanation;
 mod heap;
 mod heaps;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::explanation::{Explanation, Line, PinnedClass};
-use crate::amounts::bytes;
+use crate::amounts::{bytes, duration};
 use crate::wording::plural;
 
 /// Widest label that is lined up; longer ones push their line out.
@@ -59,12 +59,13 @@ fn heading(it: &Explanation) -> String {
     if let Some(version) = &it.version {
         let _ = write!(out, ", under Freehold {version}");
     }
-    let when = if it.alive {
-        "resident"
-    } else {
-        "resident when it was last seen"
-    };
-    let _ = write!(out, ": {} {when}", bytes(it.resident_bytes));
+    let _ = write!(out, ": {} resident", bytes(it.resident_bytes));
+    if !it.alive {
+        out.push_str(" when it was last counted");
+    }
+    if let Some(seconds) = it.seconds_before_end {
+        let _ = write!(out, ", {} before its end", duration(seconds));
+    }
     if it.swapped_bytes > 0 {
         let _ = write!(out, ", and {} swapped out", bytes(it.swapped_bytes));
     }
@@ -152,6 +153,7 @@ mod tests {
             program: "/usr/bin/server".to_owned(),
             pid: Some(4711),
             alive: true,
+            seconds_before_end: None,
             version: Some("0.1.0".to_owned()),
             resident_bytes: 110 << 20,
             swapped_bytes: 3 << 20,

@@ -76,13 +76,18 @@ fn of_live(pid: u32, profile: &Path) -> Result<Sources> {
         }
         Err(error) => notes.push(format!("no fresh statistics could be asked for: {error}")),
     }
-    let memory = mappings::read(pid)?;
+    let mut memory = mappings::read(pid)?;
     let target = Target::Live {
         pid: u64::from(pid),
         profile: profile.to_owned(),
     };
     let held = target.hold()?;
     let snapshot = held.read()?;
+    // A busy program has counted again meanwhile: then the kernel's sum has to be of this moment too.
+    let counted = snapshot.profile.statistics.as_ref();
+    if counted.is_some_and(|it| it.taken_ns > memory.read_ns) && snapshot.profile.absent.is_none() {
+        memory = mappings::read(pid).unwrap_or(memory);
+    }
     let share = held.heaps(&snapshot).map_or_else(
         |error| {
             notes.extend(untold(&snapshot, &error.to_string()));
@@ -150,13 +155,7 @@ fn of_left(target: &Target) -> Result<Sources> {
         let rollup = mappings::parse(facts.smaps_rollup.as_bytes())
             .ok()
             .and_then(|found| found.into_iter().next());
-        Some(Memory {
-            resident: rollup
-                .as_ref()
-                .map_or_else(|| mappings.iter().map(|m| m.resident).sum(), |m| m.resident),
-            swapped: rollup.map_or(0, |m| m.swapped),
-            mappings,
-        })
+        Some(Memory::new(mappings, rollup, snapshot.reading.monotonic_ns))
     });
     if memory.is_none() {
         notes.push(

@@ -143,6 +143,12 @@ pub fn split(resident: u64, counted: &Counted, samples: &[Sample]) -> Split {
         0,
     );
     part("dirty", "free, waiting to be returned to the OS", dirty, 0);
+    part(
+        "freed_since",
+        "freed since the count: perhaps still resident",
+        counted.freed_since,
+        counted.live_error,
+    );
     part("own", "magazines and thread caches", counted.own, 0);
     part("fresh", "room in slabs not yet used", fresh, 0);
     let sum: i64 = parts.iter().map(|part| part.bytes).sum();

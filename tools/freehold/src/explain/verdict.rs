@@ -37,6 +37,8 @@ pub struct Facts {
     pub peak: u64,
     /// What was live at last, known in the same way.
     pub last: u64,
+    /// It took no samples, so nothing is known of call sites.
+    pub unsampled: bool,
     /// Of the live blocks' samples, the part that there was no room for.
     pub lost_share: f64,
     /// The program has ended, however.
@@ -387,6 +389,8 @@ impl Facts {
     fn over(&self) -> Verdict {
         let leaks = if self.lost_share > TOO_MANY_LOST {
             format!("whether a call site leaks cannot be told, {}", self.lost())
+        } else if self.unsampled {
+            "whether a call site leaks cannot be told, because sampling was off".to_owned()
         } else {
             "no call site is a likely leak".to_owned()
         };

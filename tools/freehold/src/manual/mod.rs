@@ -41,7 +41,7 @@ impl Page {
     freehold manual fh_malloc | man -l -          about a function\n  \
     freehold manual --into /usr/local/share/man   all of them, as `make install` has them")]
 pub struct Args {
-    /// The page: freehold, freehold-run, freehold.7, fh_malloc and so on.
+    /// The page: freehold, freehold-run or run, freehold.7, fh_malloc and so on.
     #[arg(value_name = "PAGE", default_value = "freehold")]
     page: String,
 
@@ -57,8 +57,7 @@ pub fn run(args: &Args, command: Command) -> Result<ExitCode> {
     match &args.into {
         Some(directory) => write_all(directory, &pages)?,
         None => {
-            let wanted = |page: &&Page| page.name == args.page || page.file() == args.page;
-            let Some(page) = pages.iter().find(wanted) else {
+            let Some(page) = named(&pages, &args.page) else {
                 let names: Vec<String> = pages.iter().map(Page::file).collect();
                 bail!(
                     "there is no page {}; there are {}",
@@ -70,6 +69,14 @@ pub fn run(args: &Args, command: Command) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// By its whole name, or that of a command: `leaks` is freehold-leaks.
+fn named<'a>(pages: &'a [Page], word: &str) -> Option<&'a Page> {
+    let short = format!("freehold-{word}");
+    let is = |name: &str, page: &&Page| page.name == name || page.file() == name;
+    let whole = pages.iter().find(|page| is(word, page));
+    whole.or_else(|| pages.iter().find(|page| is(&short, page)))
 }
 
 fn write_all(directory: &Path, pages: &[Page]) -> Result<()> {

@@ -21,6 +21,8 @@ use profile_file::statistics::{
 use profile_file::{Concern, Control, Heaps, HeapsError, Snapshot, Target, output_file};
 use samples::SAMPLES;
 
+use crate::amounts::duration;
+use crate::explain::counts::before_the_end;
 use crate::heaps::families;
 
 /// Prints the statistics of an observed program as OpenMetrics text.
@@ -62,6 +64,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         if warning.concern != Concern::Moving {
             eprintln!("freehold: note: {warning}");
         }
+    }
+    if let Some(seconds) = before_the_end(&snapshot) {
+        eprintln!(
+            "freehold: note: the program has ended; it was counted {} before its end",
+            duration(seconds)
+        );
     }
     let heaps = match held.heaps(&snapshot) {
         Ok(heaps) => heaps,
@@ -130,6 +138,16 @@ fn describe(out: &mut String, snapshot: &Snapshot, statistics: &Statistics) {
         snapshot.pid(),
         escape(&snapshot.program()),
         build = FAMILY_BUILD.name,
+    );
+    let _ = write!(
+        out,
+        "# HELP freehold_process_running 1: it runs; 0: it has ended, and these are its last statistics.\n\
+         # TYPE freehold_process_running gauge\nfreehold_process_running {}\n\
+         # HELP freehold_statistics_age_seconds How old these statistics are now, or at the end of a program that has ended.\n\
+         # TYPE freehold_statistics_age_seconds gauge\n# UNIT freehold_statistics_age_seconds seconds\n\
+         freehold_statistics_age_seconds {:.3}\n",
+        u8::from(snapshot.is_alive()),
+        snapshot.statistics_age_ns().unwrap_or(0) as f64 / 1e9,
     );
 }
 
@@ -263,7 +281,10 @@ mod tests {
             }
             assert!(
                 samples
-                    .insert(name_and_labels.to_owned(), value.parse().unwrap())
+                    .insert(
+                        name_and_labels.to_owned(),
+                        value.parse::<f64>().unwrap() as u64
+                    )
                     .is_none(),
                 "{line} twice"
             );

@@ -10,6 +10,7 @@ use super::ending::Ending;
 use super::fault::Fault;
 use super::share::{Share, Unknown};
 use crate::amounts::{bytes, duration};
+use crate::explain::counts::without_samples;
 use crate::explain::sites;
 use crate::leaks::finding::Leaking;
 use crate::leaks::text::freed_last;
@@ -331,21 +332,6 @@ fn peak_seen(profiles: &[(PathBuf, Snapshot)]) -> Option<u64> {
         .filter(|&peak| peak > 0)
 }
 
-/// It took none, because it was told so.
-fn was_not_sampled(snapshot: &Snapshot) -> bool {
-    snapshot.interval() == 0 && snapshot.sites.is_empty()
-}
-
-/// The most that was live, and what was live at last, as far as the allocator counted.
-fn counted(snapshot: &Snapshot) -> Option<(u64, u64)> {
-    let profile = &snapshot.profile;
-    let statistics = profile.statistics.as_ref()?;
-    let last = statistics.live_bytes + statistics.huge_bytes;
-    let points = profile.timeline.iter();
-    let most = points.map(|point| point.live_bytes + point.huge_bytes);
-    Some((most.max().unwrap_or(0).max(last), last))
-}
-
 fn short(program: &str) -> String {
     program.rsplit('/').next().unwrap_or(program).to_owned()
 }
@@ -353,7 +339,7 @@ fn short(program: &str) -> String {
 impl Heap {
     fn of(profile: &Path, snapshot: &Snapshot) -> Self {
         let live = snapshot.total(View::Live);
-        let counted = counted(snapshot).filter(|_| was_not_sampled(snapshot));
+        let counted = without_samples(snapshot);
         let past = snapshot.before_clearing();
         let before = past.as_ref().map_or(snapshot, |(before, _)| before);
         let mut symbols = Symbols::new(snapshot);

@@ -26,7 +26,7 @@ pub fn details(frame: &mut Frame, area: Rect, model: &Model, theme: Theme) {
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let [facts, below] = Layout::vertical([Constraint::Length(4), Constraint::Min(1)]).areas(inner);
-    frame.render_widget(Paragraph::new(summary(stack, theme)), facts);
+    frame.render_widget(Paragraph::new(summary(model, stack, theme)), facts);
     // Side by side if there is room; else below each other, the stack first.
     let [stack_area, ages] = if below.width >= 70 {
         Layout::horizontal([Constraint::Fill(3), Constraint::Length(34)]).areas(below)
@@ -46,7 +46,7 @@ fn title_of(model: &Model, place: usize, stack: &Stack) -> String {
     }
 }
 
-fn summary(site: &Stack, theme: Theme) -> Vec<Line<'static>> {
+fn summary(model: &Model, site: &Stack, theme: Theme) -> Vec<Line<'static>> {
     let blocks = if site.live.blocks > 0.0 {
         format!(
             " in {} of {}",
@@ -61,6 +61,16 @@ fn summary(site: &Stack, theme: Theme) -> Vec<Line<'static>> {
         Verdict::Growing => theme.warm(),
         _ => theme.good(),
     };
+    // A program that has ended allocates nothing now.
+    let over = model.gone || !model.snapshot.is_alive();
+    let life = model.snapshot.running_ns() as f64 / 1e9;
+    let rate = match over {
+        true => format!(
+            "in the mean {}/s",
+            bytes(site.allocated.bytes / life.max(1e-3))
+        ),
+        false => format!("now {}/s", bytes(site.rate)),
+    };
     vec![
         Line::from(format!(
             "live {}{blocks}, from {} samples",
@@ -68,10 +78,9 @@ fn summary(site: &Stack, theme: Theme) -> Vec<Line<'static>> {
             site.live.samples
         )),
         Line::from(format!(
-            "allocated {} in all, freed {}; now {}/s",
+            "allocated {} in all, freed {}; {rate}",
             bytes(site.allocated.bytes),
             bytes(site.freed.bytes),
-            bytes(site.rate)
         )),
         Line::styled(say(&site.judgement), verdict_style),
     ]

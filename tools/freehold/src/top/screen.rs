@@ -10,6 +10,7 @@ use super::keys::HELP;
 use super::model::{Model, Pane, Sort};
 use super::panes;
 use super::rows::Row;
+use crate::explain::counts::before_the_end;
 use crate::leaks::text::{freed_last, sparkline};
 use crate::leaks::verdict::Verdict;
 use crate::wording::{bytes, duration, plain_count, plural, sampling, short_duration};
@@ -155,13 +156,13 @@ fn memory(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     if f.deferred_bytes != 0 {
         parts.push(("deferred", f.deferred_bytes));
     }
-    pairs(
-        parts
-            .iter()
-            .map(|(name, value)| (*name, bytes(*value as f64))),
-        width,
-        theme,
-    )
+    // Of a program that is gone: what the samples say below is later than this line.
+    let moment = before_the_end(&model.snapshot)
+        .map(|seconds| ("counted", format!("{} before the end", duration(seconds))));
+    let amounts = parts
+        .iter()
+        .map(|(name, value)| (*name, bytes(*value as f64)));
+    pairs(moment.into_iter().chain(amounts), width, theme)
 }
 
 fn rates(model: &Model, width: u16, theme: Theme) -> Line<'static> {
@@ -173,7 +174,8 @@ fn rates(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     if let Some(f) = model.snapshot.profile.statistics.as_deref() {
         parts.push(("threads", f.threads.to_string()));
     }
-    if let Some(age) = model.snapshot.statistics_age_ns() {
+    let age = model.snapshot.statistics_age_ns();
+    if let Some(age) = age.filter(|_| before_the_end(&model.snapshot).is_none()) {
         parts.push(("statistics", format!("{} old", duration(age as f64 / 1e9))));
     }
     if model.snapshot.profile.control.mark > 0 {

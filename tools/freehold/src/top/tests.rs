@@ -183,6 +183,12 @@ fn a_program_that_ended_stays_on_the_screen() {
     let text = screen(&model, 110, 24);
     assert!(text.contains("ended") && text.contains("session_new"));
     assert!(text.contains("freehold leaks 4242"));
+    model.pane = Pane::Details;
+    let text = screen(&model, 110, 24);
+    assert!(
+        text.contains("; in the mean ") && !text.contains("; now "),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! `freehold explain` on real programs: its parts against what the kernel says, and, where the program knows what it
 //! has, against that.
 
+mod at_work;
 mod fields;
 mod grown;
 #[path = "../observed/mod.rs"]
 mod observed;
 mod others;
 mod sizes;
+mod unsampled;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -148,6 +150,11 @@ impl Explained {
 
     fn read(name: &str, pid: u32) -> Self {
         settle(pid);
+        Self::look(name, pid)
+    }
+
+    /// Of a program that goes on meanwhile.
+    fn look(name: &str, pid: u32) -> Self {
         let resident = resident(pid).unwrap();
         let json: Value =
             serde_json::from_str(&answer(&["explain", "--json", &pid.to_string()])).unwrap();

@@ -104,6 +104,8 @@ impl Count {
             &mut f.resident_fresh_bytes,
             &mut f.absent_live_bytes,
             &mut f.absent_free_bytes,
+            &mut f.absent_held_bytes,
+            &mut f.absent_cached_bytes,
         ] {
             *sum = 0;
         }
