@@ -111,8 +111,9 @@ static void add_gap(fh_profile_statistics *f, size_t slot) {
     row->free += fh_count_bits(free & ~clean);
 }
 
-/* The caches in a slab of their class. */
-static void add_threads(fh_profile_statistics *f, size_t slot, unsigned made) {
+/* The caches in a slab of their class. If the slab has become something else since it was looked at, the words are a block's that
+ * the program writes to: they count once, and only if they look like a cache's. */
+READS_OTHERS static void add_threads(fh_profile_statistics *f, size_t slot, unsigned made) {
     for (unsigned i = 0; i < made; i++) {
         const fh_thread *t = (const fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
         uint64_t life = fh_load_acquire(&t->state);
