@@ -27,6 +27,11 @@ _Static_assert(FH_CLASSES <= FH_PROFILE_CLASSES, "a row for each class");
 
 /* ── Threads ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* The state of a cache, or of a block that is there now. A plain read, because the sanitizer sees through an atomic one. */
+READS_OTHERS static uint64_t life_of(const fh_thread *t) {
+    return *(const volatile uint64_t *)&t->state;
+}
+
 /* Blocks of class c that thread t has cached. */
 READS_OTHERS static size_t cached_blocks(const fh_thread *t, unsigned c) {
     const fh_rack *rack = &t->rack[c];
@@ -49,7 +54,7 @@ READS_OTHERS static size_t cached_blocks(const fh_thread *t, unsigned c) {
 }
 
 READS_OTHERS static void add_thread(fh_profile_statistics *f, const fh_thread *t) {
-    f->threads += fh_load(&t->state) != FH_THREAD_PARKED;
+    f->threads += life_of(t) != FH_THREAD_PARKED;
     f->refills += t->refills;
     f->flushes += t->flushes;
     f->from_depot += t->from_depot;
@@ -113,10 +118,10 @@ static void add_gap(fh_profile_statistics *f, size_t slot) {
 
 /* The caches in a slab of their class. If the slab has become something else since it was looked at, the words are a block's that
  * the program writes to: they count once, and only if they look like a cache's. */
-READS_OTHERS static void add_threads(fh_profile_statistics *f, size_t slot, unsigned made) {
+static void add_threads(fh_profile_statistics *f, size_t slot, unsigned made) {
     for (unsigned i = 0; i < made; i++) {
         const fh_thread *t = (const fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD));
-        uint64_t life = fh_load_acquire(&t->state);
+        uint64_t life = life_of(t);
         if (life == FH_THREAD_LIVE || life == FH_THREAD_BUSY || life == FH_THREAD_PARKED) add_thread(f, t);
     }
 }
