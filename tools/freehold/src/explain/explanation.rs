@@ -10,7 +10,7 @@ use super::counts::{
 use super::heap::{self, Counted, Sample};
 use super::in_heaps;
 use super::kinds::{self, Kind};
-use super::mappings::{Mapping, Name};
+use super::mappings::Mapping;
 use super::sites;
 use super::sources::Sources;
 use super::split::{self, Certainty, Split};
@@ -511,7 +511,7 @@ impl<'a> Work<'a> {
             } else {
                 Line::exact(kind.key(), kind.label(), sum)
             };
-            line.detail = detail(&memory.mappings, &self.kinds, kind);
+            line.detail = kinds::detail(&memory.mappings, &self.kinds, kind);
             if let (true, Some(allocator)) = (kind == Kind::Anonymous, &self.sources.allocator) {
                 line.detail.push(allocator.clone());
             }
@@ -679,36 +679,4 @@ impl<'a> Work<'a> {
             eager: statistics.is_some_and(|statistics| statistics.purge_mode == 1),
         }
     }
-}
-
-/// The three largest mappings of a kind, by name, and how many there are.
-fn detail(mappings: &[Mapping], kinds: &[Kind], wanted: Kind) -> Vec<String> {
-    let mut by_name: Vec<(String, u64, usize)> = Vec::new();
-    for (mapping, _) in mappings
-        .iter()
-        .zip(kinds)
-        .filter(|(m, kind)| **kind == wanted && m.resident > 0)
-    {
-        let name = match &mapping.name {
-            Name::File(path) => path
-                .file_name()
-                .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-            Name::Named(name) | Name::Kernel(name) => name.clone(),
-            Name::Anonymous | Name::Heap | Name::Stack | Name::Segment => String::new(),
-        };
-        match by_name.iter_mut().find(|(known, ..)| *known == name) {
-            Some((_, sum, count)) => {
-                *sum += mapping.resident;
-                *count += 1;
-            }
-            None => by_name.push((name, mapping.resident, 1)),
-        }
-    }
-    by_name.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
-    by_name
-        .iter()
-        .take(3)
-        .filter(|(name, ..)| !name.is_empty())
-        .map(|(name, sum, _)| format!("{name} {}", bytes(*sum)))
-        .collect()
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use profile_file::layout::{CHUNK_BYTES, MEMFD, SLOT_BYTES};
 
 use super::mappings::{Mapping, Name};
+use crate::amounts::bytes;
 
 /// What a mapping is for. The order is that in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -266,6 +267,38 @@ fn is_arena(mapping: &Mapping, after: Option<&Mapping>) -> bool {
                 && right.range.start == mapping.range.end
                 && right.range.end == start + ARENA
         })
+}
+
+/// The three largest mappings of a kind, by name, and how many there are.
+pub fn detail(mappings: &[Mapping], kinds: &[Kind], wanted: Kind) -> Vec<String> {
+    let mut by_name: Vec<(String, u64, usize)> = Vec::new();
+    for (mapping, _) in mappings
+        .iter()
+        .zip(kinds)
+        .filter(|(m, kind)| **kind == wanted && m.resident > 0)
+    {
+        let name = match &mapping.name {
+            Name::File(path) => path
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            Name::Named(name) | Name::Kernel(name) => name.clone(),
+            Name::Anonymous | Name::Heap | Name::Stack | Name::Segment => String::new(),
+        };
+        match by_name.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, sum, count)) => {
+                *sum += mapping.resident;
+                *count += 1;
+            }
+            None => by_name.push((name, mapping.resident, 1)),
+        }
+    }
+    by_name.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
+    by_name
+        .iter()
+        .take(3)
+        .filter(|(name, ..)| !name.is_empty())
+        .map(|(name, sum, _)| format!("{name} {}", bytes(*sum)))
+        .collect()
 }
 
 #[cfg(test)]
