@@ -276,7 +276,19 @@ impl Snapshot {
         }
     }
 
-    /// For how long it has run, or ran.
+    /// When the program itself began: its first block may have come much later.
+    pub fn process_begun_ns(&self) -> u64 {
+        let header = &self.profile.header;
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        // Since the machine started, with the time that it was suspended: then this is too late, and the profile file knows better.
+        let started = u128::from(header.process_start) * 1_000_000_000 / u128::from(ticks);
+        match u64::try_from(started) {
+            Ok(started) if started > 0 => started.min(header.begun_ns),
+            _ => header.begun_ns,
+        }
+    }
+
+    /// For how long it was observed: since its first block.
     pub fn running_ns(&self) -> u64 {
         self.now_ns().saturating_sub(self.profile.header.begun_ns)
     }

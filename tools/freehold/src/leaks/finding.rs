@@ -284,7 +284,7 @@ pub fn history(
     samples: &[&profile_file::LiveSample],
 ) -> History {
     History {
-        begun_ns: snapshot.profile.header.begun_ns,
+        begun_ns: snapshot.process_begun_ns(),
         live: samples
             .iter()
             .map(|sample| LiveSample {
@@ -342,7 +342,7 @@ fn kept(mark: u64, samples: &[&profile_file::LiveSample]) -> Option<Kept> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile_file::testing::ProfileBuilder;
+    use profile_file::testing::{BEGUN_NS, ProfileBuilder};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -384,6 +384,24 @@ mod tests {
         let (soon, late) = growth.until_limit.unwrap();
         assert!(soon < 1023.0 && 1023.0 < late && soon > 700.0 && late < 1500.0);
         assert_eq!(found[1].verdict, Verdict::Steady);
+    }
+
+    #[test]
+    fn a_program_is_as_old_as_its_process_and_not_as_its_first_block() {
+        let verdict = |seconds_before: u64| {
+            let mut profile = ProfileBuilder::new(64 << 10);
+            let site = profile.site(&[1]);
+            for tenth in 0..60 {
+                profile.allocate(site, 1000, tenth * SECOND / 10);
+            }
+            let ticks =
+                (BEGUN_NS / SECOND - seconds_before) * rustix::param::clock_ticks_per_second();
+            profile.change(|profile| profile.header.process_start = ticks);
+            let found = examine_plain(&profile);
+            (found[0].verdict, found[0].doubt)
+        };
+        assert_eq!(verdict(1), (Verdict::LikelyLeak, None));
+        assert_eq!(verdict(10), (Verdict::Growing, Some(Doubt::TooShort)));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct Trend {
     pub share: f64,
     /// Looks in this time.
     pub points: usize,
-    /// The last third of the time has its part in the rise.
+    /// The last third of the time has its part in the rise, and the last sixth too.
     pub goes_on: bool,
     /// For the larger part of the time, until its end, the program stood still.
     pub stands_still: bool,
@@ -41,6 +41,9 @@ const MOMENTS: usize = 96;
 /// Of what a third rose by over the one before it, the next must rise by so much to go on. A program that grew for half of
 /// the time and then stopped has a seventh.
 const GOES_ON: f64 = 0.25;
+/// And the last sixth must rise by so much of what a sixth does in the mean. A pause of a fifth of the time leaves less, and a site
+/// that paused for that long is said to have stopped.
+const GOES_ON_AT_LAST: f64 = 0.5;
 /// A change below this share of what is live is none.
 const LEAST_SHARE: f64 = 0.1;
 
@@ -121,17 +124,21 @@ pub fn of(points: &[Point]) -> Option<Trend> {
     // There are no more independent moments than looks, and neighbouring looks are alike: half of them is a modest guess.
     let independent = (looks as f64 / 2.0 - 1.0).max(1.0);
     let end = (y_mean + rate * x_mean).max(1.0);
-    let third = |number: usize| {
-        let part = MOMENTS / 3;
+    let mean_of = |number: usize, parts: usize| {
+        let part = MOMENTS / parts;
         live[number * part..(number + 1) * part].iter().sum::<f64>() / part as f64
     };
+    let third = |number| mean_of(number, 3);
+    let rise = live[MOMENTS - 1] - live[0];
+    let at_last = mean_of(5, 6) - mean_of(4, 6);
     Some(Trend {
         rate,
         error: (rest / xx / independent).sqrt(),
         seconds,
         share: rate * seconds / end,
         points: looks,
-        goes_on: third(2) - third(1) >= GOES_ON * (third(1) - third(0)).max(0.0),
+        goes_on: third(2) - third(1) >= GOES_ON * (third(1) - third(0)).max(0.0)
+            && at_last >= GOES_ON_AT_LAST * rise.max(0.0) / 6.0,
         stands_still,
     })
 }
@@ -228,6 +235,11 @@ mod tests {
                 "after {idle} s: {trend:?}"
             );
         }
+        // Eight seconds of growth and one of rest, in which the program was looked at.
+        let mut points = series(|t| 1e6 + 1e7 * t.min(8.0));
+        points.truncate(37);
+        let rested = of(&points).unwrap();
+        assert!(!rested.grows() && rested.can_tell(), "{rested:?}");
         // It has grown until a moment ago.
         assert!(grown_then_idle(1.0, 0.3).unwrap().grows());
         // What it took between its last look and its rest is no growth.
