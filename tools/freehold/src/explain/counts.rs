@@ -1,7 +1,7 @@
 //! What the library has counted of its heap, as the split wants it.
 
 use profile_file::layout::{self, ClassUse};
-use profile_file::{Absent, Snapshot, View};
+use profile_file::{Absent, Amount, Snapshot, View};
 
 use super::heap::{Class, Counted, Measured, Slots};
 
@@ -125,14 +125,23 @@ fn instead_of_samples(snapshot: &Snapshot) -> Option<(u64, u64)> {
     most_and_last(snapshot).filter(|_| short || was_not_sampled(snapshot))
 }
 
-/// The most that was live: by the samples, and where they are not whole also by what the allocator counted.
-pub fn most_live(snapshot: &Snapshot) -> u64 {
-    let counted = instead_of_samples(snapshot).map_or(0, |(most, _)| most);
-    snapshot.profile.control.peak_bytes.max(counted)
+/// By the samples, with their error, or more if the allocator counted more than samples that are not whole.
+fn more(sampled: Amount, counted: Option<u64>) -> (u64, u64) {
+    let bytes = sampled.bytes.round() as u64;
+    match counted.filter(|counted| *counted > bytes) {
+        Some(counted) => (counted, 0),
+        None => (bytes, sampled.error().round() as u64),
+    }
+}
+
+/// The most that was live, and its error.
+pub fn most_live(snapshot: &Snapshot) -> (u64, u64) {
+    let counted = instead_of_samples(snapshot).map(|(most, _)| most);
+    more(snapshot.total(View::Peak), counted)
 }
 
 /// What was live at last: as `profile` says it, and like the most that was live.
-pub fn last_live(snapshot: &Snapshot) -> u64 {
-    let sampled = snapshot.total(View::Live).bytes.round() as u64;
-    instead_of_samples(snapshot).map_or(sampled, |(_, last)| last)
+pub fn last_live(snapshot: &Snapshot) -> (u64, u64) {
+    let counted = instead_of_samples(snapshot).map(|(_, last)| last);
+    more(snapshot.total(View::Live), counted)
 }

@@ -33,10 +33,10 @@ pub struct Facts {
     pub leaking: Option<Leaking>,
     /// Otherwise, if the trend is growth: the line whose sites grow together.
     pub spread: Option<Spread>,
-    /// The most that was live, by the samples.
-    pub peak: u64,
+    /// The most that was live, by the samples, and its error.
+    pub peak: (u64, u64),
     /// What was live at last, known in the same way.
-    pub last: u64,
+    pub last: (u64, u64),
     /// It took no samples, so nothing is known of call sites.
     pub unsampled: bool,
     /// Of the live blocks' samples, the part that there was no room for.
@@ -102,6 +102,11 @@ fn speed(rate: f64, error: f64) -> String {
     wording::rate(rate, error)
         .trim_start_matches('+')
         .to_owned()
+}
+
+/// An amount, and its error.
+fn estimate((bytes, error): (u64, u64)) -> String {
+    wording::estimate(bytes as f64, error as f64)
 }
 
 impl Facts {
@@ -398,8 +403,8 @@ impl Facts {
             finding: Finding::Ended,
             sentence: format!(
                 "It has ended: at most {} were live, {} when it was last seen, and {leaks}.",
-                bytes(self.peak),
-                bytes(self.last),
+                estimate(self.peak),
+                estimate(self.last),
             ),
             change: vec![format!(
                 "freehold profile {} --peak    who held most when it held most",
@@ -531,12 +536,12 @@ mod tests {
         insta::assert_snapshot!(few.verdict().sentence, @"Fine: 90 % of Freehold's 100.0 MiB is what the program holds; whether it grows cannot be told yet, from 7 looks in 1 min 0 s.");
         let ended = Facts {
             ended: true,
-            peak: 96 * MIB,
-            last: 90 * MIB,
+            peak: (96 * MIB, 0),
+            last: (90 * MIB, 9 * MIB),
             ..few
         };
         assert_eq!(ended.verdict().finding, Finding::Ended);
-        insta::assert_snapshot!(ended.verdict().sentence, @"It has ended: at most 96.0 MiB were live, 90.0 MiB when it was last seen, and no call site is a likely leak.");
+        insta::assert_snapshot!(ended.verdict().sentence, @"It has ended: at most 96.0 MiB were live, 90.0 ± 9.0 MiB when it was last seen, and no call site is a likely leak.");
     }
 
     #[test]
