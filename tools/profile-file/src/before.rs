@@ -33,7 +33,7 @@ pub struct Clearing {
 const LAST_PART: u64 = 4;
 /// Standard deviations that the fall is beyond, by which a program's ups and downs are none.
 const SIGMA: f64 = 4.0;
-/// A few large blocks make the deviation as large as the fall. Then it is enough that nearly all went.
+/// A few large blocks make the deviation as large as the fall. Then it is enough that nearly all went, and nothing took its place.
 const NEARLY_ALL: f64 = 0.9;
 /// But one block or two that go are no clearing-up.
 const LEAST_BLOCKS: usize = 16;
@@ -164,13 +164,15 @@ impl Snapshot {
                 freed += 1;
             }
         }
-        let is_whole = freed >= LEAST_BLOCKS && bytes >= NEARLY_ALL * all;
         let since: f64 = self
             .samples
             .iter()
             .filter(|sample| sample.born_ns > moment)
             .map(|sample| sample.weight.bytes)
             .sum();
+        let is_whole = freed >= LEAST_BLOCKS
+            && bytes >= NEARLY_ALL * all
+            && since <= (1.0 - NEARLY_ALL) * bytes;
         if bytes - since < SIGMA * squares.sqrt() && !is_whole {
             return None;
         }
@@ -340,6 +342,22 @@ mod tests {
         };
         assert!(emptied(61));
         assert!(!emptied(1) && !emptied(30), "one that goes, or a part");
+    }
+
+    #[test]
+    fn a_cache_whose_entries_are_replaced_is_not_cleared() {
+        let mut profile = ProfileBuilder::new(64 << 10);
+        let site = profile.site(&[1]);
+        let old: Vec<_> = (0..100)
+            .map(|i| profile.allocate(site, 1000, 90 * SECOND + i))
+            .collect();
+        for (number, block) in old.into_iter().enumerate() {
+            let age = SECOND + number as u64 * SECOND / 20;
+            profile.free(block, age);
+            profile.allocate(site, 1000, 90 * SECOND + age + 1);
+        }
+        profile.change(|profile| profile.header.state = layout::STATE_ENDED);
+        assert!(profile.snapshot().before_clearing().is_none());
     }
 
     #[test]
