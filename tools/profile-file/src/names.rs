@@ -36,6 +36,9 @@ const INTERPRETERS: &[Interpreter] = &[
             "-C",
             "--conditions",
             "--input-type",
+            "--env-file",
+            "--inspect-port",
+            "--title",
         ],
         runs_next: &[],
         is_code: &["-e", "--eval", "-p", "--print"],
@@ -331,6 +334,11 @@ mod tests {
                 "a.js",
             ),
             ("/usr/bin/node", &["node", "-e", "1"], "/usr/bin/node"),
+            (
+                "/usr/bin/node",
+                &["node", "--inspect-port", "9999", "a.js"],
+                "a.js",
+            ),
             ("/usr/bin/node", &["npm start"], "npm"),
             (
                 "/usr/lib/jvm/bin/java",
