@@ -148,9 +148,18 @@ impl Explained {
         it
     }
 
+    /// The kernel may put pages together and so bring memory to a program that stands still: then it is read again.
     fn read(name: &str, pid: u32) -> Self {
         settle(pid);
-        Self::look(name, pid)
+        let mut it = Self::look(name, pid);
+        for _ in 0..10 {
+            if resident(pid) == Some(it.resident) {
+                break;
+            }
+            settle(pid);
+            it = Self::look(name, pid);
+        }
+        it
     }
 
     /// Of a program that goes on meanwhile.
@@ -191,7 +200,8 @@ impl Explained {
         for reading in 0..6 {
             // On a busy machine the program may not have run since the last one.
             std::thread::sleep(std::time::Duration::from_millis(200 * reading));
-            let it = Self::read(name, pid);
+            settle(pid);
+            let it = Self::look(name, pid);
             println!(
                 "{name}: parts {}, counted {}, resident {}",
                 it.sum,
