@@ -29,6 +29,17 @@ pub struct Clearing {
     pub seconds: f64,
 }
 
+impl Clearing {
+    /// 51.7 ± 5.0 MiB were freed only in the last 9 ms before its end
+    pub fn sentence(&self) -> String {
+        format!(
+            "{} were freed only in the last {} before its end",
+            human::estimate(self.bytes, self.error),
+            human::duration((self.seconds * 1e9) as u64)
+        )
+    }
+}
+
 /// The clearing-up begins in the last part of the program's life: one in so many.
 const LAST_PART: u64 = 4;
 /// Standard deviations that the fall is beyond, by which a program's ups and downs are none.
@@ -112,27 +123,24 @@ impl Snapshot {
         if self.is_alive() {
             return;
         }
-        let time = |seconds: f64| human::duration((seconds * 1e9) as u64);
         let clearing = self.clearing().map(|(_, _, it)| it);
-        let freed = clearing.map(|it| (human::estimate(it.bytes, it.error), time(it.seconds)));
-        let text = match (self.end_is_known(), freed) {
-            (true, None) => return,
-            (true, Some((freed, time))) => {
+        let text = if self.end_is_known() {
+            let Some(clearing) = clearing else { return };
+            format!("{}; this is the state after", clearing.sentence())
+        } else {
+            let freed = clearing.map(|it| {
                 format!(
-                    "{freed} were freed only in the last {time} before its end; this is the state after"
+                    ", in the last {} of which {} were freed",
+                    human::duration((it.seconds * 1e9) as u64),
+                    human::estimate(it.bytes, it.error)
                 )
-            }
-            (false, freed) => {
-                let freed = freed.map(|(freed, time)| {
-                    format!(", in the last {time} of which {freed} were freed")
-                });
-                format!(
-                    "the program ran for {} at least{}. Whether it ended then, or stood still, is not known: what is said is \
-                     of that moment. `freehold run` notes when the program that it started ends",
-                    human::duration(self.running_ns()),
-                    freed.unwrap_or_default()
-                )
-            }
+            });
+            format!(
+                "the program ran for {} at least{}. Whether it ended then, or stood still, is not known: what is said is \
+                 of that moment. `freehold run` notes when the program that it started ends",
+                human::duration(self.running_ns()),
+                freed.unwrap_or_default()
+            )
         };
         self.warnings.push(Warning::end(text));
     }

@@ -60,23 +60,14 @@ fn heading(out: &mut String, answer: &Answer) {
         let _ = writeln!(
             out,
             "{}. The verdict is about the moment before.\n",
-            freed_last(cleared)
+            cleared.sentence()
         );
     }
 }
 
 /// What an answer is about if the program cleared up at its end.
 pub fn before_clearing(cleared: &Clearing) -> String {
-    format!("{}; this is the state before", freed_last(cleared))
-}
-
-/// What a program freed at its end.
-pub fn freed_last(cleared: &Clearing) -> String {
-    format!(
-        "{} were freed only in the last {} before its end",
-        estimate(cleared.bytes, cleared.error),
-        duration(cleared.seconds)
-    )
+    format!("{}; this is the state before", cleared.sentence())
 }
 
 fn verdicts(out: &mut String, answer: &Answer) {

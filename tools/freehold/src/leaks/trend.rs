@@ -71,14 +71,14 @@ pub fn of_snapshot(snapshot: &Snapshot) -> Option<Trend> {
         .iter()
         .map(|point| Point {
             ns: point.ns,
-            live: point.live_bytes + point.huge_bytes,
+            live: point.live_bytes.saturating_add(point.huge_bytes),
         })
         .collect();
     let last = points.last().map_or(0, |point| point.ns);
     if let Some(now) = profile.statistics.as_ref().filter(|it| it.taken_ns > last) {
         points.push(Point {
             ns: now.taken_ns,
-            live: now.live_bytes + now.huge_bytes,
+            live: now.live_bytes.saturating_add(now.huge_bytes),
         });
     }
     // When it ended is known. If that is long after its last word, and not only after the last look, it stood still since.
@@ -148,7 +148,9 @@ fn at_moments(points: &[Point], from: u64, to: u64) -> Vec<f64> {
     let mut next = 0;
     (0..MOMENTS)
         .map(|number| {
-            let moment = from + (to - from) * number as u64 / (MOMENTS - 1) as u64;
+            // Wide: the times of a damaged file may be far apart. The last moment is `to` itself.
+            let along = u128::from(to - from) * number as u128 / (MOMENTS - 1) as u128;
+            let moment = from + along as u64;
             while next + 1 < points.len() && points[next + 1].ns <= moment {
                 next += 1;
             }
@@ -262,6 +264,12 @@ mod tests {
         }));
         let trend = of(&points).unwrap();
         assert!(!trend.grows(), "{trend:?}");
+    }
+
+    #[test]
+    fn wild_times_and_amounts_are_no_panic() {
+        let wild = [0, 1, u64::MAX - 1, u64::MAX].map(|ns| Point { ns, live: ns });
+        assert!(of(&wild).is_none_or(|trend| !trend.grows()));
     }
 
     #[test]

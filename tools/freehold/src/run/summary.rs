@@ -13,7 +13,6 @@ use crate::amounts::{bytes, duration};
 use crate::explain::counts::without_samples;
 use crate::explain::sites;
 use crate::leaks::finding::Leaking;
-use crate::leaks::text::freed_last;
 use crate::naming::NamingArgs;
 use crate::wording;
 
@@ -300,7 +299,7 @@ impl Summary {
             );
         }
         if let Some(cleared) = &heap.cleared {
-            line += &format!("; {}", freed_last(cleared));
+            line += &format!("; {}", cleared.sentence());
         }
         if let Some(alarm) = &heap.alarm {
             line += &format!("; {alarm}");

@@ -11,7 +11,7 @@ use super::model::{Model, Pane, Sort};
 use super::panes;
 use super::rows::Row;
 use crate::explain::counts::before_the_end;
-use crate::leaks::text::{freed_last, sparkline};
+use crate::leaks::text::sparkline;
 use crate::leaks::verdict::Verdict;
 use crate::wording::{bytes, duration, plain_count, plural, sampling, short_duration};
 
@@ -441,7 +441,7 @@ fn footer(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     }
     if model.gone {
         let what = match &model.cleared {
-            Some(cleared) => format!("{}; this is before", freed_last(cleared)),
+            Some(cleared) => format!("{}; this is before", cleared.sentence()),
             None => "this is the last that was read".to_owned(),
         };
         let text = format!(
