@@ -13,6 +13,7 @@
 #include "store/large.h"
 #include "store/locate.h"
 #include "store/sampled.h"
+#include "store/slab_life.h"
 #include "system/report.h"
 #include "system/system.h"
 
@@ -180,7 +181,7 @@ void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned
 
 /* ── Sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-size_t fh_usable(const char *call, const void *p) {
+__attribute__((noinline)) static size_t usable_slowly(const char *call, const void *p) {
     if (!p) return 0;
     if (fh_in_guards(p)) return fh_hook_guard_usable(call, p);
     fh_place at = fh_locate(p);
@@ -191,6 +192,14 @@ size_t fh_usable(const char *call, const void *p) {
     if (at.kind == FH_AT_SLAB && !hardened) at.free = false;
     if (at.kind == FH_AT_NOTHING || (at.kind == FH_AT_HOLE && at.free)) at.kind = FH_AT_FOREIGN;
     return fh_place_check(&at, call, p) ? at.size : 0;
+}
+
+/* Most pointers are the beginning of a block of a slab. A program that counts its bytes asks at each allocation and at each free:
+ * Redis spent a tenth of its time in the long way. */
+size_t fh_usable(const char *call, const void *p) {
+    unsigned c = fh_class_at(p);
+    bool plain = !FH_CHECKED && c - 1 < FH_SMALL_LAST && fh_slab_begins_at(c, p);
+    return FH_LIKELY(plain) ? fh_class_size(c) : usable_slowly(call, p);
 }
 
 /* The class that a request of n bytes got, or one of the larger ones that an aligned request may have got. */

@@ -10,6 +10,7 @@
 #include "store/guarded.h"
 #include "store/large.h"
 #include "store/limit.h"
+#include "store/slab_life.h"
 #include "system/report.h"
 #include "system/system.h"
 
@@ -53,16 +54,14 @@ static void *kept(void *p, size_t n) {
     return p;
 }
 
-/* True if the block at p, of class c, stays where it is with n bytes: as below, but without reading the slab. That p is the
- * beginning of a block of a slab is seen by arithmetic. */
+/* True if the block at p, of class c, stays where it is with n bytes: as below, but without reading the slab. */
 static inline bool stays(const void *p, unsigned c, size_t n) {
     size_t size = fh_class_size(c);
     if (n > size) return false;
     /* Within an eighth: what could be released is not worth the trouble. */
     if (fh_class_is_run(c)) return n > size - size / 8 && fh_large_size(p) == size;
     if (n <= size / 2 && size > 64) return false;
-    size_t offset = ((uintptr_t)p - fh_window_base()) & (fh_class_table[c].slots * FH_SLOT_SIZE - 1);
-    return fh_block_index(c, offset) * size == offset;
+    return fh_slab_begins_at(c, p);
 }
 
 __attribute__((noinline)) static void *resize(void *p, size_t n) {

@@ -7,7 +7,7 @@ same for every allocator and is left out.
 
 Asserted: at most 38 for the pair up to 1 KiB, and nearly flat on to 32 KiB; at most 32 where double frees are not looked for
 at the call; and how much more it is when many blocks are allocated before they are freed, which the two magazines of a bin
-should hardly feel."""
+should hardly feel. And at most 40 for malloc_usable_size of a block, which Redis calls at each allocation and each free."""
 
 import os
 import re
@@ -31,14 +31,17 @@ OFF, LESS = "double_free=flush", 6
 DEEP = {(48, 8): 38, (48, 16): 38, (48, 32): 38, (48, 128): 38, (48, 500): 39, (48, 600): 39,
         (1000, 8): 38, (1000, 100): 42, (5000, 8): 50, (30000, 4): 50, (30000, 8): 88, (30000, 12): 80, (60000, 4): 50}
 DEEP_FEW, DEEP_MANY = 24000, 48000
+# malloc_usable_size: no word of the block's slab is read, which would not be in the CPU's cache.
+USABLE_SIZES = [16, 100, 1000, 5000, 65536]
+USABLE = 40
 
 
-def instructions(program, library, size, pairs, folder, options="", depth=1):
+def instructions(program, library, size, pairs, folder, options="", depth=1, more=()):
     """Instructions that ran inside the library, by callgrind's own lines: `ob=` and `fn=` say where we are,
     a line after `calls=` is what a callee cost (counted there already), any other number line is a cost here."""
     out = os.path.join(folder, f"callgrind.{size}.{pairs}")
     subprocess.run(["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no",
-                    "--compress-pos=no", program, str(size), str(pairs), str(depth)],
+                    "--compress-pos=no", program, str(size), str(pairs), str(depth), *more],
                    check=True, env=dict(os.environ, LD_PRELOAD=library, FREEHOLD=options), stderr=subprocess.PIPE)
     total, inside, callee = 0, False, False
     name = os.path.basename(os.path.realpath(library))
@@ -79,6 +82,12 @@ def main():
         good = good and fits
         print(f"{'ok' if fits else 'FAILED':7} {size:6} bytes, {depth:3} at a time: {each:5.1f} instructions a pair "
               f"(at most {most})")
+    for size in USABLE_SIZES:
+        without, asked = [instructions(program, library, size, MANY, folder, more=more) for more in ((), ("usable",))]
+        each = (asked - without) / MANY
+        fits = 3 <= each <= USABLE
+        good = good and fits
+        print(f"{'ok' if fits else 'FAILED':7} {size:6} bytes: {each:5.1f} instructions for malloc_usable_size (at most {USABLE})")
     sys.exit(0 if good else 1)
 
 
