@@ -60,6 +60,17 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "#define FH_QUARANTINE_SLOTS ((uint64_t)2)",
     ),
     ("heap/use.c", "#define USES 256u", "#define USES 2u"),
+    ("heap/stripes.h", "#define FH_STRIPES 8u", "#define FH_STRIPES 1u"),
+    (
+        "heap/stripes.h",
+        "#define FH_STRIPE_BLOCKS ((size_t)20)",
+        "#define FH_STRIPE_BLOCKS ((size_t)2)",
+    ),
+    (
+        "heap/stripes.c",
+        "#define TICKETS 2048u",
+        "#define TICKETS 256u",
+    ),
     ("heap/defer.c", "#define SLOTS 4096u", "#define SLOTS 2u"),
     (
         "heap/defer.c",
@@ -151,6 +162,7 @@ fn real_files(source: &Path) -> Vec<String> {
         "heap/scope.c",
         "heap/span.c",
         "heap/stacks.c",
+        "heap/stripes.c",
         "heap/take.c",
         "heap/told.c",
         "heap/use.c",
@@ -250,6 +262,7 @@ fn build(
         "cache/cache.h",
         "cache/hardened.h",
         "cache/observed.h",
+        "heap/stripes.h",
         "heap/types.h",
         "misuse/quarantine.h",
     ] {

@@ -497,6 +497,54 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "heap_stripe_by_plain_store",
+        edits: &[(
+            "heap/stripes.c",
+            "if (!fh_cas_acq_rel(&s->owner, &seen, t->ticket)) return NULL;",
+            "fh_store(&s->owner, t->ticket);",
+        )],
+    },
+    Mutant {
+        name: "heap_stripe_owner_relaxed",
+        edits: &[(
+            "heap/stripes.c",
+            "    uint64_t seen = fh_load_acquire(&s->owner);\n    if",
+            "    uint64_t seen = fh_load(&s->owner);\n    if",
+        )],
+    },
+    Mutant {
+        name: "heap_stripe_of_a_living_thread",
+        edits: &[(
+            "heap/stripes.c",
+            "if (seen && lives(seen)) return NULL;",
+            "",
+        )],
+    },
+    Mutant {
+        name: "heap_stripe_gives_back_what_it_keeps",
+        edits: &[(
+            "heap/stripes.c",
+            "bin->top = (uint16_t)(bin->begin + (has - n) * sizeof(uint64_t));",
+            "bin->top = (uint16_t)(bin->begin + has * sizeof(uint64_t));",
+        )],
+    },
+    Mutant {
+        name: "heap_stripe_gives_back_by_plain_store",
+        edits: &[(
+            "heap/stripes.c",
+            "uint64_t before = fh_bits_set(e->owned.heap, &e->free[first / 64], bits);",
+            "uint64_t before = fh_load(&e->free[first / 64]);\n        fh_store(&e->free[first / 64], before | bits);",
+        )],
+    },
+    Mutant {
+        name: "heap_stripe_ends_unseen",
+        edits: &[(
+            "heap/stripes.c",
+            "    fh_store_release(place_of(ticket), 0);\n",
+            "    fh_store_release(place_of(ticket), 0);\n    t->ticket = ticket;\n",
+        )],
+    },
+    Mutant {
         name: "heap_extent_closed_without_second_look",
         edits: &[("heap/stacks.c", "if (w < e->words) fh_extent_open(e);", "")],
     },

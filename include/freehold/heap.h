@@ -214,7 +214,8 @@ FH_API fh_heap *fh_heap_entered(void);
  * met or not. fn may free blocks. */
 FH_API int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg);
 
-/* Changes the limits; 0: none. A hard limit below what the heap has is allowed: nothing more is taken until there is less. */
+/* Changes the limits; 0: none. A hard limit below what the heap has is allowed: nothing more is taken until there is less. When a heap is
+ * refused, each of up to seven other threads that use it and do nothing may keep free blocks of it: 6 KiB of a size up to 3 KiB at most. */
 FH_API int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit);
 
 /* What a heap has. Of this heap alone: count, live and resident. With all heaps below it: taken and peak. */

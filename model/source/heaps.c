@@ -5,9 +5,11 @@
 #include "heap/free.h"
 #include "heap/heap.h"
 #include "heap/stacks.h"
+#include "heap/stripes.h"
 #include "heap/take.h"
 #include "heap/use.h"
 #include "heap/valid.h"
+#include "heap/words.h"
 #include "store/window.h"
 
 static __thread fh_heap *parent, *heap;
@@ -51,6 +53,19 @@ void fh_model_heap_grown(void) {
     fh_store(&heap->grown, 1);
 }
 
+/* It is as large as heaps with stripes are, for a moment. */
+void fh_model_heap_stripes(void) {
+    uint64_t charged = fh_load(&heap->charged);
+    fh_store(&heap->charged, FH_STRIPES_FROM);
+    fh_stripes_begin(heap);
+    fh_store(&heap->charged, charged + FH_SLOT_SIZE);
+    FH_ASSERT(fh_load(&heap->stripes));
+}
+
+void fh_model_heap_leave(void) {
+    fh_hook_ticket_ends(fh_own());
+}
+
 /* From now on the parent has room for so many slots. Returns the word that the explorer watches, and in *most its bound. */
 fh_word *fh_model_heap_limit(size_t more, uint64_t *most) {
     *most = fh_load(&parent->charged) + more * FH_SLOT_SIZE;
@@ -64,7 +79,11 @@ void *fh_model_heap_take(size_t n) {
 }
 
 void fh_model_heap_free(void *p) {
-    fh_hook_heap_free("free", (const void *)fh_heap_word(p), p);
+    uint64_t quick = fh_load(&fh_slab_of(p)->quick);
+    if (quick)
+        fh_hook_heap_free_quick(quick, p);
+    else
+        fh_hook_heap_free("free", (const void *)fh_heap_word(p), p);
 }
 
 /* The two as in a checked build, where a free that comes too late is refused, and an end that comes too early. */
@@ -104,6 +123,30 @@ static bool has_free(const fh_extent *e) {
     return w < e->words;
 }
 
+/* How often a block waits in a stripe. */
+static unsigned times_kept(const void *p, unsigned c) {
+    unsigned times = 0;
+    uint64_t stripes = fh_load(&heap->stripes);
+    for (unsigned i = 0; stripes && c <= FH_STRIPE_LAST && i < FH_STRIPES; i++) {
+        const fh_stripe *s = fh_stripe_of(stripes, i * FH_STRIPE_SIZE);
+        if (!fh_load(&s->ready)) continue;
+        const uint64_t *at = (const uint64_t *)(const void *)((const char *)s + s->bin[c].begin);
+        const uint64_t *top = (const uint64_t *)(const void *)((const char *)s + s->bin[c].top);
+        for (; at < top; at++) times += fh_place_block(*at) == p;
+    }
+    return times;
+}
+
+/* Each block is free, in one stripe, or the program's. */
+static void check_blocks(const fh_extent *e, const char **wrong) {
+    for (unsigned i = (unsigned)e->begin; i < e->blocks; i++) {
+        unsigned free = fh_load(&e->free[i / 64]) >> i % 64 & 1, out = fh_byte_load(fh_extent_out(e, i));
+        unsigned times = free + out + times_kept((const char *)e + i * (size_t)fh_class_size(e->c), e->c);
+        if (times == 0) *wrong = "a block of an extent is lost";
+        if (times > 1) *wrong = "a block of an extent is in two places";
+    }
+}
+
 /* Live blocks of the heap, or SIZE_MAX: there is none. *wrong names the first of the books that is off. */
 size_t fh_model_heap_books(const char **wrong) {
     size_t live = 0, bytes = FH_SLOT_SIZE;
@@ -121,9 +164,11 @@ size_t fh_model_heap_books(const char **wrong) {
                 *wrong = "an extent is on the stack, and its word says else";
             if (!retired && has_free(e) && !fh_load(&e->has)) *wrong = "an extent with a free block is forgotten";
             if (times_on(FH_STACK_IDLE, e) != retired) *wrong = "a retired extent is forgotten";
+            if (!retired) check_blocks(e, wrong);
             if (!retired) bytes += fh_class_table[e->c].slots * FH_SLOT_SIZE;
         }
     }
+    if (fh_load(&heap->stripes)) bytes += FH_SLOT_SIZE;
     /* Each unit behind the header is free, or of one live block. */
     if (units_there(wrong) != units) *wrong = "a unit is lost";
     if (fh_load(&heap->charged) != bytes) *wrong = "the account is not what the heap has";

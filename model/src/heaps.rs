@@ -20,6 +20,8 @@ impl Hand {
             match step {
                 Heaps => (core.begin_heaps)(),
                 HeapGrown => (core.heap_grown)(),
+                HeapStripes => (core.heap_stripes)(),
+                HeapLeave => (core.heap_leave)(),
                 HeapLimit(slots) => {
                     let mut most = 0;
                     let word = (core.heap_limit)(slots, &mut most);
@@ -116,6 +118,17 @@ fn filled(hand: usize) -> Vec<(usize, Step)> {
     let mut steps = vec![(REST(2), HeapTake(FEW)); FEW_BLOCKS - 1];
     steps.push((hand, HeapTake(FEW)));
     steps
+}
+
+/// An extent is there, and the heap's only stripe has a block of it. Its owner, hand 2, is gone.
+fn left_behind() -> Vec<(usize, Step)> {
+    let rest = REST(2);
+    vec![
+        (rest, HeapStripes),
+        (rest, HeapTake(SOME)),
+        (rest, HeapFree),
+        (rest, HeapLeave),
+    ]
 }
 
 /// Two are, and both are still on the stack of those with free blocks. Hand 1 has a block of the upper one.
@@ -215,6 +228,72 @@ pub(crate) fn heaps() -> Vec<Entry> {
                 &[],
                 None,
                 two(&two_filled(), &[HeapTake(FEW)], &[HeapTake(FEW), HeapFree]),
+            ),
+        ),
+        entry(
+            "heaps: two want the only stripe",
+            Some(2),
+            after(
+                &[SOME],
+                None,
+                two(
+                    &[(REST(2), HeapStripes), (0, HeapTake(SOME))],
+                    &[HeapFree, HeapTake(SOME)],
+                    &[HeapTake(SOME), HeapFree],
+                ),
+            ),
+        ),
+        entry(
+            "heaps: two take over the stripe of one that is gone",
+            Some(2),
+            after(
+                &[SOME],
+                None,
+                two(&left_behind(), &[HeapTake(SOME)], &[HeapTake(SOME)]),
+            ),
+        ),
+        entry(
+            "heaps: a stripe is left while another wants it",
+            Some(1),
+            after(
+                &[SOME],
+                None,
+                two(
+                    &[(REST(2), HeapStripes), (0, HeapTake(SOME))],
+                    &[HeapFree, HeapLeave, HeapTake(SOME)],
+                    &[HeapTake(SOME), HeapTake(SOME)],
+                ),
+            ),
+        ),
+        entry(
+            "heaps: a full stripe gives back while another takes by bits",
+            Some(1),
+            after(
+                &[SOME],
+                None,
+                two(
+                    &[
+                        (REST(2), HeapStripes),
+                        (0, HeapTake(SOME)),
+                        (0, HeapTake(SOME)),
+                        (0, HeapTake(SOME)),
+                    ],
+                    &[HeapFree, HeapFree, HeapFree],
+                    &[HeapTake(SOME), HeapFree],
+                ),
+            ),
+        ),
+        entry(
+            "heaps: what one left behind is found at the limit by two",
+            Some(0),
+            after(
+                &[SOME],
+                None,
+                two(
+                    &[left_behind(), vec![(REST(2), HeapLimit(0))]].concat(),
+                    &[HeapTake(OTHER)],
+                    &[HeapTake(SOME)],
+                ),
             ),
         ),
         entry(

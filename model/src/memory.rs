@@ -363,6 +363,14 @@ pub fn bytes_are_shared() -> bool {
     BYTES_ARE_SHARED.get()
 }
 
+/// Neighbours have other owners: those of the class map the slots', those of an extent the blocks'.
+fn access_byte(address: usize, writes: bool) {
+    let arena = ARENA.get();
+    if MODE.get() == Mode::Loom && (arena.start..arena.next).contains(&address) {
+        access(address, writes);
+    }
+}
+
 unsafe extern "C-unwind" fn load_byte(byte: *const u8) -> u8 {
     let address = byte as usize;
     if BYTES_ARE_SHARED.get() && matches!(MODE.get(), Mode::Loom | Mode::Verify) {
@@ -374,7 +382,7 @@ unsafe extern "C-unwind" fn load_byte(byte: *const u8) -> u8 {
     }
     // SAFETY: the class map is mapped; it is read as the library reads it.
     unsafe {
-        plain_access(address, 1, 0);
+        access_byte(address, false);
         *byte
     }
 }
@@ -390,7 +398,7 @@ unsafe extern "C-unwind" fn store_byte(byte: *mut u8, v: u8) {
     }
     // SAFETY: as in load_byte.
     unsafe {
-        plain_access(address, 1, 1);
+        access_byte(address, true);
         *byte = v;
     }
 }

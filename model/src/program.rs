@@ -114,11 +114,14 @@ pub enum Step {
     GuardFreeShared,
     GuardLook(u32, usize),
     GuardAfford,
-    /// Heaps: makes one and its parent; it has no units from now on; the parent has room for so many slots more from now on; takes a block of so many bytes,
+    /// Heaps: makes one and its parent; it has no units from now on; it gets a stripe; the thread is over as stripes see it, and
+    /// may begin again; the parent has room for so many slots more from now on; takes a block of so many bytes,
     /// where the answer may be no; frees the oldest; frees it as in a checked build, and ends the heap as there: both may be
     /// refused.
     Heaps,
     HeapGrown,
+    HeapStripes,
+    HeapLeave,
     HeapLimit(usize),
     HeapTake(usize),
     HeapFree,
@@ -346,6 +349,8 @@ impl Hand {
                 | Step::GuardAfford => self.guard_step(core, step),
                 Step::Heaps
                 | Step::HeapGrown
+                | Step::HeapStripes
+                | Step::HeapLeave
                 | Step::HeapLimit(_)
                 | Step::HeapTake(_)
                 | Step::HeapFree

@@ -470,7 +470,7 @@ fn heap_block_by_plain_store() {
     must_find_in(
         "heap_block_by_plain_store",
         "heaps: two take and free of an extent",
-        "handed out twice",
+        "",
     );
 }
 
@@ -528,6 +528,60 @@ fn heap_extent_closed_without_fence() {
     must_find_forgotten(
         "heap_extent_closed_without_fence",
         "heaps: an extent is closed while a block of it is freed",
+    );
+}
+
+#[test]
+fn heap_stripe_by_plain_store() {
+    must_find_in(
+        "heap_stripe_by_plain_store",
+        "heaps: two take over the stripe of one that is gone",
+        "",
+    );
+}
+
+#[test]
+fn heap_stripe_owner_relaxed() {
+    must_find_in(
+        "heap_stripe_owner_relaxed",
+        "heaps: two take over the stripe of one that is gone",
+        "",
+    );
+}
+
+#[test]
+fn heap_stripe_of_a_living_thread() {
+    must_find_in(
+        "heap_stripe_of_a_living_thread",
+        "heaps: two want the only stripe",
+        "",
+    );
+}
+
+#[test]
+fn heap_stripe_gives_back_what_it_keeps() {
+    must_find_in(
+        "heap_stripe_gives_back_what_it_keeps",
+        "heaps: a full stripe gives back while another takes by bits",
+        "",
+    );
+}
+
+#[test]
+fn heap_stripe_gives_back_by_plain_store() {
+    must_find_in(
+        "heap_stripe_gives_back_by_plain_store",
+        "heaps: a full stripe gives back while another takes by bits",
+        "",
+    );
+}
+
+#[test]
+fn heap_stripe_ends_unseen() {
+    must_find_in(
+        "heap_stripe_ends_unseen",
+        "heaps: a stripe is left while another wants it",
+        "",
     );
 }
 

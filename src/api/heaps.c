@@ -8,6 +8,7 @@
 #include "heap/given.h"
 #include "heap/heap.h"
 #include "heap/scope.h"
+#include "heap/stripes.h"
 #include "heap/take.h"
 #include "heap/told.h"
 #include "heap/use.h"
@@ -94,9 +95,15 @@ static void *take(const char *call, fh_heap *h, size_t align, size_t n, bool *cl
     return p;
 }
 
-void *fh_heap_malloc(fh_heap *heap, size_t size) {
+/* Out of line, or what it needs would cost those that hit. */
+__attribute__((noinline)) static void *malloc_slowly(fh_heap *heap, size_t size) {
     bool clean;
     return take("fh_heap_malloc", heap, FH_MIN_ALIGN, size, &clean);
+}
+
+void *fh_heap_malloc(fh_heap *heap, size_t size) {
+    void *p = FH_CHECKED || FH_UNLIKELY(fh_is_observing()) ? NULL : fh_stripe_hit(heap, size);
+    return FH_LIKELY(p != NULL) ? p : malloc_slowly(heap, size);
 }
 
 void *fh_heap_calloc(fh_heap *heap, size_t count, size_t size) {

@@ -76,6 +76,14 @@ void fh_hook_forked(struct fh_thread *t);
 void fh_hook_participant_ends(void);
 void fh_hook_participants_forked(void);
 
+/* ── Defined in heap/stripes.c ───────────────────────────────────────────────────────────────────────────────────── */
+
+/* Frees the block at p, whose slot has that word `quick`, which is not 0. */
+void fh_hook_heap_free_quick(uint64_t quick, void *p);
+
+/* The thread whose cache was t has ended: what it kept of heaps is for others. */
+void fh_hook_ticket_ends(struct fh_thread *t);
+
 /* ── Defined in observe/metrics.c ────────────────────────────────────────────────────────────────────────────────── */
 
 /* A slow path is taken. Reads the clock if a metrics file is wanted, and sets FH_DUE_METRICS when it is time to write it.

@@ -140,7 +140,7 @@ typedef struct {
  *         [slab.beyond]  no bit is set from bump on
  *         [slab.count]   count < hint_at
  *         [slot.free]    a free slot has state 0 and all words 0, so that a stale hint finds nothing there. Its word `pages`
- *                        is 0 too, so that no pointer to it is one to a run, and its word `heap`
+ *                        is 0 too, so that no pointer to it is one to a run, and its words `heap` and `quick`
  *         [slot.class]   the class byte of each slot of a slab, and of a run's first, is its class; of all others it is 0.
  *                        Of classes above 176, of sampled runs and of runs that no magazine holds it is 0 too
  *
@@ -158,7 +158,9 @@ typedef struct {
     fh_word
         heap; /* of each slot that a heap of the embedding API has: the fh_owned that says whose it is (heap/types.h) */
     fh_word parent; /* of a heap's first slot: the heap that it is below; 0: none (heap/below.h) */
-    uint64_t pad[3];
+    fh_word
+        quick; /* of an extent of one slot whose blocks stripes keep: what free needs to know of it (heap/stripes.h); else 0 */
+    uint64_t pad[2];
 } fh_slab;
 
 #define FH_STATE_COUNT_MASK UINT64_C(0xFFFF)
@@ -407,7 +409,10 @@ typedef struct fh_thread {
     uint16_t last_place[FH_PLACES];
     fh_scope *scope;        /* the innermost heap scope (heap/scope.h); NULL: in none */
     fh_deferring deferring; /* behind the table: fast.h knows how far that is from the bins */
+    uint64_t ticket;        /* by which stripes of heaps know their owner (heap/stripes.h) */
 } fh_thread;
+
+#define FH_NO_TICKET UINT64_C(1)
 
 /* Values that memory which is not (yet) a thread cache will not have by chance: the caches are found by walking slabs.
  *     equations, in a heap at rest:

@@ -141,15 +141,27 @@ __attribute__((noinline)) static void release_to_full(void *p, unsigned c) {
     if (!exchange_for_empty(fh_own(), c, p)) release("free", p);
 }
 
+/* False: p is no heap's. */
+static inline bool release_to_heap(void *p) {
+    const fh_slab *slab = fh_slab_of(p);
+    uint64_t quick = FH_LIKELY(slab != NULL) ? fh_load(&slab->quick) : 0;
+    if (FH_LIKELY(quick != 0)) {
+        fh_hook_heap_free_quick(quick, p);
+        return true;
+    }
+    /* Acquire: as of fh_heap_word. */
+    uintptr_t word = FH_LIKELY(slab != NULL) ? (uintptr_t)fh_load_acquire(&slab->heap) : fh_heap_word(p);
+    if (!word) return false;
+    fh_hook_heap_free("free", (const void *)word, p); // NOLINT(performance-no-int-to-ptr)
+    return true;
+}
+
 /* The bin is full, or free would not have come here, and so is bin 0. */
 void fh_release_slow(void *p, fh_bin *bin) {
     size_t c = (size_t)(bin - fh_release_bins());
-    const void *word;
     if (!FH_CHECKED && c != FH_CLASS_SPECIAL) {
         release_to_full(p, (unsigned)c);
-    } else if (!FH_CHECKED && (word = (const void *)fh_heap_word(p)) != NULL) {
-        fh_hook_heap_free("free", word, p);
-    } else {
+    } else if (FH_CHECKED || !release_to_heap(p)) {
         release("free", p);
     }
 }

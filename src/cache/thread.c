@@ -22,8 +22,8 @@
 #define BINS B128, B16, B16, B16, B
 _Static_assert(FH_BINS == 128 + 3 * 16 + 1, "as many as there are bins");
 
-const fh_thread fh_thread_none = {.bin = {BINS}};
-const fh_thread fh_thread_over = {.bin = {BINS}};
+const fh_thread fh_thread_none = {.bin = {BINS}, .ticket = FH_NO_TICKET};
+const fh_thread fh_thread_over = {.bin = {BINS}, .ticket = FH_NO_TICKET};
 
 /* What malloc and free see of these two, and for a moment of any thread. */
 static const struct {
@@ -65,6 +65,7 @@ static void after_fork_in_child(void) {
     if (t != &fh_thread_none && t != &fh_thread_over) {
         fh_store(&t->generation, fh_load(&generation));
         t->interval = 0; /* or the child's generator would continue as the parent's does */
+        t->ticket = FH_NO_TICKET;
     }
     /* Parked caches are found with the other orphans, because they are of an older generation. Here no thread may get one
      * too. */
@@ -179,6 +180,7 @@ static fh_thread *make(void) {
     t->participant = NULL;
     t->deferring = (fh_deferring){0};
     t->scope = NULL;
+    t->ticket = FH_NO_TICKET;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_thread_observe(t, false);
     /* This may call malloc: from here on that works. If the OS has no such service left, what the thread has cached
@@ -390,6 +392,7 @@ static void thread_exit(void *value) {
     look_after(t);
     fh_store(&t->state, FH_THREAD_BUSY);
     switch_to(&fh_thread_over, no_bins);
+    fh_hook_ticket_ends(t);
     keep_counts(t);
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     leave_behind(t);

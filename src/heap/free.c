@@ -8,6 +8,7 @@
 #include "heap/quota.h"
 #include "heap/span.h"
 #include "heap/stacks.h"
+#include "heap/stripes.h"
 #include "heap/told.h"
 #include "heap/use.h"
 #include "heap/words.h"
@@ -41,7 +42,7 @@ static void *extent_block(const fh_extent *e, const void *p, size_t *size) {
     unsigned i = fh_block_index(e->c, offset), w = i / 64;
     *size = fh_class_size(e->c);
     if (e->list == 0 || i >= e->blocks || !(fh_extent_all(e, w) >> i % 64 & 1)) return NULL;
-    if (fh_load(&e->retired) || fh_load(&e->free[w]) >> i % 64 & 1) return NULL;
+    if (!fh_byte_load(fh_extent_out(e, i))) return NULL;
     return (char *)(uintptr_t)e + i * *size;
 }
 
@@ -50,6 +51,7 @@ static inline void *block_of(const fh_owned *o, const void *p, size_t *size) {
     if (o->kind == FH_OWNED_UNITS) return unit_block(o->heap, p, size);
     if (o->kind == FH_OWNED_EXTENT) return extent_block((const fh_extent *)o, p, size);
     if (o->kind == FH_OWNED_GIVEN) return fh_given_block((const fh_given *)o, p, size);
+    if (FH_UNLIKELY(o->kind == FH_OWNED_STRIPES)) return NULL;
     const fh_node *node = (const fh_node *)o;
     char *begin = (char *)(uintptr_t)fh_load_acquire(&node->block);
     *size = (size_t)fh_load(&node->size);
@@ -95,10 +97,15 @@ static inline bool free_in_extent(fh_extent *e, void *p) {
     unsigned i = fh_block_index(e->c, offset);
     uint64_t bit = UINT64_C(1) << i % 64;
     bool begins = i >= e->begin && i < e->blocks && i * (size_t)fh_class_size(e->c) == offset;
-    if (!begins || fh_load(&e->retired)) return false;
+    if (!begins) return false;
+    if (e->list != 0) {
+        fh_byte *out = fh_extent_out(e, i);
+        if (!fh_byte_load(out)) return false;
+        fh_byte_store(out, 0);
+        if (fh_load(&e->owned.heap->stripes) && fh_stripes_keep(e, i)) return true;
+    }
     if (fh_bits_set(e->owned.heap, &e->free[i / 64], bit) & bit) return false;
-    fh_fence_after_rmw(); /* before the look at `has`: who clears that looks at the bits then (stacks.h) */
-    if (FH_UNLIKELY(!fh_load(&e->has))) fh_extent_open(e);
+    fh_extent_freed(e);
     return true;
 }
 
@@ -168,6 +175,15 @@ __attribute__((noinline)) static void free_slowly(const char *call, const fh_own
     errno = error;
 }
 
+/* Out of line for the same reason. */
+__attribute__((noinline)) static void free_one(const char *call, const fh_owned *o, void *p) {
+    if (FH_UNLIKELY(!free_quickly(o, p))) free_slowly(call, o, p);
+}
+
+void fh_hook_heap_free_quick(uint64_t quick, void *p) {
+    if (FH_UNLIKELY(!fh_stripe_keep(quick, p))) free_one("free", fh_owned_at(p), p);
+}
+
 void fh_hook_heap_free(const char *call, const void *word, void *p) {
-    if (FH_UNLIKELY(!free_quickly(word, p))) free_slowly(call, word, p);
+    free_one(call, word, p);
 }

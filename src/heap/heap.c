@@ -14,6 +14,7 @@
 #include "heap/regions.h"
 #include "heap/scope.h"
 #include "heap/span.h"
+#include "heap/stripes.h"
 #include "heap/told.h"
 #include "heap/use.h"
 #include "heap/valid.h"
@@ -26,12 +27,11 @@
 #include <errno.h>
 
 #define HEADER_END offsetof(fh_heap, list[0])
-#define FIRST_UNIT ((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) / FH_MIN_ALIGN)
+#define FIRST_UNIT ((offsetof(fh_heap, arg) + sizeof(void *)) / FH_MIN_ALIGN)
 #define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
 #define LISTS_END ((sizeof(fh_word[1]) + offsetof(fh_heap, grace) + sizeof(uint64_t)) / FH_MIN_ALIGN)
 
-_Static_assert((offsetof(fh_heap, last) + sizeof(fh_word[FH_UNIT_WORDS])) % FH_MIN_ALIGN == 0,
-               "units begin where it ends");
+_Static_assert((offsetof(fh_heap, arg) + sizeof(void *)) % FH_MIN_ALIGN == 0, "units begin where it ends");
 _Static_assert(HEADER_END == 4096 && sizeof(fh_heap) <= FH_SLOT_SIZE, "the lists are a page further on");
 _Static_assert(sizeof(fh_node) <= 64 && sizeof(fh_node) % 8 == 0, "a node is a block of a small class");
 
@@ -71,6 +71,7 @@ static void set_name(fh_heap *h, const char *name) {
 static void release(const fh_heap *h, void *p, size_t bytes) {
     /* p may be the heap itself: nothing is read there once a tool is told that it has left. */
     bool spans = fh_heap_has_spans(h);
+    fh_store(&fh_slab_at(fh_slot_of(p))->quick, 0);
     for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++) fh_store(&fh_slab_at(fh_slot_of(p) + i)->heap, 0);
     fh_told_left(h, p, bytes);
     if (spans) return; /* with its span */
@@ -119,6 +120,8 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     }
     h->asked = plan->asked;
     h->arg = plan->arg;
+    fh_store(&h->striped, 0);
+    fh_store(&h->stripes, 0);
     fh_store(&h->charged, FH_SLOT_SIZE);
     fh_store(&h->peak, FH_SLOT_SIZE);
     fh_store(&h->soft, plan->soft);
@@ -191,6 +194,9 @@ static size_t release_grown(fh_heap *h) {
             release(h, e, own);
         }
     }
+    void *stripes = fh_stripes_end(h);
+    if (stripes) release(h, stripes, FH_SLOT_SIZE);
+    if (stripes) bytes += FH_SLOT_SIZE;
     if (fh_heap_is_paged(h)) bytes += fh_regions_end(h);
     return fh_heap_has_spans(h) ? bytes + fh_spans_clear(h) : bytes;
 }
@@ -287,9 +293,11 @@ static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
     size_t size = fh_class_size(e->c);
     for (unsigned w = 0; w < e->words && !fh_load(&e->retired); w++) {
         for (uint64_t live = fh_extent_all(e, w) & ~fh_load_acquire(&e->free[w]); live; live &= live - 1) {
-            char *block = (char *)e + (w * 64 + fh_lowest_bit(live)) * size;
+            unsigned i = w * 64 + fh_lowest_bit(live);
+            char *block = (char *)e + i * size;
             size_t bytes = size;
             void *p = e->list == 0 ? large_of((fh_node *)(void *)block, &bytes) : block;
+            if (e->list != 0 && !fh_byte_load(fh_extent_out(e, i))) continue;
             if (p) see(p, bytes, arg);
         }
     }
@@ -326,6 +334,8 @@ size_t fh_heap_resident(fh_heap *h) {
     bool spans = fh_heap_has_spans(h);
     resident_sum sum = {spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE), spans};
     if (h->given) sum.bytes += fh_given_resident(h->given);
+    void *stripes = (void *)(uintptr_t)fh_load_acquire(&h->stripes);
+    if (stripes && !spans) sum.bytes += fh_resident_in(stripes, FH_SLOT_SIZE);
     if (fh_heap_is_paged(h)) sum.bytes += fh_regions_resident(h);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {

@@ -40,6 +40,12 @@ bool fh_stack_pop(fh_stack_kind kind, fh_extent *e, uint64_t *seen);
 /* After bits of e were set: a search finds them. Who has read `has` after a full barrier need not call it if that was 1. */
 void fh_extent_open(fh_extent *e);
 
+/* Bits of e were set by a locked instruction. Its barrier goes before the look at `has`: who clears that looks at the bits then. */
+static inline void fh_extent_freed(fh_extent *e) {
+    fh_fence_after_rmw();
+    if (FH_UNLIKELY(!fh_load(&e->has))) fh_extent_open(e);
+}
+
 /* Takes e, in which no free block was found, off the open stack, on top of which it was in *seen. *seen is the stack as it is now. */
 void fh_extent_close(fh_extent *e, uint64_t *seen);
 

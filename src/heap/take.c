@@ -9,6 +9,7 @@
 #include "heap/regions.h"
 #include "heap/span.h"
 #include "heap/stacks.h"
+#include "heap/stripes.h"
 #include "heap/told.h"
 #include "heap/words.h"
 #include "store/large.h"
@@ -76,6 +77,7 @@ static bool charge(fh_heap *h, size_t bytes, fh_heap **full) {
     *full = fh_quota_charge(h, bytes);
     if (*full) return false;
     fh_quota_tell(h, bytes);
+    fh_stripes_check(h);
     return true;
 }
 
@@ -96,6 +98,18 @@ static void *claim(fh_heap *h, size_t align, size_t n, size_t charged, bool *cle
     return p;
 }
 
+void *fh_heap_take_slot(fh_heap *h) {
+    bool clean;
+    fh_heap *full;
+    return claim(h, FH_SLOT_SIZE, FH_SLOT_SIZE, FH_SLOT_SIZE, &clean, &full);
+}
+
+void fh_heap_drop_slot(fh_heap *h, void *slot) {
+    fh_store(&fh_slab_at(fh_slot_of(slot))->heap, 0);
+    fh_heap_has_spans(h) ? fh_spans_release(h, slot, FH_SLOT_SIZE) : (void)fh_large_free(slot);
+    fh_quota_return(h, FH_SLOT_SIZE);
+}
+
 /* ── Extents ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static size_t extent_bytes(const fh_extent *e) {
@@ -109,6 +123,7 @@ static void *begin_with(fh_extent *e) {
         uint64_t mine = first / 64 == w ? UINT64_C(1) << first % 64 : 0;
         fh_store_release(&e->free[w], fh_extent_all(e, w) & ~mine); /* the header, before a block is found */
     }
+    fh_extent_hand_out(e, first);
     return (char *)e + first * (size_t)fh_class_size(e->c);
 }
 
@@ -176,11 +191,18 @@ static bool retire_empty(fh_heap *h) {
     return retired;
 }
 
+/* Memory was refused. True: there may be some now. */
+static bool find_more(fh_heap *h) {
+    bool emptied = fh_stripes_empty(h);
+    return retire_empty(h) || emptied;
+}
+
 static inline void *take_in(fh_extent *e, unsigned w) {
     uint64_t seen = fh_load(&e->free[w]);
     while (seen) {
         unsigned at = fh_lowest_bit(seen);
         if (!fh_bits_claim(e->owned.heap, &e->free[w], &seen, UINT64_C(1) << at)) continue;
+        fh_extent_hand_out(e, w * 64 + at);
         return (char *)e + (size_t)(w * 64 + at) * fh_class_size(e->c);
     }
     return NULL;
@@ -217,6 +239,18 @@ static void *take_anywhere(fh_heap *h, unsigned list) {
     return p;
 }
 
+/* Blocks of an extent that its header has. */
+static size_t header_blocks(unsigned c, unsigned lines) {
+    size_t size = fh_class_size(c);
+    return (fh_extent_out_at(c) + lines * FH_CACHE_LINE + fh_extent_bytes_out(c) + size - 1) / size;
+}
+
+/* How many cache lines further on its bytes are: up to fifteen where it costs no block more than seven do. */
+static unsigned lines_before(const fh_extent *e) {
+    unsigned lines = fh_slot_of(e) % FH_EXTENT_LINES;
+    return header_blocks(e->c, lines) > header_blocks(e->c, 0) ? lines % (FH_EXTENT_LINES / 2) : lines;
+}
+
 /* An extent and its first block. The others are free, and it is not found yet. */
 static fh_extent *new_extent(fh_heap *h, unsigned list, unsigned c, fh_heap **full) {
     const fh_class_info *info = &fh_class_table[c];
@@ -228,10 +262,15 @@ static fh_extent *new_extent(fh_heap *h, unsigned list, unsigned c, fh_heap **fu
     if (list == 0 && !clean) memset(e, 0, bytes);
     *e = (fh_extent){.owned = {h, FH_OWNED_EXTENT}, .c = c, .list = list, .blocks = info->blocks};
     e->words = (info->blocks + 63) / 64;
-    e->begin = (sizeof *e + e->words * sizeof(fh_word) + info->size - 1) / info->size;
+    unsigned lines = lines_before(e);
+    e->out = fh_extent_out_at(c) + (size_t)lines * FH_CACHE_LINE;
+    e->begin = header_blocks(c, lines);
+    memset(fh_extent_out(e, 0), 0, fh_extent_bytes_out(c));
     FH_ASSERT(e->begin + 1 < info->blocks);
     for (unsigned w = 0; w < e->words; w++) fh_store(&e->free[w], 0);
     for (size_t i = 0; i < info->slots; i++) fh_store_release(&fh_slab_at(fh_slot_of(e) + i)->heap, (uintptr_t)e);
+    if (fh_stripes_may(h) && list != 0 && c <= FH_STRIPE_LAST)
+        fh_store_release(&fh_slab_at(fh_slot_of(e))->quick, fh_quick_word(h, c, lines)); /* as above */
     return e;
 }
 
@@ -251,6 +290,7 @@ __attribute__((noinline)) static void *take_more(fh_heap *h, unsigned list, unsi
     if (!e) return *full ? take_anywhere(h, list) : NULL;
     p = begin_with(e);
     show(h, e);
+    fh_stripes_begin(h);
     return p;
 }
 
@@ -330,7 +370,7 @@ __attribute__((noinline)) static void *take_slowly(fh_heap *h, size_t align, siz
     for (unsigned asked = 0;; asked++) {
         void *p = take(h, align, n, clean, &full);
         if (FH_LIKELY(p != NULL)) return p;
-        bool again = full && ((asked == 0 && retire_empty(h)) || (asked < ASKED_MOST && fh_quota_ask(full, n, true)));
+        bool again = full && ((asked == 0 && find_more(h)) || (asked < ASKED_MOST && fh_quota_ask(full, n, true)));
         if (again) continue;
         errno = ENOMEM;
         return NULL;
@@ -350,6 +390,7 @@ static inline void *take_near(fh_heap *h, size_t n) {
 void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
     *clean = false;
     bool plain = align == FH_MIN_ALIGN && n - 1 < FH_SMALL_MAX && !(h->flags & FH_HEAP_IS_APART);
-    void *p = plain ? take_near(h, n) : NULL;
+    void *p = plain && FH_UNLIKELY(fh_load(&h->stripes)) ? fh_stripes_take(h, fh_class_of(n)) : NULL;
+    if (!p && plain) p = take_near(h, n);
     return FH_LIKELY(p != NULL) ? p : take_slowly(h, align, n, clean);
 }

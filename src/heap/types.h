@@ -7,6 +7,7 @@
  *                  │ header │ block │ block │     │   blocks of one class, when the units are used up, or above 1 KiB
  *                  └────────┴───────┴───────┴─ ─ ─┘
  *     large block  above 64 KiB: a large block of the store, and an fh_node of the heap that says where it is
+ *     stripes      what threads keep of a heap that has grown, in a slot of its own (stripes.h)
  *     span         of heaps whose pages the kernel treats otherwise: a large block that all of these come from (span.h)
  *
  * To the store all of them are large blocks, or parts of a span. So the walks over memory (statistics, leaks, fh_verify) need to know nothing of heaps.
@@ -14,7 +15,8 @@
  *
  *     a block of units     free ──(compare-and-swap on `free`)──▶ claimed ──(`last` made right, or on `first`)──▶ live
  *                          live ──(and on `first`: one thread wins)──▶ mine ──(or on `free`)──▶ free
- *     a block of an extent free ──(compare-and-swap on a word)──▶ live ──(or on that word: one thread wins)──▶ free
+ *     a block of an extent free ──(compare-and-swap on a word)──▶ claimed ──(its byte: 1)──▶ live ──(its byte: 0)──▶ claimed
+ *                          claimed ──(or on that word: one thread wins)──▶ free, or it waits in a stripe for the next call
  *     an extent            in use ──(all of its bits claimed)──▶ retired: purged and not charged
  *                          retired ──(popped from a stack: one thread has it)──▶ being charged ──▶ in use, or retired again
  *
@@ -33,7 +35,7 @@ typedef struct fh_heap fh_heap;
 typedef struct fh_segment fh_segment;
 typedef struct fh_given fh_given;
 
-typedef enum { FH_OWNED_UNITS = 1, FH_OWNED_EXTENT, FH_OWNED_LARGE, FH_OWNED_GIVEN } fh_owned_kind;
+typedef enum { FH_OWNED_UNITS = 1, FH_OWNED_EXTENT, FH_OWNED_LARGE, FH_OWNED_GIVEN, FH_OWNED_STRIPES } fh_owned_kind;
 
 /* What fh_slab.heap leads to. Written before it is shown, and the same until the memory is released. */
 typedef struct {
@@ -47,7 +49,8 @@ typedef struct {
 typedef enum { FH_STACK_OPEN, FH_STACK_IDLE, FH_STACKS } fh_stack_kind;
 
 /* Blocks of one class. Block i is i times its size from the beginning, so that it is as aligned as its size. The first ones are
- * where the header is, and no blocks. */
+ * where the header is, and no blocks. Behind the bits is a byte for each block: 1 = the program has it. It is changed by who has
+ * the block, and is never 1 while the bit is set. Of nodes it stays 0. */
 typedef struct fh_extent {
     fh_owned owned;
     struct fh_extent *next; /* of the same list; written before it is shown */
@@ -56,6 +59,7 @@ typedef struct fh_extent {
     fh_word has;              /* 1 = it is on the open stack, or on its way there */
     fh_word retired;          /* 0 in use, 1 retired, 2 being charged, or no longer */
     uint64_t begin;           /* the first block that is not under the header */
+    uint64_t out;             /* bytes from here to those of the blocks */
     fh_word below[FH_STACKS]; /* while it is on a stack: the slot of the one below it, plus 1; 0: none */
     fh_word free[];           /* bit = this block is free */
 } fh_extent;
@@ -114,8 +118,8 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     char *next, *end; /* private: the frames of the newest segment. freehold/heap.h knows where these two are */
     fh_heap *parent;
     uint64_t flags;
-    fh_heap_asked *asked;
-    void *arg;
+    fh_word striped;  /* its stripes; 0: it has none, or they are not to be used now */
+    fh_word stripes;  /* the same while there are any (stripes.h) */
     fh_word charged;  /* bytes of slots, of this heap and those below it */
     fh_word peak;     /* the most that was */
     fh_word soft;     /* 0: none */
@@ -137,6 +141,8 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word free[FH_UNIT_WORDS];  /* bit = this unit is free */
     fh_word first[FH_UNIT_WORDS]; /* bit = a live block begins here */
     fh_word last[FH_UNIT_WORDS];  /*       … ends here. Bits of units that are in no block say nothing */
+    fh_heap_asked *asked;
+    void *arg;
     /* A page further on, which a heap that does not grow never touches. */
     _Alignas(4096) fh_word list[FH_HEAP_LISTS]; /* fh_extent*, the newest first */
     fh_word stack[FH_STACKS][FH_HEAP_LISTS];    /* of extents with free blocks, and of retired ones (stacks.h) */

@@ -33,7 +33,8 @@ _Static_assert(FH_STATE_BUMP_SHIFT == 16 && FH_STATE_KIND_SHIFT == 32 && FH_STAT
 /* And of heaps (tools/profile-file/src/recount/heaps.rs); the memory that is given to one: heap/given.c. Whatever changes here
  * changes FH_PROFILE_HEAPS_VERSION. */
 _Static_assert(offsetof(fh_slab, heap) == 67 * 8, "the word of a slot that leads to a heap");
-_Static_assert(sizeof(fh_owned) == 16 && FH_OWNED_UNITS == 1 && FH_OWNED_EXTENT == 2 && FH_OWNED_LARGE == 3,
+_Static_assert(sizeof(fh_owned) == 16 && FH_OWNED_UNITS == 1 && FH_OWNED_EXTENT == 2 && FH_OWNED_LARGE == 3 &&
+                   FH_OWNED_STRIPES == 5,
                "what the word leads to");
 _Static_assert(offsetof(fh_heap, parent) == 4 * 8 && offsetof(fh_heap, flags) == 5 * 8 &&
                    offsetof(fh_heap, charged) == 8 * 8 && offsetof(fh_heap, peak) == 9 * 8 &&
@@ -45,7 +46,8 @@ _Static_assert(offsetof(fh_heap, parent) == 4 * 8 && offsetof(fh_heap, flags) ==
                    offsetof(fh_heap, last) == 160 * 8 && FH_UNIT_WORDS == 64,
                "a heap");
 _Static_assert(offsetof(fh_extent, c) == 3 * 8 && offsetof(fh_extent, words) == 4 * 8 + 4 &&
-                   offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, free) == 11 * 8,
+                   offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, begin) == 8 * 8 &&
+                   offsetof(fh_extent, out) == 9 * 8 && offsetof(fh_extent, free) == 12 * 8,
                "an extent");
 _Static_assert(offsetof(fh_node, block) == 2 * 8 && offsetof(fh_node, size) == 3 * 8 && sizeof(fh_node) == 32,
                "a large block's node");

@@ -115,13 +115,18 @@ static inline fh_chunk_hints *fh_chunk_hints_at(size_t chunk) {
     return &fh_records_at(chunk / FH_RECORDS_CHUNKS)->chunk_hints[chunk % FH_RECORDS_CHUNKS];
 }
 
+/* The metadata of the slot that p is in. NULL: no slot was ever taken there. What is outside of the window is beyond all chunks. */
+static inline const fh_slab *fh_slab_of(const void *p) {
+    size_t slot = fh_slot_of(p);
+    return FH_LIKELY(slot / FH_CHUNK_SLOTS < fh_window_chunks()) ? fh_slab_at(slot) : NULL;
+}
+
 /* What of a heap of the embedding API has the slot of p, or the memory outside of the window: the address of an fh_owned (heap/types.h), or 0. Acquire: what is there
  * was written before. The answer holds as long as the caller holds the block. */
 static inline uintptr_t fh_heap_word(const void *p) {
-    size_t slot = fh_slot_of(p);
-    if (!fh_in_window(p)) return fh_outside_word(p);
-    if (slot / FH_CHUNK_SLOTS >= fh_window_chunks()) return 0;
-    return (uintptr_t)fh_load_acquire(&fh_slab_at(slot)->heap);
+    const fh_slab *slab = fh_slab_of(p);
+    if (FH_LIKELY(slab != NULL)) return (uintptr_t)fh_load_acquire(&slab->heap);
+    return fh_in_window(p) ? 0 : fh_outside_word(p);
 }
 
 /* ── Partitions ──────────────────────────────────────────────────────────────────────────────────────────────────── */

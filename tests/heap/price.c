@@ -1,12 +1,15 @@
 /* COUNT blocks of 48 bytes out of a heap, for counting instructions: heap-price FORM COUNT. The loop of form `empty` is the
- * others' without the block. */
+ * others' without the block. heap-price time: what to replace one of 20,000 blocks takes, in a heap and by malloc. */
+#define _POSIX_C_SOURCE 200809L
 #include <freehold/freehold.h>
 #include <freehold/heap.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { SIZE = 48, FRAME = 1000 };
 
@@ -37,10 +40,11 @@ static void run_grown(size_t count) {
     run_pair(count);
 }
 
+enum { LIVE = 20000 };
+static void *live[LIVE];
+
 /* One of 20,000 blocks is replaced by another, of another size. */
 static void run_long(size_t count) {
-    enum { LIVE = 20000 };
-    static void *live[LIVE];
     uint64_t random = 1;
     for (size_t i = 0; i < LIVE; i++) live[i] = fh_heap_malloc(heap, SIZE);
     for (; count > 0; count--) {
@@ -49,6 +53,54 @@ static void run_long(size_t count) {
         fh_free(*at);
         *at = fh_heap_malloc(heap, (size_t)(random >> 20 & 1023) + 1);
     }
+}
+
+/* ── In time ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The same. h: NULL is malloc. touch: the block is written, and 16 others are read. Returns nanoseconds a block. */
+static double replace(fh_heap *h, bool touch, size_t count) {
+    uint64_t random = 1;
+    unsigned sum = 0;
+    struct timespec from, to;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    for (size_t i = 0; i < count; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        void **at = &live[(random >> 33) % LIVE];
+        size_t n = (size_t)(random >> 20 & 1023) + 1;
+        fh_free(*at);
+        *at = h ? fh_heap_malloc(h, n) : fh_malloc(n);
+        if (!touch) continue;
+        memset(*at, (int)i, n);
+        for (unsigned j = 0; j < 16; j++) {
+            const unsigned char *other = live[(random >> j * 2) % LIVE];
+            if (other) sum += *other;
+        }
+    }
+    HIDE(sum);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    return ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / (double)count;
+}
+
+static double time_of(fh_heap *h, bool touch) {
+    (void)replace(h, false, 100000); /* all are there */
+    double each = replace(h, touch, 2000000);
+    for (size_t i = 0; i < LIVE; i++) {
+        fh_free(live[i]);
+        live[i] = NULL;
+    }
+    return each;
+}
+
+static int print_times(void) {
+    for (int turn = 0; turn < 8; turn++) {
+        bool touch = turn % 2 != 0;
+        fh_heap *h = fh_heap_new(NULL);
+        double by_malloc = time_of(NULL, touch), of_heap = time_of(h, touch);
+        printf("%s: %.1f ns by malloc, %.1f in a heap: %.2f times\n", touch ? "used" : "replaced", by_malloc, of_heap,
+               of_heap / by_malloc);
+        if (!h || fh_heap_destroy(h) != 0) return 1;
+    }
+    return 0;
 }
 
 /* Blocks that hold pointers are in no heap, but in no cache either. */
@@ -86,6 +138,7 @@ int main(int count, char **arguments) {
                  {"sized", run_pair, FH_HEAP_SIZES},
                  {"frame", run_frame, FH_HEAP_PRIVATE},
                  {"type", run_type, 0}};
+    if (count == 2 && strcmp(arguments[1], "time") == 0) return print_times();
     if (count != 3) return 2;
     size_t blocks = strtoull(arguments[2], NULL, 10);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import skips  # noqa: E402
 
 FEW, MANY = 20000, 60000
-MOST = {"frame": 5.5, "private": 310, "shared": 310, "grown": 220, "long": 440, "sized": 680, "type": 1700}
+MOST = {"frame": 5.5, "private": 310, "shared": 310, "grown": 150, "long": 240, "sized": 680, "type": 1700}
 
 
 def instructions(program, form, blocks, folder):

@@ -28,6 +28,7 @@ const SLAB_HEAP: usize = 67;
 const UNITS: u64 = 1;
 const EXTENT: u64 = 2;
 const LARGE: u64 = 3;
+const STRIPES: u64 = 5;
 
 /// Words of a heap's header.
 const HEADER: usize = 512;
@@ -51,7 +52,9 @@ const UNIT: u64 = 16;
 const GIVEN_MOST: u64 = 1 << 28;
 
 /// Words of an extent's header, before the bits of its free blocks.
-const EXTENT_HEADER: usize = 11;
+const EXTENT_HEADER: usize = 12;
+const EXTENT_BEGIN: usize = 8;
+const EXTENT_OUT: usize = 9;
 const CLASS_LAST: usize = 112;
 const NODE_BYTES: usize = 32;
 
@@ -220,6 +223,16 @@ impl Walk<'_> {
                     self.share += part.share;
                 }
             }
+            Some([heap, STRIPES]) => {
+                let figures = Figures {
+                    resident: resident(self.records.memory, address, SLOT),
+                    ..Figures::default()
+                };
+                if self.is_still(slot, address) {
+                    *self.grown.entry(*heap).or_default() += figures;
+                    self.share += Part::of_slots(SLOT as u64, figures).share;
+                }
+            }
             _ => {}
         }
     }
@@ -317,10 +330,17 @@ impl Walk<'_> {
         }
         let free = memory.words(address + 8 * EXTENT_HEADER as u64, words)?;
         // The first blocks are where the header is.
-        let own = ((EXTENT_HEADER + words) * 8).div_ceil(class.size);
+        let own = header[EXTENT_BEGIN] as usize;
         let live = (own..blocks).filter(|block| free[block / 64] >> (block % 64) & 1 == 0);
         if list != 0 {
-            figures.blocks = live.count() as u64;
+            // A byte for each block, behind the bits.
+            let at = header[EXTENT_OUT];
+            if at % 8 != 0 || at >= bytes as u64 {
+                return None;
+            }
+            let out = memory.words(address + at, blocks.div_ceil(8))?;
+            let out: &[u8] = bytemuck::cast_slice(&out);
+            figures.blocks = live.filter(|block| out[*block] == 1).count() as u64;
             figures.live = figures.blocks * class.size as u64;
             return Some(part(figures));
         }
