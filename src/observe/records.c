@@ -47,7 +47,7 @@ _Static_assert(offsetof(fh_heap, parent) == 4 * 8 && offsetof(fh_heap, flags) ==
 _Static_assert(offsetof(fh_extent, c) == 3 * 8 && offsetof(fh_extent, words) == 4 * 8 + 4 &&
                    offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, free) == 11 * 8,
                "an extent");
-_Static_assert(offsetof(fh_node, block) == 2 * 8 && offsetof(fh_node, size) == 3 * 8 && sizeof(fh_node) == 32,
+_Static_assert(offsetof(fh_node, block) == 2 * 8 && offsetof(fh_node, size) == 3 * 8 && sizeof(fh_node) == 40,
                "a large block's node");
 
 static uint64_t address(const void *p) {

@@ -53,7 +53,7 @@ const GIVEN_MOST: u64 = 1 << 28;
 /// Words of an extent's header, before the bits of its free blocks.
 const EXTENT_HEADER: usize = 11;
 const CLASS_LAST: usize = 112;
-const NODE_BYTES: usize = 32;
+const NODE_BYTES: usize = 48;
 
 /// The heaps of the program that a snapshot is of.
 pub fn read(snapshot: &Snapshot, file: &File) -> Result<Heaps, HeapsError> {
@@ -331,7 +331,7 @@ impl Walk<'_> {
         for block in live {
             // One by one: to read a page that was never touched gives it memory, which the next look would count.
             let node = memory.words(address + (block * NODE_BYTES) as u64, NODE_BYTES / 8)?;
-            let [_, kind, at, bytes] = node[..] else {
+            let [_, kind, at, bytes, ..] = node[..] else {
                 return None;
             };
             if kind == LARGE && at != 0 && bytes < CHUNK as u64 * self.records.chunks as u64 {
