@@ -37,6 +37,11 @@ say "soak: ten thousand forks"
 FREEHOLD_TEST_FORKS=10000 ctest --test-dir "$build" --output-on-failure --no-tests=error -R '^life\.fork_storm' \
     --timeout 7200 </dev/null
 
+# Shown with what it prints, which says how many reads there were.
+say "soak: a billion reads by readers that race writers"
+FREEHOLD_TEST_READS=1000000000 ctest --test-dir "$build" --verbose --no-tests=error -R '^defer\.race' \
+    --timeout 7200 </dev/null
+
 say "soak: real programs, long"
 FREEHOLD_TEST_PROGRAMS=long ctest --test-dir "$build" --output-on-failure --no-tests=error -L 'programs|soak' \
     --timeout 7200 </dev/null

@@ -49,7 +49,8 @@ typedef struct fh_heap fh_heap;
  * whether it is still the one that was meant. That is over at the heap's reset and destroy, for which readers of
  * freehold/defer.h count: these fail with EAGAIN until each of them has passed a quiescent point since the first call. The
  * caller of it has passed. No other call is on the heap from the first one on.
- * What such a heap has taken stays with it until then, also at its limit. Blocks are of 64 KiB at most; others: ENOMEM.
+ * What such a heap has taken stays with it until then, also at its limit. A free block above 64 KiB is used again for as many
+ * steps of 64 KiB alone. Cost of such a block: a look at all blocks above 64 KiB that the heap has taken.
  * EINVAL: together with FH_HEAP_PRIVATE, memory or pages. */
 #define FH_HEAP_TYPE_STABLE 2u
 

@@ -115,6 +115,10 @@ static bool free_large(fh_node *node, void *p) {
     size_t size = (size_t)fh_load(&node->size);
     /* The first of two frees has the block. */
     if (!fh_cas_acq_rel(&node->block, &block, 0)) return false;
+    if (fh_heap_is_stable(h)) { /* it stays as it is, for a block of the same size */
+        fh_store_release(&node->idle, (uintptr_t)p);
+        return true;
+    }
     fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
     fh_told_left(h, p, size);
     bool freed = true;

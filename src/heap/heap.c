@@ -163,7 +163,7 @@ static size_t release_large(fh_extent *e) {
     for (unsigned w = 0; w < e->words; w++) {
         for (uint64_t live = fh_extent_all(e, w) & ~fh_load(&e->free[w]); live; live &= live - 1) {
             fh_node *node = (fh_node *)(void *)((char *)e + (w * 64 + fh_lowest_bit(live)) * size);
-            void *p = (void *)(uintptr_t)fh_load_acquire(&node->block);
+            void *p = (void *)(uintptr_t)(fh_load_acquire(&node->block) | fh_load_acquire(&node->idle)); /* one is 0 */
             if (!p) continue;
             bytes += (size_t)fh_load(&node->size);
             fh_store(&fh_slab_at(fh_slot_of(p))->heap, 0);
@@ -330,6 +330,15 @@ static void add_large(void *block, size_t size, void *arg) {
     if (size > FH_SMALL_MAX || (o && o->kind == FH_OWNED_LARGE)) sum->bytes += fh_resident_in(block, size);
 }
 
+/* Type-stable: large blocks that are free, and keep their pages. */
+static void each_idle(fh_extent *e, resident_sum *sum) {
+    for (size_t i = (size_t)e->begin; i < e->blocks; i++) {
+        fh_node *node = (fh_node *)(void *)((char *)e + i * fh_class_size(e->c));
+        void *p = (void *)(uintptr_t)fh_load_acquire(&node->idle);
+        if (p) add_large(p, (size_t)fh_load(&node->size), sum);
+    }
+}
+
 size_t fh_heap_resident(fh_heap *h) {
     bool spans = fh_heap_has_spans(h);
     resident_sum sum = {spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE), spans};
@@ -341,6 +350,7 @@ size_t fh_heap_resident(fh_heap *h) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[list]); e; e = e->next) {
             if (!spans) sum.bytes += fh_resident_in(e, fh_class_table[e->c].slots * FH_SLOT_SIZE);
             if (list == 0) each_of_extent(e, add_large, &sum);
+            if (list == 0 && fh_heap_is_stable(h)) each_idle(e, &sum);
         }
     }
     return sum.bytes;

@@ -301,14 +301,33 @@ static void *take_of_class(fh_heap *h, unsigned list, unsigned c, fh_heap **full
 
 /* ── Large blocks ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Type-stable: a free block of so many bytes, whose node has it again. NULL: there is none. Cost: a walk over all nodes. */
+static void *take_idle(fh_heap *h, size_t align, size_t bytes) {
+    fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[0]);
+    for (; e; e = e->next) {
+        for (unsigned i = (unsigned)e->begin; i < e->blocks; i++) {
+            fh_node *node = (fh_node *)(void *)((char *)e + i * (size_t)fh_class_size(e->c));
+            uint64_t idle = fh_load_acquire(&node->idle); /* its size */
+            if (!idle || idle % align || fh_load(&node->size) != bytes) continue;
+            if (!fh_cas_acquire(&node->idle, &idle, 0)) continue;
+            fh_store_release(&node->block, idle);
+            return (void *)(uintptr_t)idle;
+        }
+    }
+    return NULL;
+}
+
 static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
     if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE) return NULL;
     if (n <= FH_SMALL_MAX) n = FH_SMALL_MAX;
     size_t charged = fh_round_up(n, FH_SLOT_SIZE);
     if (fh_heap_has_spans(h)) charged = fh_spans_round(h, charged);
+    void *kept = fh_heap_is_stable(h) ? take_idle(h, align, charged) : NULL;
+    if (kept) return kept; /* not clean */
     fh_node *node = take_of_class(h, 0, NODE_CLASS, full);
     if (!node) return NULL;
     fh_store(&node->block, 0);
+    fh_store(&node->idle, 0);
     node->owned = (fh_owned){h, FH_OWNED_LARGE};
     void *p = claim(h, align, charged, charged, clean, full);
     if (!p) {
@@ -341,8 +360,7 @@ __attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t a
     size_t least = n < align ? align : n;
     unsigned c = least <= FH_SMALL_MAX ? fh_class_of(least) : FH_CLASS_SPECIAL;
     while (c != FH_CLASS_SPECIAL && c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
-    if (c == FH_CLASS_SPECIAL || c > FH_SMALL_LAST)
-        return fh_heap_is_stable(h) ? NULL : take_large(h, align, n, clean, full);
+    if (c == FH_CLASS_SPECIAL || c > FH_SMALL_LAST) return take_large(h, align, n, clean, full);
     return take_of_class(h, c, c, full);
 }
 

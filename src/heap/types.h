@@ -69,6 +69,7 @@ typedef struct {
     fh_owned owned;
     fh_word block; /* 0 before it is there, and after */
     fh_word size;  /* written while `block` is 0 */
+    fh_word idle;  /* type-stable: the block while it is free; else 0 */
 } fh_node;
 
 /* Slots of the store that are all of one heap: 2 to 64 MiB, at a multiple of 2 MiB. The first one is the heap's first slot, or has

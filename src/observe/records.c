@@ -49,7 +49,7 @@ _Static_assert(offsetof(fh_extent, c) == 3 * 8 && offsetof(fh_extent, words) == 
                    offsetof(fh_extent, retired) == 7 * 8 && offsetof(fh_extent, begin) == 8 * 8 &&
                    offsetof(fh_extent, out) == 9 * 8 && offsetof(fh_extent, free) == 12 * 8,
                "an extent");
-_Static_assert(offsetof(fh_node, block) == 2 * 8 && offsetof(fh_node, size) == 3 * 8 && sizeof(fh_node) == 32,
+_Static_assert(offsetof(fh_node, block) == 2 * 8 && offsetof(fh_node, size) == 3 * 8 && sizeof(fh_node) == 40,
                "a large block's node");
 
 static uint64_t address(const void *p) {

@@ -1,6 +1,7 @@
 /* Readers race writers: each reads through shared pointers without a lock, and must never see a block that was freed. Writers replace
  * the blocks, defer the old ones, and write poison over blocks of the same size, so that one that was freed early is
- * overwritten at once. Threads come and go, some readers are offline now and then, and one calls its point rarely. */
+ * overwritten at once. Threads come and go, some readers are offline now and then, and one calls its point rarely.
+ * FREEHOLD_TEST_READS: so many blocks are looked at by readers at least, however long that takes (default 0). */
 #include <freehold/defer.h>
 
 #include "../support/check.h"
@@ -79,10 +80,11 @@ static void *write_on(void *number) {
 
 int main(void) {
     pthread_t thread[READERS + WRITERS];
+    uint64_t wanted = env_number("FREEHOLD_TEST_READS", 0);
     double end = seconds_now() + test_seconds(2);
     CHECK(fh_option_set("defer", "4m") == 0, "no such option");
     for (int i = 0; i < PLACES; i++) atomic_store(&place[i], make());
-    while (seconds_now() < end) { /* threads come and go */
+    while (seconds_now() < end || atomic_load(&reads) < wanted) { /* threads come and go */
         atomic_store(&over, 0);
         for (uintptr_t i = 0; i < READERS + WRITERS; i++) {
             CHECK(pthread_create(&thread[i], NULL, i < READERS ? read_on : write_on, (void *)(i + 1)) == 0,
@@ -96,7 +98,9 @@ int main(void) {
     size_t left = fh_defer_barrier();
     CHECK(left == 0, "%zu bytes wait for nobody", left);
     CHECK(fh_verify() == 0, "the heap is damaged");
-    printf("%llu reads, %llu blocks deferred, %llu refusals\n", (unsigned long long)atomic_load(&reads),
-           (unsigned long long)atomic_load(&deferred), (unsigned long long)atomic_load(&refused));
+    CHECK(atomic_load(&reads) >= wanted, "%llu reads", (unsigned long long)atomic_load(&reads));
+    printf("%llu reads, none of a freed block, %llu blocks deferred, %llu refusals\n",
+           (unsigned long long)atomic_load(&reads), (unsigned long long)atomic_load(&deferred),
+           (unsigned long long)atomic_load(&refused));
     return 0;
 }

@@ -56,7 +56,7 @@ const EXTENT_HEADER: usize = 12;
 const EXTENT_BEGIN: usize = 8;
 const EXTENT_OUT: usize = 9;
 const CLASS_LAST: usize = 112;
-const NODE_BYTES: usize = 32;
+const NODE_BYTES: usize = 48;
 
 /// The heaps of the program that a snapshot is of.
 pub fn read(snapshot: &Snapshot, file: &File) -> Result<Heaps, HeapsError> {
@@ -351,7 +351,7 @@ impl Walk<'_> {
         for block in live {
             // One by one: to read a page that was never touched gives it memory, which the next look would count.
             let node = memory.words(address + (block * NODE_BYTES) as u64, NODE_BYTES / 8)?;
-            let [_, kind, at, bytes] = node[..] else {
+            let [_, kind, at, bytes, ..] = node[..] else {
                 return None;
             };
             if kind == LARGE && at != 0 && bytes < CHUNK as u64 * self.records.chunks as u64 {
