@@ -152,6 +152,7 @@ fn real_files(source: &Path) -> Vec<String> {
         "base/settings.c",
         "heap/defer.c",
         "heap/callbacks.c",
+        "heap/claim.c",
         "heap/endings.c",
         "heap/frames.c",
         "heap/free.c",

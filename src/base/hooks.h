@@ -20,6 +20,9 @@ struct fh_thread;
 
 /* ── Defined in heap/free.c ──────────────────────────────────────────────────────────────────────────────────────── */
 
+/* The same for a block whose slot has that word `quick`, which is not 0 (heap/stripes.h). */
+void fh_hook_heap_free_quick(uint64_t quick, void *p);
+
 /* Of a pointer into a slot that a heap of the embedding API has (fh_heap_word). The beginning of the live block that p points
  * to or into, and its bytes; NULL: none is there. */
 void *fh_hook_heap_block(const void *p, size_t *size);
@@ -77,9 +80,6 @@ void fh_hook_participant_ends(void);
 void fh_hook_participants_forked(void);
 
 /* ── Defined in heap/stripes.c ───────────────────────────────────────────────────────────────────────────────────── */
-
-/* Frees the block at p, whose slot has that word `quick`, which is not 0. */
-void fh_hook_heap_free_quick(uint64_t quick, void *p);
 
 /* The thread whose cache was t has ended: what it kept of heaps is for others. */
 void fh_hook_ticket_ends(struct fh_thread *t);

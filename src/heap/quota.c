@@ -52,3 +52,11 @@ void fh_quota_tell(fh_heap *h, size_t bytes) {
         if (FH_UNLIKELY(soft && now > soft && now - bytes <= soft)) (void)fh_quota_ask(at, bytes, false);
     }
 }
+
+bool fh_quota_has_room(const fh_heap *h, size_t bytes) {
+    for (; h; h = h->parent) {
+        uint64_t hard = fh_load(&h->hard), charged = fh_load(&h->charged);
+        if (hard && (charged > hard || hard - charged < bytes)) return false;
+    }
+    return true;
+}

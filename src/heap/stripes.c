@@ -4,8 +4,9 @@
 #include "base/hooks.h"
 #include "cache/alloc.h"
 #include "cache/thread.h"
+#include "heap/claim.h"
+#include "heap/quota.h"
 #include "heap/stacks.h"
-#include "heap/take.h"
 #include "heap/words.h"
 
 #include <string.h>
@@ -145,20 +146,12 @@ static bool give_up(fh_stripe *s) {
 
 /* ── Whether they are used ───────────────────────────────────────────────────────────────────────────────────────── */
 
-static bool has_room(const fh_heap *h) {
-    for (; h; h = h->parent) {
-        uint64_t hard = fh_load(&h->hard), charged = fh_load(&h->charged);
-        if (hard && (charged > hard || hard - charged < FH_STRIPES_ROOM)) return false;
-    }
-    return true;
-}
-
 /* The stripes of a heap, if they are to be used now. Else 0, and the calling thread has nothing in one. */
 static uint64_t in_use(fh_heap *h) {
     uint64_t stripes = fh_load_acquire(&h->striped);
     if (FH_LIKELY(stripes)) return stripes;
     stripes = fh_load_acquire(&h->stripes);
-    if (has_room(h)) {
+    if (fh_quota_has_room(h, FH_STRIPES_ROOM)) {
         fh_store_release(&h->striped, stripes);
         return stripes;
     }
@@ -167,13 +160,13 @@ static uint64_t in_use(fh_heap *h) {
     return 0;
 }
 
-void fh_stripes_check(fh_heap *h) {
-    if (fh_load(&h->striped) && !has_room(h)) fh_store(&h->striped, 0);
-}
-
 void fh_stripes_begin(fh_heap *h) {
-    if (fh_load(&h->stripes) || !fh_stripes_may(h) || fh_load(&h->charged) < FH_STRIPES_FROM || !has_room(h)) return;
-    char *slot = fh_heap_take_slot(h);
+    if (fh_load(&h->stripes) || !fh_stripes_may(h) || fh_load(&h->charged) < FH_STRIPES_FROM ||
+        !fh_quota_has_room(h, FH_STRIPES_ROOM))
+        return;
+    bool clean;
+    fh_heap *full;
+    char *slot = fh_heap_claim(h, FH_SLOT_SIZE, FH_SLOT_SIZE, FH_SLOT_SIZE, &clean, &full);
     if (!slot) return;
     for (unsigned i = 0; i < FH_STRIPES; i++) {
         fh_stripe *s = fh_stripe_of((uintptr_t)slot, i * FH_STRIPE_SIZE);

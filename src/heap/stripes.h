@@ -42,7 +42,6 @@
 #define FH_STRIPE_BYTES ((size_t)6144)             /* of blocks in a bin, at most */
 #define FH_STRIPE_BLOCKS ((size_t)20)              /* and blocks */
 #define FH_STRIPES_FROM ((size_t)4 * FH_SLOT_SIZE) /* a heap that has taken so much gets stripes */
-#define FH_STRIPES_ROOM ((size_t)4 << 20)
 #define FH_STRIPE_ADDRESS_BITS 48u
 
 /* Offsets in the stripe, and in an extent of the class of its bytes. */
@@ -143,9 +142,6 @@ void *fh_stripes_take(fh_heap *h, unsigned c);
 
 /* Keeps block i of e, whose byte is 0 already. False: it is to be freed by its bit. Of a heap that has stripes. */
 bool fh_stripes_keep(fh_extent *e, unsigned i);
-
-/* After a charge: they are not used from now on if a limit is near. */
-void fh_stripes_check(fh_heap *h);
 
 /* The heap was refused memory: gives back what can be reached. True: something was. */
 bool fh_stripes_empty(fh_heap *h);

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/classes.h"
 #include "cache/alloc.h"
+#include "heap/claim.h"
 #include "heap/free.h"
 #include "heap/given.h"
 #include "heap/quota.h"
@@ -70,46 +71,6 @@ static void *take_units(fh_heap *h, size_t align, size_t n) {
     return NULL;
 }
 
-/* ── Charging ────────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-/* Charges, and tells those that are above their soft limit by it. */
-static bool charge(fh_heap *h, size_t bytes, fh_heap **full) {
-    *full = fh_quota_charge(h, bytes);
-    if (*full) return false;
-    fh_quota_tell(h, bytes);
-    fh_stripes_check(h);
-    return true;
-}
-
-/* Memory of the store for the heap, charged. */
-static void *claim(fh_heap *h, size_t align, size_t n, size_t charged, bool *clean, fh_heap **full) {
-    if (!charge(h, charged, full)) return NULL;
-    bool spans = fh_heap_has_spans(h);
-    void *p = spans ? fh_spans_claim(h, align, n, clean, full) : fh_alloc_special(align, n, clean);
-    if (FH_UNLIKELY(p && h->flags & FH_HEAP_IS_POPULATED && !fh_system_populate(p, n))) {
-        spans ? fh_spans_release(h, p, n) : (void)fh_large_free(p);
-        p = NULL;
-    }
-    if (!p) {
-        fh_quota_return(h, charged);
-        return NULL;
-    }
-    fh_class_set(fh_slot_of(p), FH_CLASS_SPECIAL); /* to free it is nothing that a magazine holds */
-    return p;
-}
-
-void *fh_heap_take_slot(fh_heap *h) {
-    bool clean;
-    fh_heap *full;
-    return claim(h, FH_SLOT_SIZE, FH_SLOT_SIZE, FH_SLOT_SIZE, &clean, &full);
-}
-
-void fh_heap_drop_slot(fh_heap *h, void *slot) {
-    fh_store(&fh_slab_at(fh_slot_of(slot))->heap, 0);
-    fh_heap_has_spans(h) ? fh_spans_release(h, slot, FH_SLOT_SIZE) : (void)fh_large_free(slot);
-    fh_quota_return(h, FH_SLOT_SIZE);
-}
-
 /* ── Extents ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static size_t extent_bytes(const fh_extent *e) {
@@ -130,7 +91,7 @@ static void *begin_with(fh_extent *e) {
 /* Charges a retired extent that the caller has popped. False: the limit is in the way, or there is no memory. */
 static bool charge_again(fh_extent *e, fh_heap **full) {
     fh_heap *h = e->owned.heap;
-    if (!charge(h, extent_bytes(e), full)) return false;
+    if (!fh_heap_charge(h, extent_bytes(e), full)) return false;
     if (!(h->flags & FH_HEAP_IS_POPULATED) || fh_system_populate(e, extent_bytes(e))) return true;
     fh_quota_return(h, extent_bytes(e));
     return false;
@@ -256,7 +217,7 @@ static fh_extent *new_extent(fh_heap *h, unsigned list, unsigned c, fh_heap **fu
     const fh_class_info *info = &fh_class_table[c];
     bool clean;
     size_t bytes = info->slots * FH_SLOT_SIZE;
-    fh_extent *e = claim(h, FH_SLOT_SIZE, bytes, bytes, &clean, full);
+    fh_extent *e = fh_heap_claim(h, FH_SLOT_SIZE, bytes, bytes, &clean, full);
     if (!e) return NULL;
     /* A walk meets a node that is claimed and not written yet: its block is 0. */
     if (list == 0 && !clean) memset(e, 0, bytes);
@@ -329,7 +290,7 @@ static void *take_large(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap
     fh_store(&node->block, 0);
     fh_store(&node->idle, 0);
     node->owned = (fh_owned){h, FH_OWNED_LARGE};
-    void *p = claim(h, align, charged, charged, clean, full);
+    void *p = fh_heap_claim(h, align, charged, charged, clean, full);
     if (!p) {
         fh_heap_give(NULL, &((fh_extent *)(uintptr_t)fh_heap_word(node))->owned, node);
         return NULL;

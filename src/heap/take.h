@@ -9,8 +9,4 @@
 /* n bytes at a multiple of align, a power of two. *clean: they read as zero. NULL with errno ENOMEM. */
 void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean);
 
-/* A slot for what is not blocks, charged. NULL: the limit is in the way, or there is no memory. */
-void *fh_heap_take_slot(fh_heap *h);
-void fh_heap_drop_slot(fh_heap *h, void *slot);
-
 #endif

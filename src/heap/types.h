@@ -97,6 +97,8 @@ typedef struct fh_heap_span {
 /* Its slots are in spans (span.h). */
 #define FH_HEAP_HAS_SPANS (FH_HEAP_IS_NO_DUMP | FH_HEAP_IS_HUGE | FH_HEAP_IS_NAMED)
 #define FH_HEAP_OVER UINT64_C(1)
+/* A heap with less room than this has no use for stripes: they might have all of it. */
+#define FH_STRIPES_ROOM ((size_t)4 << 20)
 #define FH_UNIT_WORDS FH_SLAB_WORDS
 #define FH_UNITS_MOST ((size_t)1024) /* bytes of a block of units: those of one word */
 
