@@ -60,7 +60,11 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "#define FH_QUARANTINE_SLOTS ((uint64_t)2)",
     ),
     ("heap/use.c", "#define USES 256u", "#define USES 2u"),
-    ("heap/stripes.h", "#define FH_STRIPES 8u", "#define FH_STRIPES 1u"),
+    (
+        "heap/stripes.h",
+        "#define FH_STRIPES 8u",
+        "#define FH_STRIPES 1u",
+    ),
     (
         "heap/stripes.h",
         "#define FH_STRIPE_BLOCKS ((size_t)20)",
