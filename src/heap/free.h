@@ -1,6 +1,7 @@
 /* Blocks back into their heap, found by their address alone.
  *
- * Thread-safety: any thread, except on a private heap. Progress: wait-free, except the store's part in large blocks. */
+ * Thread-safety: any thread, except on a private heap. Progress: lock-free; of a block of a stripe
+ * wait-free (stripes.h). */
 #ifndef FH_HEAP_FREE_H
 #define FH_HEAP_FREE_H
 
