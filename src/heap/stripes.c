@@ -168,9 +168,10 @@ void fh_stripes_begin(fh_heap *h) {
     fh_heap *full;
     char *slot = fh_heap_claim(h, FH_SLOT_SIZE, FH_SLOT_SIZE, FH_SLOT_SIZE, &clean, &full);
     if (!slot) return;
-    for (unsigned i = 0; i < FH_STRIPES; i++) {
+    *(fh_owned *)(void *)slot = (fh_owned){h, FH_OWNED_STRIPES};
+    /* Clean, they are as they should be, and have no memory until a thread owns them. */
+    for (unsigned i = 0; i < FH_STRIPES && !clean; i++) {
         fh_stripe *s = fh_stripe_of((uintptr_t)slot, i * FH_STRIPE_SIZE);
-        s->owned = (fh_owned){h, FH_OWNED_STRIPES};
         fh_store(&s->owner, 0);
         fh_store(&s->ready, 0);
     }

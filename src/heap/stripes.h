@@ -50,7 +50,7 @@ typedef struct {
 } fh_stripe_bin;
 
 typedef struct {
-    fh_owned owned;
+    fh_owned owned; /* of the first stripe: it is what the slot begins with */
     fh_word owner;
     fh_word ready; /* 1: the bins are there */
     fh_stripe_bin bin[FH_STRIPE_LAST + 1];

@@ -185,6 +185,28 @@ static void part_limit(void) {
     CHECK(fh_heap_destroy(shared.heap) == 0, "no end");
 }
 
+/* ── Memory ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* One thread's stripe has memory, and not the seven others. All extents are full but the last one, which has a header and a block. */
+static void part_resident(void) {
+    fh_heap_figures f;
+    size_t before = 0;
+    shared.heap = fh_heap_new(NULL);
+    do {
+        char *p = fh_heap_malloc(shared.heap, 1000);
+        CHECK(p != NULL, "no block");
+        memset(p, 1, 1000);
+        before = bytes_of(shared.heap);
+    } while (before < 512 * KIB);
+    do memset(fh_heap_malloc(shared.heap, 1000), 1, 1000);
+    while (bytes_of(shared.heap) == before);
+    CHECK(fh_heap_stats(shared.heap, &f) == 0, "no figures");
+    CHECK(f.taken == before + 64 * KIB, "%zu bytes are taken, %zu before", f.taken, before);
+    CHECK(f.resident <= f.taken - 128 * KIB + 12 * KIB + 16 * KIB, "%zu of %zu bytes are resident", f.resident,
+          f.taken);
+    CHECK(fh_heap_destroy(shared.heap) == 0, "no end");
+}
+
 /* ── Forks ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void part_forks(void) {
@@ -240,13 +262,17 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"threads", part_threads}, {"limit", part_limit}, {"forks", part_forks}, {"twice", part_twice}};
+    } parts[] = {{"threads", part_threads},
+                 {"limit", part_limit},
+                 {"resident", part_resident},
+                 {"forks", part_forks},
+                 {"twice", part_twice}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
         puts("ok");
         return 0;
     }
-    fprintf(stderr, "usage: stripes threads|limit|forks|twice\n");
+    fprintf(stderr, "usage: stripes threads|limit|resident|forks|twice\n");
     return 2;
 }
