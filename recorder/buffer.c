@@ -24,7 +24,8 @@
 __thread struct recorder_thread recorder_self;
 // Multiples of the largest page that any CPU has: something else is mapped in their place.
 enum { LARGEST_PAGE = 65536 };
-_Alignas(LARGEST_PAGE) _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+_Alignas(LARGEST_PAGE) _Atomic uint16_t recorder_regions[RECORDER_REGIONS];
+_Alignas(LARGEST_PAGE) _Atomic uint32_t recorder_lines[RECORDER_LINES];
 static_assert(sizeof recorder_regions % LARGEST_PAGE == 0 && sizeof recorder_lines % LARGEST_PAGE == 0, "whole pages");
 _Atomic bool recorder_on;
 _Atomic uint32_t *recorder_asked;
@@ -471,19 +472,21 @@ static uint16_t next_owner(uint16_t was, bool releases) {
 // Until the line is as we left it after our stamp: then who takes it next has a younger stamp on all that follows.
 // The exchange is a full barrier, and the stamp lets no load pass.
 static void stamp_in_line(const void *address, bool releases) {
-    _Atomic uint16_t *owner = recorder_line_of(address);
-    uint16_t was = atomic_load_explicit(owner, memory_order_acquire), now;
-    if (was == recorder_self.mine) {
+    _Atomic uint32_t *line = recorder_line_of(address);
+    uint32_t mine = recorder_line_word(address, recorder_self.mine), now;
+    uint32_t was = atomic_load_explicit(line, memory_order_acquire);
+    if (was == mine) {
         return;
     }
     uint64_t ticks;
     do {
-        now = next_owner(was, releases);
+        uint16_t owner = was >> 16 == mine >> 16 ? (uint16_t)was : 0; // a line of other addresses is nobody's here
+        now = recorder_line_word(address, next_owner(owner, releases));
         if (now != was) {
-            atomic_exchange(owner, now);
+            atomic_exchange(line, now);
         }
         ticks = ticks_now();
-        was = atomic_load_explicit(owner, memory_order_acquire);
+        was = atomic_load_explicit(line, memory_order_acquire);
     } while (was != now);
     put_stamp(ticks);
 }

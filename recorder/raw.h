@@ -119,21 +119,31 @@ extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording beg
 
 // Who had to do with the blocks of a region of 64 KiB: 0 nobody, a thread's number, or several threads. And of each line
 // of 64 bytes, for regions of several threads: who allocated there last, or that others release what is allocated there.
-// Threads that share a slab rarely share blocks. Addresses that are 4 GiB apart share a region's place, and those 256 MiB
-// apart a line's, which costs stamps and no more.
+// Threads that share a slab rarely share blocks. Addresses that are 4 GiB apart share a region's place, which costs stamps and no
+// more. Those 256 MiB apart share a line's place: so the word says of which of them it is.
+//
+//     a line's word     address / 256 MiB: 16 bits │ owner: 16 bits
+//
+// Without that, a thread with a line would take another for its own in which it never was. What the owner of that region has done
+// there is in no line, and may be younger than the thread's stamp.
 enum { RECORDER_REGION = 65536, RECORDER_REGIONS = 1 << 16, RECORDER_LINE = 64, RECORDER_LINES = 1 << 22 };
 enum { RECORDER_UNNUMBERED = 0xFFFE, RECORDER_SEVERAL = 0xFFFF };
 //
 // Both are mapped shared, so that they are not among the private resident bytes of the program, which are in the trace.
-extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS], recorder_lines[RECORDER_LINES];
+extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS];
+extern _Atomic uint32_t recorder_lines[RECORDER_LINES];
 static_assert((uint64_t)RECORDER_REGION * RECORDER_REGIONS == (uint64_t)1 << 32, "the regions of half an address");
 
 static inline _Atomic uint16_t *recorder_region_of(const void *address) {
     return &recorder_regions[(uint32_t)(uintptr_t)address / RECORDER_REGION];
 }
 
-static inline _Atomic uint16_t *recorder_line_of(const void *address) {
+static inline _Atomic uint32_t *recorder_line_of(const void *address) {
     return &recorder_lines[(uintptr_t)address / RECORDER_LINE % RECORDER_LINES];
+}
+
+static inline uint32_t recorder_line_word(const void *address, uint16_t owner) {
+    return (uint32_t)((uintptr_t)address / ((uintptr_t)RECORDER_LINE * RECORDER_LINES)) << 16 | owner;
 }
 
 // One call in 241 is timed: for the share of the program's time that is spent in the allocator. As many calls at most

@@ -71,7 +71,7 @@ static bool in_arena(const void *block) {
 static void keep_off(const char *first, size_t bytes) {
     for (size_t offset = 0; offset <= bytes; offset += RECORDER_LINE) {
         atomic_store(recorder_region_of(first + offset), RECORDER_SEVERAL);
-        atomic_store(recorder_line_of(first + offset), RECORDER_SEVERAL);
+        atomic_store(recorder_line_of(first + offset), recorder_line_word(first + offset, RECORDER_SEVERAL));
     }
 }
 
@@ -290,7 +290,8 @@ static inline bool is_mine(const struct recorder_thread *self, const void *block
     atomic_signal_fence(memory_order_seq_cst);
     return ((uintptr_t)block & 15) == 0 &&
            (__builtin_expect(atomic_load_explicit(recorder_region_of(block), memory_order_relaxed) == self->mine, 1) ||
-            atomic_load_explicit(recorder_line_of(block), memory_order_relaxed) == self->mine);
+            atomic_load_explicit(recorder_line_of(block), memory_order_relaxed) ==
+                recorder_line_word(block, self->mine));
 }
 
 // Whether nothing is due: no stamp, no timing, no new block.

@@ -122,6 +122,33 @@ fn the_order_at_each_address_is_the_true_one() {
     }
 }
 
+/// Blocks whose lines have one place in the recorder's table: what a thread knows of the one says nothing of the other.
+#[test]
+fn blocks_that_are_far_apart_keep_their_order() {
+    let Some(place) = Place::new("blocks_that_are_far_apart_keep_their_order") else {
+        return;
+    };
+    let directory = place.directory.path();
+    let far = include_str!("../../../tests/record/far.c");
+    let flags = ["-shared", "-fPIC", "-fno-builtin", "-pthread"];
+    let far = compile(directory, "far.so", far, &flags);
+    let alias = include_str!("../../../tests/record/alias.c");
+    let alias = compile(directory, "alias", alias, &["-fno-builtin", "-pthread"]);
+    let output = Command::new(command())
+        .args(["record", "--json", "-o"])
+        .arg(place.trace())
+        .arg("--on")
+        .args([far.as_path(), Path::new("--"), alias.as_path()])
+        // All calls are close, so that many share a stamp.
+        .env("FREEHOLD_RECORD_CLOSE", "1000000000000000")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let info = info(&place.trace());
+    assert!(counts(&info)["malloc"] >= 202, "{info}");
+    nothing_lost(&info);
+}
+
 #[test]
 fn what_was_recorded_before_sigkill_is_kept() {
     let Some(place) = Place::new("what_was_recorded_before_sigkill_is_kept") else {
