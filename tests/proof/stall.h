@@ -115,6 +115,8 @@ void stall_two_observed(void);
 /* stall_heaps.c */
 void stall_heap_before(void);
 void stall_heap_blocks(void);
+void stall_stripes_before(void);
+void stall_stripes(void);
 void stall_heap_life(void);
 void stall_heap_scope(void);
 void stall_heap_private(void);

@@ -39,6 +39,22 @@ void stall_heap_blocks(void) {
     }
 }
 
+/* One that has grown and has room: threads keep blocks of it. */
+void stall_stripes_before(void) {
+    enum { GROWN = 500, SIZE = 1000 };
+    __atomic_fetch_add(&stall_live, MOST, __ATOMIC_RELAXED);
+    shared_heap = fh_heap_new(NULL);
+    for (unsigned i = 0; i < GROWN; i++) CHECK(fh_heap_malloc(shared_heap, SIZE), "no block");
+}
+
+/* More than a stripe keeps, and back. */
+void stall_stripes(void) {
+    void *block[30];
+    for (unsigned i = 0; i < 30; i++) block[i] = fh_heap_malloc(shared_heap, 1000);
+    for (unsigned i = 0; i < 30; i++) fh_free(block[i]);
+    for (unsigned i = 0; i < 4; i++) fh_free(fh_heap_malloc(shared_heap, 1000));
+}
+
 static void nothing(void *arg) {
     (void)arg;
 }

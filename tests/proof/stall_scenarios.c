@@ -529,6 +529,8 @@ const stall_scenario stall_scenarios[] = {
     {.name = "no background", .victim = stall_background_without_thread, .clear = stall_no_background},
     {.name = "ends", .victim = ends},
     {.name = "heap", .prepare = stall_heap_before, .victim = stall_heap_blocks},
+    {.name = "heap's stripes", .prepare = stall_stripes_before, .victim = stall_stripes},
+    {.name = "heap's stripes of two", .prepare = stall_stripes_before, .victim = stall_stripes, .other = stall_stripes},
     {.name = "heap of two", .prepare = stall_heap_before, .victim = stall_heap_blocks, .other = stall_heap_blocks},
     {.name = "private heap", .prepare = stall_heap_before, .victim = stall_heap_private, .other = stall_heap_blocks},
     {.name = "heap's scope", .prepare = stall_heap_before, .victim = stall_heap_scope, .other = stall_heap_blocks},
