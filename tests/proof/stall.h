@@ -117,6 +117,8 @@ void stall_heap_before(void);
 void stall_heap_blocks(void);
 void stall_stripes_before(void);
 void stall_stripes(void);
+void stall_stripes_life(void);
+void stall_stable_large(void);
 void stall_heap_life(void);
 void stall_heap_scope(void);
 void stall_heap_private(void);

@@ -55,6 +55,50 @@ void stall_stripes(void) {
     for (unsigned i = 0; i < 4; i++) fh_free(fh_heap_malloc(shared_heap, 1000));
 }
 
+static void *keeps(void *h) {
+    stall_is_victim = 1;
+    void *p = fh_heap_malloc(h, 3000), *q = fh_heap_malloc(h, 3000);
+    fh_free(p);
+    fh_free(q);
+    return NULL;
+}
+
+/* Stripes from their beginning to their end: of threads that end and those that come after them, near a limit and at it, and again
+ * without one. */
+void stall_stripes_life(void) {
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.hard_limit = (size_t)6 << 20, .callback = free_nothing});
+    if (!h) return;
+    void *first = NULL, *p = fh_heap_malloc(h, 60000);
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_t thread;
+        (void)keeps(h);
+        if (pthread_create(&thread, NULL, keeps, h) == 0) pthread_join(thread, NULL);
+    }
+    for (; p; p = fh_heap_malloc(h, 60000)) {
+        *(void **)p = first;
+        first = p;
+    }
+    (void)keeps(h);
+    for (; first; first = p) {
+        p = *(void **)first;
+        fh_free(first);
+    }
+    (void)fh_heap_limit(h, 0, 0);
+    (void)keeps(h);
+    (void)fh_heap_destroy(h);
+}
+
+/* A large block of a type-stable heap stays until the heap ends. */
+void stall_stable_large(void) {
+    fh_heap_figures figures;
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_TYPE_STABLE});
+    if (!h) return;
+    for (unsigned i = 0; i < 2; i++) fh_free(fh_heap_malloc(h, 100000));
+    (void)fh_heap_stats(h, &figures);
+    for (unsigned i = 0; i < 3 && fh_heap_destroy(h) != 0; i++) {
+    }
+}
+
 static void nothing(void *arg) {
     (void)arg;
 }

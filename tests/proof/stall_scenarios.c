@@ -531,6 +531,8 @@ const stall_scenario stall_scenarios[] = {
     {.name = "heap", .prepare = stall_heap_before, .victim = stall_heap_blocks},
     {.name = "heap's stripes", .prepare = stall_stripes_before, .victim = stall_stripes},
     {.name = "heap's stripes of two", .prepare = stall_stripes_before, .victim = stall_stripes, .other = stall_stripes},
+    {.name = "life of stripes", .prepare = stall_stripes_before, .victim = stall_stripes_life},
+    {.name = "type-stable large blocks", .prepare = stall_stripes_before, .victim = stall_stable_large},
     {.name = "heap of two", .prepare = stall_heap_before, .victim = stall_heap_blocks, .other = stall_heap_blocks},
     {.name = "private heap", .prepare = stall_heap_before, .victim = stall_heap_private, .other = stall_heap_blocks},
     {.name = "heap's scope", .prepare = stall_heap_before, .victim = stall_heap_scope, .other = stall_heap_blocks},
