@@ -91,6 +91,12 @@ const ADAPTED: &[(&str, &str, &str)] = &[
         "size_t fh_defer_waiting(void) {",
         "#include \"defer_books.h\"\nsize_t fh_defer_waiting(void) {",
     ),
+    ("heap/bounded.c", "#define PLACES 16u", "#define PLACES 1u"),
+    (
+        "heap/bounded.c",
+        "void *fh_bounded_memory(",
+        "#include \"bounded_books.h\"\nvoid *fh_bounded_memory(",
+    ),
     (
         "heap/heap.c",
         "if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);",
@@ -155,6 +161,7 @@ fn real_files(source: &Path) -> Vec<String> {
         "base/classes.c",
         "base/settings.c",
         "heap/defer.c",
+        "heap/bounded.c",
         "heap/callbacks.c",
         "heap/claim.c",
         "heap/endings.c",
@@ -267,17 +274,20 @@ fn build(
         "cache/cache.h",
         "cache/hardened.h",
         "cache/observed.h",
+        "heap/marks.h",
         "heap/stripes.h",
         "heap/types.h",
         "misuse/quarantine.h",
     ] {
-        let text = edited(source, header, "the model", ADAPTED.iter());
+        let text = edited(source, header, name, ADAPTED.iter().chain(edits));
         fs::write(folder.join(header), text).expect("a file below OUT_DIR");
     }
     let what = format!("seeded bug {name}, or the model itself");
+    // A header may be in any file.
+    let all = edits.is_empty() || edits.iter().any(|(of, _, _)| of.ends_with(".h"));
     for file in &real_files(source) {
         let copy = folder.join(file.replace('/', "_"));
-        if !edits.is_empty() && edits.iter().all(|(of, _, _)| of != file) {
+        if !all && edits.iter().all(|(of, _, _)| of != file) {
             objects.push(real.join(file.replace('/', "_")).with_extension("o"));
             continue;
         }

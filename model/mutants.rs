@@ -545,6 +545,86 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "bounded_block_by_plain_store",
+        edits: &[(
+            "heap/bounded.c",
+            "if (fh_bit_clear(&at->free[w], bit))",
+            "uint64_t there = fh_load(&at->free[w]);\n            fh_store(&at->free[w], there & ~(UINT64_C(1) << bit));\n            if (there >> bit & 1)",
+        )],
+    },
+    Mutant {
+        name: "bounded_slab_made_by_plain_store",
+        edits: &[(
+            "heap/bounded.c",
+            "    if (!fh_cas_acq_rel(&s->b->slab[i].state, &was, state_of(BEING_MADE, 0) | 1)) return false;",
+            "    fh_store(&s->b->slab[i].state, state_of(BEING_MADE, 0) | 1);",
+        )],
+    },
+    Mutant {
+        name: "bounded_room_without_second_look",
+        edits: &[(
+            "heap/bounded.c",
+            "    if (kind_of(now) == c && (now & HOLDERS) < blocks_of(c)) fh_marks_set(&m, i);",
+            "    (void)now;",
+        )],
+    },
+    Mutant {
+        name: "bounded_empty_without_second_look",
+        edits: &[(
+            "heap/bounded.c",
+            "    if ((now & HOLDERS) == 0) fh_marks_set(&m, i);",
+            "    (void)now;",
+        )],
+    },
+    Mutant {
+        name: "bounded_slab_made_while_it_is_held",
+        edits: &[(
+            "heap/bounded.c",
+            "if ((was & HOLDERS) || before >= OF_RUN) return false;",
+            "if (before >= OF_RUN) return false;",
+        )],
+    },
+    Mutant {
+        name: "bounded_entered_whatever_it_is",
+        edits: &[(
+            "heap/bounded.c",
+            "kind_of(was) != s->c || holders >= s->blocks",
+            "holders >= s->blocks",
+        )],
+    },
+    Mutant {
+        name: "bounded_run_not_undone",
+        edits: &[(
+            "heap/bounded.c",
+            "uint64_t empty = unmake_all(b, first, *passed, BEING_MADE, 0);",
+            "uint64_t empty = 0;",
+        )],
+    },
+    Mutant {
+        name: "bounded_left_before_it_is_free",
+        edits: &[(
+            "heap/bounded.c",
+            "    if (fh_bit_set(&b->slab[i].free[block / 64], block % 64)) return false;\n    fh_store(&b->slab[i].from, block / 64);\n    leave(b, i);",
+            "    leave(b, i);\n    if (fh_bit_set(&b->slab[i].free[block / 64], block % 64)) return false;",
+        )],
+    },
+    Mutant {
+        name: "bounded_left_by_plain_store",
+        edits: &[(
+            "heap/bounded.c",
+            "    uint64_t was = fh_sub_acq_rel(&b->slab[i].state, 1);\n",
+            "    uint64_t was = fh_load(&b->slab[i].state);\n    fh_store_release(&b->slab[i].state, was - 1);\n",
+        )],
+    },
+    Mutant {
+        name: "marks_lowered_without_second_look",
+        edits: &[(
+            "heap/marks.h",
+            "    if (fh_load(&m->word[w])) fh_or_release(&m->top[w / 64], UINT64_C(1) << w % 64);",
+            "",
+        )],
+    },
+    Mutant {
         name: "heap_extent_closed_without_second_look",
         edits: &[("heap/stacks.c", "if (w < e->words) fh_extent_open(e);", "")],
     },

@@ -78,6 +78,24 @@ typedef struct fh_heap fh_heap;
  * takes about twice the time. A frame's segments are what counts of frames. */
 #define FH_HEAP_SIZES 64u
 
+/* A bounded heap, for audio, control and game loops. fh_heap_malloc, fh_heap_aligned_alloc and fh_free take at most 2,000 instructions
+ * each, whatever other threads do, in release builds. They make no system call, and no page fault: all of hard_limit, 256 KiB to
+ * 16 GiB, is taken, charged and given pages when the heap is made. Nothing comes from elsewhere afterwards, and it goes back at destroy. A calloc and a
+ * realloc add what it takes to clear or copy the block.
+ *   Sizes    16-byte steps up to 128 bytes, then four a doubling up to 32 KiB, then whole steps of 64 KiB up to 1 MiB. A longer block, or one that is
+ *            more aligned, fails with ENOMEM. Blocks of a size are in slabs of 64 KiB, so small heaps are for few sizes. A slab is used for
+ *            another size once all of it is free. One part in a hundred, and 64 to 128 KiB, are for bookkeeping.
+ *   ENOMEM   there is no room. Or other threads have taken, within this one call, some twenty blocks that it was about to take. A block
+ *            above 32 KiB is also refused if the heap is in such pieces that none is found in time.
+ *   Threads  any. The call that frees may be another thread's. A thread's first call of all may do more, as it makes the thread known: make
+ *            it before the loop.
+ *   fork     the child has the same heap, but its pages are copied at the first write to each, which is a page fault.
+ * Its blocks are not sampled by the profiler, and no tool that watches memory is told of them. Walks and fh_heap_stats are not bounded. A
+ * page that is swapped out is a fault: mlock what you must not lose.
+ * EINVAL: no hard_limit, or another one than above; together with a soft limit, a callback, memory, pages, or a flag other than
+ * FH_HEAP_POPULATE. And fh_heap_limit of such a heap. ENOMEM at fh_heap_new also if a limit of its parent is in the way. */
+#define FH_HEAP_BOUNDED 128u
+
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
  * at most for one call. What it allocates from the heap that is full fails at once, without another callback. It must return: not

@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "base/classes.h"
 #include "base/hooks.h"
+#include "heap/bounded.h"
 #include "heap/free.h"
 #include "heap/heap.h"
 #include "heap/stacks.h"
@@ -13,6 +14,9 @@
 #include "store/window.h"
 
 static __thread fh_heap *parent, *heap;
+
+/* include/bounded_books.h */
+const char *fh_model_bounded_books(const fh_bounded *b, size_t *bytes, size_t *live);
 
 /* Units of the heap when it is empty. */
 static __thread size_t units;
@@ -60,6 +64,18 @@ void fh_model_heap_stripes(void) {
     fh_stripes_begin(heap);
     fh_store(&heap->charged, charged + FH_SLOT_SIZE);
     FH_ASSERT(fh_load(&heap->stripes));
+}
+
+/* It is a bounded one of so many slabs. */
+void fh_model_heap_bounded(size_t slabs) {
+    fh_heap_end(heap);
+    heap = fh_heap_create(&(fh_heap_plan){.name = "heap",
+                                          .parent = parent,
+                                          .hard = (slabs + 2) * FH_SLOT_SIZE,
+                                          .flags = FH_HEAP_IS_BOUNDED | FH_HEAP_IS_POPULATED});
+    fh_use_open(heap);
+    const char *none;
+    units = units_there(&none);
 }
 
 void fh_model_heap_leave(void) {
@@ -153,7 +169,13 @@ size_t fh_model_heap_books(const char **wrong) {
     *wrong = NULL;
     /* It has ended, or is of an earlier scenario of this thread. */
     if (!fh_heap_exists(heap)) return SIZE_MAX;
-    fh_heap_each(heap, add, &live);
+    size_t of_bounded = 0;
+    if (fh_heap_is_bounded(heap)) { /* whose walk is by changes */
+        *wrong = fh_model_bounded_books(heap->bounded, &of_bounded, &live);
+        bytes += of_bounded;
+    } else {
+        fh_heap_each(heap, add, &live);
+    }
     for (unsigned list = 1; list < FH_HEAP_LISTS; list++) {
         for (fh_extent *e = (fh_extent *)(uintptr_t)fh_load(&heap->list[list]); e; e = e->next) {
             uint64_t retired = fh_load(&e->retired);

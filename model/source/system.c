@@ -151,6 +151,13 @@ void *fh_hook_heap_resize(void *p, size_t n) {
 
 /* No tool watches, and nothing is sampled. */
 fh_tool_kind fh_tool_told = FH_TOOL_NONE;
+void fh_tool_quiet(void) {
+}
+void fh_tool_loud(void) {
+}
+void fh_tool_misfreed(const void *p) {
+    (void)p;
+}
 
 /* Gaps are looked at by nobody, and have no memory. */
 bool fh_system_guard_close(void *p, size_t size, bool marks) {

@@ -21,6 +21,7 @@ impl Hand {
                 Heaps => (core.begin_heaps)(),
                 HeapGrown => (core.heap_grown)(),
                 HeapStripes => (core.heap_stripes)(),
+                HeapBounded(slabs) => (core.heap_bounded)(slabs),
                 HeapLeave => (core.heap_leave)(),
                 HeapLimit(slots) => {
                     let mut most = 0;
@@ -139,8 +140,91 @@ fn two_filled() -> Vec<(usize, Step)> {
     steps
 }
 
-pub(crate) fn heaps() -> Vec<Entry> {
+/// A size of a bounded heap with two blocks a slab, another one, and a run of two slabs.
+const HALF: usize = 30000;
+const SMALL: usize = 2000;
+const RUN: usize = 100_000;
+
+/// A bounded heap of so many slabs, in which hands have blocks.
+fn bounded(slabs: usize, prologue: &[(usize, Step)], one: &[Step], other: &[Step]) -> Scenario {
+    let mut steps = vec![(REST(2), HeapBounded(slabs))];
+    steps.extend_from_slice(prologue);
+    after(&[], None, two(&steps, one, other))
+}
+
+fn bounded_heaps() -> Vec<Entry> {
     vec![
+        entry(
+            "heaps: two want the only slab of a bounded one",
+            Some(2),
+            bounded(1, &[], &[HeapTake(HALF), HeapFree], &[HeapTake(SMALL)]),
+        ),
+        entry(
+            "heaps: a bounded slab is full, and is left, at once",
+            Some(2),
+            bounded(
+                1,
+                &[(0, HeapTake(HALF)), (1, HeapTake(HALF))],
+                &[HeapFree, HeapTake(HALF)],
+                &[HeapFree],
+            ),
+        ),
+        entry(
+            "heaps: a bounded slab is full while another one gets room",
+            Some(2),
+            bounded(
+                2,
+                &[
+                    (0, HeapTake(HALF)),
+                    (REST(2), HeapTake(HALF)),
+                    (REST(2), HeapTake(HALF)),
+                    (1, HeapTake(HALF)),
+                    (0, HeapFree),
+                ],
+                &[HeapTake(HALF)],
+                &[HeapFree],
+            ),
+        ),
+        entry(
+            "heaps: a bounded slab changes its class while another takes of it",
+            Some(2),
+            bounded(
+                1,
+                &[(0, HeapTake(HALF))],
+                &[HeapFree, HeapTake(SMALL)],
+                &[HeapTake(HALF), HeapFree],
+            ),
+        ),
+        entry(
+            "heaps: two take blocks of a bounded slab",
+            Some(2),
+            bounded(
+                1,
+                &[(0, HeapTake(SMALL))],
+                &[HeapFree, HeapTake(SMALL)],
+                &[HeapTake(SMALL), HeapFree],
+            ),
+        ),
+        entry(
+            "heaps: a bounded run is made while a slab of it is taken",
+            Some(2),
+            bounded(2, &[], &[HeapTake(RUN), HeapFree], &[HeapTake(HALF)]),
+        ),
+        entry(
+            "heaps: two make bounded runs that overlap",
+            Some(2),
+            bounded(
+                3,
+                &[(0, HeapTake(HALF))],
+                &[HeapFree, HeapTake(RUN)],
+                &[HeapTake(RUN), HeapFree],
+            ),
+        ),
+    ]
+}
+
+pub(crate) fn heaps() -> Vec<Entry> {
+    let mut entries = vec![
         entry(
             "heaps: two take and free units",
             Some(2),
@@ -310,5 +394,7 @@ pub(crate) fn heaps() -> Vec<Entry> {
             Some(2),
             after(&[], None, two(&[], &[HeapEnd], &[HeapEnd])),
         ),
-    ]
+    ];
+    entries.extend(bounded_heaps());
+    entries
 }

@@ -121,6 +121,8 @@ pub enum Step {
     Heaps,
     HeapGrown,
     HeapStripes,
+    /// It is a bounded one, of so many slabs.
+    HeapBounded(usize),
     HeapLeave,
     HeapLimit(usize),
     HeapTake(usize),
@@ -350,6 +352,7 @@ impl Hand {
                 Step::Heaps
                 | Step::HeapGrown
                 | Step::HeapStripes
+                | Step::HeapBounded(_)
                 | Step::HeapLeave
                 | Step::HeapLimit(_)
                 | Step::HeapTake(_)

@@ -1,6 +1,7 @@
 /* The names of heap.h. What they do is in heap/. */
 #include "api/calls.h"
 #include "heap/below.h"
+#include "heap/bounded.h"
 #include "heap/defer.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
@@ -27,7 +28,7 @@ _Static_assert(offsetof(fh_heap, next) == offsetof(struct fh_heap_frames, next) 
 _Static_assert(FH_HEAP_PRIVATE == FH_HEAP_IS_PRIVATE && FH_HEAP_TYPE_STABLE == FH_HEAP_IS_STABLE &&
                    FH_HEAP_NO_DUMP == FH_HEAP_IS_NO_DUMP && FH_HEAP_POPULATE == FH_HEAP_IS_POPULATED &&
                    FH_HEAP_HUGE == FH_HEAP_IS_HUGE && FH_HEAP_NAMED == FH_HEAP_IS_NAMED &&
-                   FH_HEAP_SIZES == FH_HEAP_IS_SIZED,
+                   FH_HEAP_SIZES == FH_HEAP_IS_SIZED && FH_HEAP_BOUNDED == FH_HEAP_IS_BOUNDED,
                "the flags of a heap are those of its options");
 
 static bool limits_make_sense(size_t soft, size_t hard) {
@@ -44,8 +45,17 @@ static bool pages_make_sense(const fh_heap_options *o) {
     return !o->pages || (o->pages->get && o->pages->give_back && !o->memory && !(o->flags & OF_PAGES));
 }
 
+/* Nothing that would make a call longer, and a limit that says how much it has. */
+static bool bounds_make_sense(const fh_heap_options *o) {
+    if (!(o->flags & FH_HEAP_BOUNDED)) return true;
+    if (o->flags & ~(FH_HEAP_BOUNDED | FH_HEAP_POPULATE) || o->memory || o->pages || o->soft_limit || o->callback)
+        return false;
+    return o->hard_limit >= FH_BOUNDED_LEAST && o->hard_limit <= FH_BOUNDED_MOST;
+}
+
 static bool flags_make_sense(const fh_heap_options *o) {
-    if (o->flags & ~(FH_HEAP_PRIVATE | FH_HEAP_TYPE_STABLE | FH_HEAP_SIZES | OF_PAGES)) return false;
+    if (o->flags & ~(FH_HEAP_PRIVATE | FH_HEAP_TYPE_STABLE | FH_HEAP_SIZES | FH_HEAP_BOUNDED | OF_PAGES)) return false;
+    if (!bounds_make_sense(o)) return false;
     return !(o->flags & FH_HEAP_TYPE_STABLE) || !(o->flags & FH_HEAP_PRIVATE || o->memory || o->pages);
 }
 
@@ -75,8 +85,9 @@ fh_heap *fh_heap_new(const fh_heap_options *options) {
     if (!known || !limits_make_sense(o->soft_limit, o->hard_limit) || !memory_makes_sense(o)) return fh_fail(EINVAL);
     fh_heap_source source;
     if (o->pages) source = (fh_heap_source){o->pages->get, o->pages->purge, o->pages->give_back, o->pages->arg};
+    unsigned flags = o->flags & FH_HEAP_BOUNDED ? o->flags | FH_HEAP_POPULATE : o->flags;
     fh_heap_plan plan = {o->name, o->parent, o->soft_limit, o->hard_limit,  o->callback,
-                         o->arg,  o->flags,  o->memory,     o->memory_size, o->pages ? &source : NULL};
+                         o->arg,  flags,     o->memory,     o->memory_size, o->pages ? &source : NULL};
     if (!o->parent) return fh_heap_create(&plan);
     fh_word *use = begin_call("fh_heap_new", o->parent);
     if (!use) return NULL;
@@ -252,7 +263,7 @@ int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg),
 int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit) {
     fh_word *use = begin_call("fh_heap_limit", heap);
     if (!use) return -1;
-    bool may = limits_make_sense(soft_limit, hard_limit) && !heap->given;
+    bool may = limits_make_sense(soft_limit, hard_limit) && !heap->given && !fh_heap_is_bounded(heap);
     if (may) {
         fh_store(&heap->soft, soft_limit);
         fh_store(&heap->hard, hard_limit);

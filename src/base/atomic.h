@@ -95,6 +95,10 @@ static inline uint64_t fh_add_acq_rel(fh_word *w, uint64_t n) {
     return atomic_fetch_add_explicit(&w->value, n, memory_order_acq_rel);
 }
 
+static inline uint64_t fh_sub_acq_rel(fh_word *w, uint64_t n) {
+    return atomic_fetch_sub_explicit(&w->value, n, memory_order_acq_rel);
+}
+
 static inline uint64_t fh_sub_release(fh_word *w, uint64_t n) {
     return atomic_fetch_sub_explicit(&w->value, n, memory_order_release);
 }
@@ -102,5 +106,30 @@ static inline uint64_t fh_sub_release(fh_word *w, uint64_t n) {
 static inline uint64_t fh_swap_acq_rel(fh_word *w, uint64_t v) {
     return atomic_exchange_explicit(&w->value, v, memory_order_acq_rel);
 }
+
+/* Sets or clears bit i, and says whether it was set: one instruction that never tries again. Of a whole word there is no such
+ * instruction on x86-64, and not every compiler finds this one by itself. Acquire and release. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define FH_ATOMIC_BIT(name, instruction)                                                                               \
+    static inline bool name(fh_word *w, unsigned i) {                                                                  \
+        bool was;                                                                                                      \
+        __asm__ volatile("lock " instruction " %2, %0"                                                                 \
+                         : "+m"(*(uint64_t *)(void *)&w->value), "=@ccc"(was)                                          \
+                         : "r"((uint64_t)i)                                                                            \
+                         : "memory");                                                                                  \
+        return was;                                                                                                    \
+    }
+FH_ATOMIC_BIT(fh_bit_set, "btsq")
+FH_ATOMIC_BIT(fh_bit_clear, "btrq")
+#undef FH_ATOMIC_BIT
+#else
+static inline bool fh_bit_set(fh_word *w, unsigned i) {
+    return fh_or_acq_rel(w, UINT64_C(1) << i) >> i & 1;
+}
+
+static inline bool fh_bit_clear(fh_word *w, unsigned i) {
+    return fh_and_acq_rel(w, ~(UINT64_C(1) << i)) >> i & 1;
+}
+#endif
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "base/hooks.h"
 #include "cache/observed.h"
+#include "heap/bounded.h"
 #include "heap/given.h"
 #include "heap/quota.h"
 #include "heap/span.h"
@@ -51,6 +52,7 @@ static inline void *block_of(const fh_owned *o, const void *p, size_t *size) {
     if (o->kind == FH_OWNED_UNITS) return unit_block(o->heap, p, size);
     if (o->kind == FH_OWNED_EXTENT) return extent_block((const fh_extent *)o, p, size);
     if (o->kind == FH_OWNED_GIVEN) return fh_given_block((const fh_given *)o, p, size);
+    if (o->kind == FH_OWNED_BOUNDED) return fh_bounded_block((const fh_bounded *)o, p, size);
     if (FH_UNLIKELY(o->kind == FH_OWNED_STRIPES)) return NULL;
     const fh_node *node = (const fh_node *)o;
     char *begin = (char *)(uintptr_t)fh_load_acquire(&node->block);
@@ -147,10 +149,11 @@ void fh_heap_give(const char *call, const fh_owned *o, void *p) {
     /* Before it is free: then its address may be another sample's. */
     if (FH_UNLIKELY(fh_load(&o->heap->sampled) & fh_sampled_bit(p)) && !node) fh_hook_freed(p, false);
     if (fh_heap_is_told(o->heap) && !node) fh_told_freed(p, size);
-    bool freed = o->kind == FH_OWNED_UNITS    ? free_units(o->heap, p)
-                 : o->kind == FH_OWNED_EXTENT ? free_in_extent((fh_extent *)(uintptr_t)o, p)
-                 : o->kind == FH_OWNED_GIVEN  ? fh_given_free((fh_given *)(uintptr_t)o, p, size)
-                                              : free_large((fh_node *)(uintptr_t)o, p);
+    bool freed = o->kind == FH_OWNED_UNITS     ? free_units(o->heap, p)
+                 : o->kind == FH_OWNED_EXTENT  ? free_in_extent((fh_extent *)(uintptr_t)o, p)
+                 : o->kind == FH_OWNED_GIVEN   ? fh_given_free((fh_given *)(uintptr_t)o, p, size)
+                 : o->kind == FH_OWNED_BOUNDED ? fh_bounded_free((fh_bounded *)(uintptr_t)o, p)
+                                               : free_large((fh_node *)(uintptr_t)o, p);
     if (FH_UNLIKELY(!freed)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, size);
 }
 
@@ -165,6 +168,7 @@ static void give_in_use(const char *call, const fh_owned *o, void *p) {
 /* True if p is a block as most are: the heap's own, which nobody watches, and it was freed. */
 static inline bool free_quickly(const fh_owned *o, void *p) {
     fh_heap *h = o->heap;
+    if (!FH_CHECKED && o->kind == FH_OWNED_BOUNDED) return fh_bounded_free((fh_bounded *)(uintptr_t)o, p);
     if (FH_CHECKED || h->flags & FH_HEAP_IS_APART || fh_load(&h->sampled) & fh_sampled_bit(p)) return false;
     if (o->kind == FH_OWNED_UNITS) return free_units(h, p);
     if (o->kind != FH_OWNED_EXTENT) return false;

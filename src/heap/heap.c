@@ -6,6 +6,7 @@
 #include "base/settings.h"
 #include "cache/alloc.h"
 #include "cache/observed.h"
+#include "heap/bounded.h"
 #include "heap/callbacks.h"
 #include "heap/endings.h"
 #include "heap/frames.h"
@@ -29,7 +30,7 @@
 #define HEADER_END offsetof(fh_heap, list[0])
 #define FIRST_UNIT ((offsetof(fh_heap, arg) + sizeof(void *)) / FH_MIN_ALIGN)
 #define LISTS_UNIT (HEADER_END / FH_MIN_ALIGN)
-#define LISTS_END ((sizeof(fh_word[1]) + offsetof(fh_heap, grace) + sizeof(uint64_t)) / FH_MIN_ALIGN)
+#define LISTS_END ((sizeof(fh_word[1]) + offsetof(fh_heap, bounded) + sizeof(void *)) / FH_MIN_ALIGN)
 
 _Static_assert((offsetof(fh_heap, arg) + sizeof(void *)) % FH_MIN_ALIGN == 0, "units begin where it ends");
 _Static_assert(HEADER_END == 4096 && sizeof(fh_heap) <= FH_SLOT_SIZE, "the lists are a page further on");
@@ -52,7 +53,7 @@ static void free_all_units(fh_heap *h) {
         fh_store(&h->last[w], 0);
     }
     fh_store(&h->from, FIRST_UNIT / 64);
-    fh_store(&h->grown, fh_heap_is_stable(h)); /* which has no blocks of units */
+    fh_store(&h->grown, fh_heap_is_stable(h) || fh_heap_is_bounded(h)); /* which have no blocks of units */
 }
 
 static void forget_stacks(fh_heap *h, unsigned list) {
@@ -110,9 +111,9 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     h->owned = (fh_owned){h, FH_OWNED_UNITS};
     h->parent = plan->parent;
     if (plan->flags & FH_HEAP_IS_STABLE) h->grace = 0;
-    /* Of a type-stable heap a tool is told nothing: there, readers look at free blocks. */
-    h->flags = plan->flags | (plan->flags & FH_HEAP_IS_STABLE ? 0 : fh_told_flags()) |
-               (plan->memory || plan->flags & FH_HEAP_IS_SIZED ? FH_HEAP_IS_APART : 0);
+    /* Of a type-stable heap a tool is told nothing: there, readers look at free blocks. And of a bounded one: it would be asked. */
+    h->flags = plan->flags | (plan->flags & (FH_HEAP_IS_STABLE | FH_HEAP_IS_BOUNDED) ? 0 : fh_told_flags()) |
+               (plan->memory || plan->flags & (FH_HEAP_IS_SIZED | FH_HEAP_IS_BOUNDED) ? FH_HEAP_IS_APART : 0);
     if (plan->source) {
         h->flags |= FH_HEAP_IS_APART | FH_HEAP_IS_PAGED;
         h->source = *plan->source;
@@ -140,6 +141,10 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     h->given = plan->memory ? fh_given_begin(h, plan->memory, plan->memory_size) : NULL;
     if ((plan->memory && !h->given) || (plan->flags & FH_HEAP_IS_POPULATED && !fh_system_populate(h, FH_SLOT_SIZE))) {
         if (h->given) fh_given_end(h->given);
+        errno = ENOMEM;
+        return give_up(plan, h);
+    }
+    if (fh_heap_is_bounded(h) && !(h->bounded = fh_bounded_begin(h))) {
         errno = ENOMEM;
         return give_up(plan, h);
     }
@@ -201,6 +206,14 @@ static size_t release_grown(fh_heap *h) {
     return fh_heap_has_spans(h) ? bytes + fh_spans_clear(h) : bytes;
 }
 
+/* All that a bounded heap has but its first slot. */
+static size_t release_bounded(const fh_heap *h) {
+    size_t bytes;
+    void *memory = fh_bounded_memory(h->bounded, &bytes);
+    release(h, memory, bytes);
+    return bytes;
+}
+
 /* All of its blocks are freed at once. */
 static void tell_freed(void *block, size_t size, void *unused) {
     (void)unused;
@@ -243,6 +256,7 @@ bool fh_heap_clear(fh_heap *h) {
     if (bytes) fh_quota_return(h, bytes);
     free_all_units(h);
     if (h->given) fh_given_clear(h->given);
+    if (fh_heap_is_bounded(h)) fh_bounded_clear(h->bounded);
     fh_thread_safe_point(FH_AFTER_FREE);
     return true;
 }
@@ -256,6 +270,7 @@ bool fh_heap_end(fh_heap *h) {
     if (fh_heap_is_told(h)) fh_heap_each(h, tell_freed, NULL);
     if (h->given) fh_given_end(h->given);
     size_t bytes = release_grown(h) + FH_SLOT_SIZE;
+    if (fh_heap_is_bounded(h)) bytes += release_bounded(h);
     /* More in the child of a fork, if another thread was about to take something (quota.h). */
     FH_ASSERT(fh_load(&h->charged) >= bytes);
     fh_store(&fh_slab_at(fh_slot_of(h))->parent, 0);
@@ -305,6 +320,7 @@ static void each_of_extent(fh_extent *e, fh_heap_seen *see, void *arg) {
 
 void fh_heap_each(fh_heap *h, fh_heap_seen *see, void *arg) {
     if (h->given) fh_given_each(h->given, see, arg);
+    if (fh_heap_is_bounded(h)) fh_bounded_each(h->bounded, see, arg);
     if (fh_heap_is_paged(h)) fh_regions_each(h, see, arg);
     each_of_units(h, see, arg);
     for (unsigned list = 0; list < FH_HEAP_LISTS; list++) {
@@ -339,10 +355,17 @@ static void each_idle(fh_extent *e, resident_sum *sum) {
     }
 }
 
+static size_t resident_of_bounded(const fh_heap *h) {
+    size_t bytes;
+    void *memory = fh_bounded_memory(h->bounded, &bytes);
+    return fh_resident_in(memory, bytes);
+}
+
 size_t fh_heap_resident(fh_heap *h) {
     bool spans = fh_heap_has_spans(h);
     resident_sum sum = {spans ? fh_spans_resident(h) : fh_resident_in(h, FH_SLOT_SIZE), spans};
     if (h->given) sum.bytes += fh_given_resident(h->given);
+    if (fh_heap_is_bounded(h)) sum.bytes += resident_of_bounded(h);
     void *stripes = (void *)(uintptr_t)fh_load_acquire(&h->stripes);
     if (stripes && !spans) sum.bytes += fh_resident_in(stripes, FH_SLOT_SIZE);
     if (fh_heap_is_paged(h)) sum.bytes += fh_regions_resident(h);

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/classes.h"
 #include "cache/alloc.h"
+#include "heap/bounded.h"
 #include "heap/claim.h"
 #include "heap/free.h"
 #include "heap/given.h"
@@ -356,6 +357,16 @@ __attribute__((noinline)) static void *take_slowly(fh_heap *h, size_t align, siz
     }
 }
 
+/* A bounded heap does not try again, and nobody is asked. */
+__attribute__((noinline)) static void *take_of_apart(fh_heap *h, size_t align, size_t n, bool *clean) {
+    if (!fh_heap_is_bounded(h)) return take_slowly(h, align, n, clean);
+    void *p = fh_bounded_take(h->bounded, align, n);
+    if (FH_LIKELY(p != NULL)) return p;
+    fh_add_relaxed(&h->refusals, 1);
+    errno = ENOMEM;
+    return NULL;
+}
+
 /* Where the last search found a block, this one mostly finds one too. NULL: not there. */
 static inline void *take_near(fh_heap *h, size_t n) {
     if (n <= FH_UNITS_MOST && !fh_load(&h->grown))
@@ -368,7 +379,8 @@ static inline void *take_near(fh_heap *h, size_t n) {
 
 void *fh_heap_take(fh_heap *h, size_t align, size_t n, bool *clean) {
     *clean = false;
-    bool plain = align == FH_MIN_ALIGN && n - 1 < FH_SMALL_MAX && !(h->flags & FH_HEAP_IS_APART);
+    if (FH_UNLIKELY(h->flags & FH_HEAP_IS_APART)) return take_of_apart(h, align, n, clean);
+    bool plain = align == FH_MIN_ALIGN && n - 1 < FH_SMALL_MAX;
     void *p = plain && FH_UNLIKELY(fh_load(&h->stripes)) ? fh_stripes_take(h, fh_class_of(n)) : NULL;
     if (!p && plain) p = take_near(h, n);
     return FH_LIKELY(p != NULL) ? p : take_slowly(h, align, n, clean);

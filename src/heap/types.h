@@ -8,6 +8,7 @@
  *                  └────────┴───────┴───────┴─ ─ ─┘
  *     large block  above 64 KiB: a large block of the store, and an fh_node of the heap that says where it is
  *     stripes      what threads keep of a heap that has grown, in a slot of its own (stripes.h)
+ *     bounded      all that a heap with bounded calls will ever have (bounded.h)
  *     span         of heaps whose pages the kernel treats otherwise: a large block that all of these come from (span.h)
  *
  * To the store all of them are large blocks, or parts of a span. So the walks over memory (statistics, leaks, fh_verify) need to know nothing of heaps.
@@ -34,8 +35,16 @@
 typedef struct fh_heap fh_heap;
 typedef struct fh_segment fh_segment;
 typedef struct fh_given fh_given;
+typedef struct fh_bounded fh_bounded;
 
-typedef enum { FH_OWNED_UNITS = 1, FH_OWNED_EXTENT, FH_OWNED_LARGE, FH_OWNED_GIVEN, FH_OWNED_STRIPES } fh_owned_kind;
+typedef enum {
+    FH_OWNED_UNITS = 1,
+    FH_OWNED_EXTENT,
+    FH_OWNED_LARGE,
+    FH_OWNED_GIVEN,
+    FH_OWNED_STRIPES,
+    FH_OWNED_BOUNDED
+} fh_owned_kind;
 
 /* What fh_slab.heap leads to. Written before it is shown, and the same until the memory is released. */
 typedef struct {
@@ -89,9 +98,10 @@ typedef struct fh_heap_span {
 #define FH_HEAP_IS_POPULATED 8u
 #define FH_HEAP_IS_HUGE 16u
 #define FH_HEAP_IS_NAMED 32u
-#define FH_HEAP_IS_SIZED 64u /* each block has a word that says how much was asked for (told.h) */
+#define FH_HEAP_IS_SIZED 64u    /* each block has a word that says how much was asked for (told.h) */
+#define FH_HEAP_IS_BOUNDED 128u /* its blocks are in memory that is there from its beginning (bounded.h) */
 /* and those of its own. */
-#define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, told, or sized */
+#define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, bounded, told, or sized */
 #define FH_HEAP_IS_TOLD (1u << 17)  /* a tool that watches memory is told of its blocks (told.h) */
 #define FH_HEAP_IS_PAGED (1u << 18) /* over memory from callbacks of the program (regions.h); also apart */
 /* Its slots are in spans (span.h). */
@@ -155,6 +165,7 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word regions;       /* fh_given*, the newest first */
     fh_heap_span span;     /* the first one, if it has any */
     uint64_t grace; /* type-stable: the stamp that readers have to pass before it ends; 0: none yet. Else not written */
+    fh_bounded *bounded; /* of a bounded heap; else not written */
 };
 
 /* The bit of a block's address in the word `sampled`: where it is 0, free has nothing to tell the observer. */
@@ -173,6 +184,10 @@ static inline bool fh_heap_is_private(const fh_heap *h) {
 
 static inline bool fh_heap_is_stable(const fh_heap *h) {
     return FH_UNLIKELY((h->flags & FH_HEAP_IS_STABLE) != 0);
+}
+
+static inline bool fh_heap_is_bounded(const fh_heap *h) {
+    return FH_UNLIKELY((h->flags & FH_HEAP_IS_BOUNDED) != 0);
 }
 
 static inline bool fh_heap_has_spans(const fh_heap *h) {

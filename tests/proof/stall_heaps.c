@@ -99,6 +99,47 @@ void stall_stable_large(void) {
     }
 }
 
+/* A bounded heap, of which there are few slabs. */
+void stall_bounded_before(void) {
+    __atomic_fetch_add(&stall_live, MOST, __ATOMIC_RELAXED);
+    shared_heap = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_BOUNDED, .hard_limit = MOST / 6});
+    CHECK(shared_heap, "no heap");
+}
+
+static void count_one(void *p, size_t size, void *arg) {
+    (void)p, (void)size;
+    ++*(size_t *)arg;
+}
+
+/* Blocks of each kind, more than there may be, whose slabs are of another class afterwards; and a walk. */
+void stall_bounded_blocks(void) {
+    static const size_t sizes[] = {40, 30000, 30000, 100000, 1000, 200000, 5000, 60000, 3000000};
+    void *block[sizeof sizes / sizeof *sizes][8];
+    for (unsigned turn = 0; turn < 2; turn++) {
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            for (unsigned k = 0; k < 8; k++) block[i][k] = fh_heap_malloc(shared_heap, sizes[i]);
+        }
+        size_t met = 0;
+        (void)fh_heap_walk(shared_heap, count_one, &met);
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            for (unsigned k = 0; k < 8; k++) fh_free(block[i][k]);
+        }
+    }
+}
+
+void stall_bounded_life(void) {
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_BOUNDED, .hard_limit = MOST / 6});
+    if (!h) return;
+    fh_heap_figures figures;
+    void *block = NULL;
+    for (unsigned i = 0; i < 3; i++) block = fh_heap_malloc(h, 100 + 40000 * (size_t)i);
+    fh_free(block);
+    (void)fh_heap_stats(h, &figures);
+    (void)fh_heap_reset(h);
+    block = fh_heap_malloc(h, 100); /* goes with the heap */
+    (void)fh_heap_destroy(h);
+}
+
 static void nothing(void *arg) {
     (void)arg;
 }

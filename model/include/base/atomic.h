@@ -101,6 +101,15 @@ static inline uint64_t fh_sub_release(fh_word *w, uint64_t n) {
 static inline uint64_t fh_swap_acq_rel(fh_word *w, uint64_t v) {
     return fh_model->change(w, FH_MODEL_SWAP, v, FH_MODEL_ACQ_REL);
 }
+static inline uint64_t fh_sub_acq_rel(fh_word *w, uint64_t n) {
+    return fh_model->change(w, FH_MODEL_SUB, n, FH_MODEL_ACQ_REL);
+}
+static inline bool fh_bit_set(fh_word *w, unsigned i) {
+    return fh_or_acq_rel(w, UINT64_C(1) << i) >> i & 1;
+}
+static inline bool fh_bit_clear(fh_word *w, unsigned i) {
+    return fh_and_acq_rel(w, ~(UINT64_C(1) << i)) >> i & 1;
+}
 
 /* Only the mutants use these: a publication that forgets its release, and an update that can be lost. */
 static inline uint64_t fh_model_or_relaxed(fh_word *w, uint64_t bits) {

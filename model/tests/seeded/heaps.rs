@@ -147,3 +147,93 @@ fn heap_stack_without_count() {
         "is on the stack",
     );
 }
+
+#[test]
+fn bounded_block_by_plain_store() {
+    must_find_in(
+        "bounded_block_by_plain_store",
+        "heaps: two take blocks of a bounded slab",
+        "",
+    );
+}
+
+#[test]
+fn bounded_slab_made_by_plain_store() {
+    must_find_in(
+        "bounded_slab_made_by_plain_store",
+        "heaps: two want the only slab of a bounded one",
+        "",
+    );
+}
+
+#[test]
+fn bounded_room_without_second_look() {
+    must_find_in(
+        "bounded_room_without_second_look",
+        "heaps: a bounded slab is full, and is left, at once",
+        "a slab with room is forgotten",
+    );
+}
+
+#[test]
+fn bounded_empty_without_second_look() {
+    must_find_in(
+        "bounded_empty_without_second_look",
+        "heaps: a bounded slab changes its class while another takes of it",
+        "an empty slab is forgotten",
+    );
+}
+
+#[test]
+fn bounded_slab_made_while_it_is_held() {
+    must_find_in(
+        "bounded_slab_made_while_it_is_held",
+        "heaps: a bounded slab changes its class while another takes of it",
+        "",
+    );
+}
+
+#[test]
+fn bounded_entered_whatever_it_is() {
+    must_find_in(
+        "bounded_entered_whatever_it_is",
+        "heaps: a bounded slab changes its class while another takes of it",
+        "",
+    );
+}
+
+#[test]
+fn bounded_run_not_undone() {
+    must_find_in(
+        "bounded_run_not_undone",
+        "heaps: two make bounded runs that overlap",
+        "for ever",
+    );
+}
+
+#[test]
+fn bounded_left_before_it_is_free() {
+    must_find_in(
+        "bounded_left_before_it_is_free",
+        "heaps: a bounded slab changes its class while another takes of it",
+        "",
+    );
+}
+
+#[test]
+fn bounded_left_by_plain_store() {
+    must_find_in(
+        "bounded_left_by_plain_store",
+        "heaps: two take blocks of a bounded slab",
+        "",
+    );
+}
+
+#[test]
+fn marks_lowered_without_second_look() {
+    must_find_in(
+        "marks_lowered_without_second_look",
+        "heaps: a bounded slab is full while another one gets room",
+        "forgotten",
+    );
+}
