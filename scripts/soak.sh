@@ -42,6 +42,10 @@ say "soak: a billion reads by readers that race writers"
 FREEHOLD_TEST_READS=1000000000 ctest --test-dir "$build" --verbose --no-tests=error -R '^defer\.race' \
     --timeout 7200 </dev/null
 
+say "soak: a billion operations on bounded heaps, and the instructions of some calls among them"
+FREEHOLD_TEST_OPERATIONS=1000000000 FREEHOLD_TEST_CALLS=20000 ctest --test-dir "$build" --verbose --no-tests=error \
+    -R '^heap\.bounded\.(threads\.embed|steps)' --timeout 7200 </dev/null
+
 say "soak: real programs, long"
 FREEHOLD_TEST_PROGRAMS=long ctest --test-dir "$build" --output-on-failure --no-tests=error -L 'programs|soak' \
     --timeout 7200 </dev/null

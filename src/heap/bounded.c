@@ -42,6 +42,9 @@ struct fh_bounded {
 };
 
 _Static_assert(sizeof(slab) == 9 * FH_CACHE_LINE, "the states of neighbours fall into different cache sets");
+_Static_assert(offsetof(struct fh_bounded, begin) == 16 && offsetof(struct fh_bounded, slabs) == 24 &&
+                   offsetof(struct fh_bounded, slab) == 48 && offsetof(slab, free) == 16,
+               "the command reads it, see observe/records.c");
 _Static_assert(sizeof(struct fh_bounded) % sizeof(fh_word) == 0, "marks are behind it");
 
 static unsigned kind_of(uint64_t state) {

@@ -126,7 +126,7 @@ typedef struct {
  * and counts by itself. Addresses are the program's; offsets are bytes within the structures of src/base/types.h. */
 #define FH_PROFILE_RECORDS_OFFSET (FH_PROFILE_CONTROL_OFFSET + 512)
 #define FH_PROFILE_RECORDS_VERSION UINT64_C(1) /* changes with any structure or number that is counted by */
-#define FH_PROFILE_HEAPS_VERSION UINT64_C(3)   /* the same for the structures of heaps (src/heap/types.h) */
+#define FH_PROFILE_HEAPS_VERSION UINT64_C(4)   /* the same for the structures of heaps (src/heap/types.h) */
 
 typedef struct {
     uint64_t version;         /* (atomic) FH_PROFILE_RECORDS_VERSION, written last; 0: not known yet */

@@ -30,11 +30,11 @@ _Static_assert(FH_SMALL_LAST == 112 && FH_RUN_FIRST == 113 && FH_BINS == 177 && 
                "the numbers of classes and kinds");
 _Static_assert(FH_STATE_BUMP_SHIFT == 16 && FH_STATE_KIND_SHIFT == 32 && FH_STATE_OWNER_SHIFT == 48, "a state");
 
-/* And of heaps (tools/profile-file/src/recount/heaps.rs); the memory that is given to one: heap/given.c. Whatever changes here
+/* And of heaps (tools/profile-file/src/recount/heaps.rs); the memory that is given to one: heap/given.c; a bounded one: heap/bounded.c. Whatever changes here
  * changes FH_PROFILE_HEAPS_VERSION. */
 _Static_assert(offsetof(fh_slab, heap) == 67 * 8, "the word of a slot that leads to a heap");
 _Static_assert(sizeof(fh_owned) == 16 && FH_OWNED_UNITS == 1 && FH_OWNED_EXTENT == 2 && FH_OWNED_LARGE == 3 &&
-                   FH_OWNED_STRIPES == 5,
+                   FH_OWNED_STRIPES == 5 && FH_OWNED_BOUNDED == 6 && FH_HEAP_IS_BOUNDED == 128,
                "what the word leads to");
 _Static_assert(offsetof(fh_heap, parent) == 4 * 8 && offsetof(fh_heap, flags) == 5 * 8 &&
                    offsetof(fh_heap, charged) == 8 * 8 && offsetof(fh_heap, peak) == 9 * 8 &&

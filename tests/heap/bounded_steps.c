@@ -181,7 +181,7 @@ int main(int arguments, char **argument) {
     } else if (strcmp(situation, "mixed") == 0) {
         among_others(situation, flags, 64 * MIB, 1, 40000);
     } else if (strcmp(situation, "runs") == 0) {
-        among_others(situation, flags, 1024 * MIB, 30 * KIB, 300 * KIB);
+        among_others(situation, flags, 512 * MIB, 30 * KIB, 300 * KIB);
     } else if (strcmp(situation, "full") == 0) {
         among_others(situation, flags, 2 * MIB, 2000, 30000);
     } else if (strcmp(situation, "scattered") == 0) {

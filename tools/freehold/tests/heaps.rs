@@ -202,7 +202,7 @@ fn every_figure_is_that_of_the_program() {
     ask(&mut run, "make");
     let said = by_address(ask(&mut run, "say"));
     let pid = run.pid().to_string();
-    assert_eq!(said.len(), 6);
+    assert_eq!(said.len(), 7);
     assert!(said.iter().any(|heap| heap.refusals > 0), "{said:?}");
 
     let explained = json(&["explain", "--heaps", "--json", &pid]);
@@ -262,23 +262,22 @@ fn every_figure_is_that_of_the_program() {
     assert_eq!(value("heap_limit_hard_bytes", "tenant"), 64 << 20);
     assert_eq!(value("heap_limit_hard_bytes", "frames"), 0);
 
-    // Frames are not sampled, so what was asked for is not known there.
-    let frames = explained["heaps"].as_array().unwrap().iter();
-    let frames = frames
-        .into_iter()
-        .find(|heap| heap["name"] == "frames")
-        .unwrap();
-    assert_eq!(frames["requested_bytes"], Value::Null);
+    // Frames are not sampled, nor is a bounded heap, so what was asked for is not known there.
+    for name in ["frames", "loop"] {
+        let mut heaps = explained["heaps"].as_array().unwrap().iter();
+        let heap = heaps.find(|heap| heap["name"] == name).unwrap();
+        assert_eq!(heap["requested_bytes"], Value::Null);
+    }
 
     let text = answer(&["explain", "--heaps", &pid]);
-    assert!(text.contains(": 6 heaps: "), "{text}");
+    assert!(text.contains(": 7 heaps: "), "{text}");
     assert!(
         text.contains("  tenant\n") && text.contains("    query\n"),
         "{text}"
     );
     let text = answer(&["top", "--once", "--every", "50ms", &pid]);
     assert!(
-        text.contains("\n6 heaps: ") && text.contains("  tenant\n"),
+        text.contains("\n7 heaps: ") && text.contains("  tenant\n"),
         "{text}"
     );
     run.end();

@@ -108,6 +108,10 @@ int main(void) {
             make("", NULL, 0, 0, 0);
             fh_heap_options given = {.name = "given", .memory = memory, .memory_size = sizeof memory};
             fh_heap *g = all[heaps++] = fh_heap_new(&given);
+            fh_heap *loop = make("loop", NULL, 0, 4 << 20, FH_HEAP_BOUNDED);
+            fill(loop, 100, 2000);
+            fill(loop, 9000, 20);
+            fill(loop, 150000, 5);
             fill(tenant, 24, 3000);
             fill(tenant, 900, 2000);
             fill(query, 30000, 200); /* until the limit is in the way */

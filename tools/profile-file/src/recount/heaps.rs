@@ -29,10 +29,13 @@ const UNITS: u64 = 1;
 const EXTENT: u64 = 2;
 const LARGE: u64 = 3;
 const STRIPES: u64 = 5;
+const BOUNDED: u64 = 6;
 
 /// Words of a heap's header.
 const HEADER: usize = 512;
 const PARENT: usize = 4;
+const FLAGS: usize = 5;
+const IS_BOUNDED: u64 = 128;
 const CHARGED: usize = 8;
 const PEAK: usize = 9;
 const SOFT: usize = 10;
@@ -56,6 +59,11 @@ const EXTENT_HEADER: usize = 12;
 const EXTENT_BEGIN: usize = 8;
 const EXTENT_OUT: usize = 9;
 const CLASS_LAST: usize = 112;
+/// Words of the header of a bounded heap's memory, and of the record of each of its slabs; what a slab's state says.
+const BOUNDED_HEADER: usize = 7;
+const BOUNDED_SLAB: usize = 72;
+const BOUNDED_SLABS_MOST: u64 = 1 << 18;
+const KIND_RUN: u64 = 254;
 const NODE_BYTES: usize = 48;
 
 /// The heaps of the program that a snapshot is of.
@@ -223,6 +231,14 @@ impl Walk<'_> {
                     self.share += part.share;
                 }
             }
+            Some([heap, BOUNDED]) => {
+                let heap = *heap;
+                let part = self.bounded(address);
+                if let Some(part) = part.filter(|_| self.is_still(slot, address)) {
+                    *self.grown.entry(heap).or_default() += part.figures;
+                    self.share += part.share;
+                }
+            }
             Some([heap, STRIPES]) => {
                 let figures = Figures {
                     resident: resident(self.records.memory, address, SLOT),
@@ -273,7 +289,7 @@ impl Walk<'_> {
                 hard_limit: words[HARD],
                 refusals: words[REFUSALS],
                 number: words[NUMBER] as u32,
-                has_frames: words[SEGMENT] != 0,
+                has_frames: words[SEGMENT] != 0 || words[FLAGS] & IS_BOUNDED != 0,
                 ..Heap::default()
             });
         }
@@ -358,6 +374,54 @@ impl Walk<'_> {
                 part.add_block(bytes, resident(memory, at, bytes as usize));
             }
         }
+        Some(part)
+    }
+
+    /// What a bounded heap has: slabs, and behind them its header, which leads to a record for each.
+    fn bounded(&self, address: u64) -> Option<Part> {
+        let memory = self.records.memory;
+        let header = memory.words(address, BOUNDED_HEADER)?;
+        let (begin, slabs, records) = (header[2], header[3], header[6]);
+        if slabs > BOUNDED_SLABS_MOST || begin + slabs * SLOT as u64 != address || records < address
+        {
+            return None;
+        }
+        let end = records + slabs * (BOUNDED_SLAB * 8) as u64;
+        let bytes = end.next_multiple_of(SLOT as u64) - begin;
+        let mut figures = Figures {
+            resident: resident(memory, begin, bytes as usize),
+            ..Figures::default()
+        };
+        for slab in 0..slabs {
+            let at = records + slab * (BOUNDED_SLAB * 8) as u64;
+            let words = memory.words(at, BOUNDED_SLAB)?;
+            let (kind, length, free) = (words[0] >> 32 & 0xFF, words[0] >> 40, &words[2..66]);
+            if kind == KIND_RUN && length != 0 && free[0] & 1 == 0 {
+                figures.blocks += 1;
+                figures.live += length * SLOT as u64;
+            }
+            let class = self.records.classes.get(kind as usize);
+            let Some(class) =
+                class.filter(|class| (1..=CLASS_LAST as u64).contains(&kind) && class.size != 0)
+            else {
+                continue;
+            };
+            let blocks = SLOT / class.size;
+            let live = (0..blocks).filter(|block| free[block / 64] >> (block % 64) & 1 == 0);
+            let live = live.count() as u64;
+            figures.blocks += live;
+            figures.live += live * class.size as u64;
+        }
+        let mut part = Part {
+            figures,
+            share: Share::default(),
+        };
+        if bytes > u64::from(layout::HUGE) {
+            (part.share.huge, part.share.huge_there) = (bytes, figures.resident);
+        } else {
+            (part.share.slots, part.share.slots_there) = (bytes, figures.resident);
+        }
+        part.share.live = figures.live.min(figures.resident);
         Some(part)
     }
 
