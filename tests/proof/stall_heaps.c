@@ -121,6 +121,7 @@ void stall_bounded_blocks(void) {
         }
         size_t met = 0;
         (void)fh_heap_walk(shared_heap, count_one, &met);
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) (void)fh_malloc_usable_size(block[i][0]);
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             for (unsigned k = 0; k < 8; k++) fh_free(block[i][k]);
         }

@@ -40,6 +40,9 @@ void fh_proof_step(fh_proof_site *site, const void *word, int writes);
 #define fh_add_relaxed(w, v) (FH_PROOF_STEP("add_relaxed", w, 1, 1), (fh_add_relaxed)(w, v))
 #define fh_sub_relaxed(w, v) (FH_PROOF_STEP("sub_relaxed", w, 1, 1), (fh_sub_relaxed)(w, v))
 #define fh_add_acq_rel(w, v) (FH_PROOF_STEP("add_acq_rel", w, 1, 1), (fh_add_acq_rel)(w, v))
+#define fh_sub_acq_rel(w, v) (FH_PROOF_STEP("sub_acq_rel", w, 1, 1), (fh_sub_acq_rel)(w, v))
+#define fh_bit_set(w, i) (FH_PROOF_STEP("bit_set", w, 1, 1), (fh_bit_set)(w, i))
+#define fh_bit_clear(w, i) (FH_PROOF_STEP("bit_clear", w, 1, 1), (fh_bit_clear)(w, i))
 #define fh_sub_release(w, v) (FH_PROOF_STEP("sub_release", w, 1, 1), (fh_sub_release)(w, v))
 #define fh_swap_acq_rel(w, v) (FH_PROOF_STEP("swap_acq_rel", w, 1, 1), (fh_swap_acq_rel)(w, v))
 
