@@ -4,11 +4,13 @@
 //! mutant that silently equals the original would make its test worthless.
 
 mod mutants;
+mod mutants_heaps;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use mutants::MUTANTS;
+use mutants_heaps::HEAPS;
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
 /// coroutines of one thread of the system, so what is thread-local in the library is asked for; and the accounts look into
@@ -224,8 +226,9 @@ fn main() {
     }
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=mutants.rs");
+    println!("cargo:rerun-if-changed=mutants_heaps.rs");
     build(&here, &source, &out, "real", &[]);
-    for mutant in MUTANTS {
+    for mutant in MUTANTS.iter().chain(HEAPS) {
         build(&here, &source, &out, mutant.name, mutant.edits);
     }
     println!("cargo:rustc-env=FREEHOLD_MODEL_CORES={}", out.display());

@@ -75,7 +75,8 @@ __attribute__((noinline)) static void *alloc_sampled(size_t align, size_t n, boo
 __attribute__((noinline)) void *fh_hook_heap_alloc(fh_heap *heap, size_t align, size_t n, bool *clean) {
     void *p = fh_heap_take(heap, align, n, clean);
     /* A sample costs more than a bounded heap allows. */
-    if (p && fh_is_observing() && !fh_heap_is_bounded(heap)) fh_observe_heap_block(heap, p, n, __builtin_frame_address(0));
+    if (p && fh_is_observing() && !fh_heap_is_bounded(heap))
+        fh_observe_heap_block(heap, p, n, __builtin_frame_address(0));
     return p;
 }
 
