@@ -4,7 +4,7 @@
 #define FH_MODEL_BOUNDED_BOOKS_H
 
 static bool is_marked(const fh_bounded *b, unsigned number, size_t i) {
-    fh_marks m = marks(b, number);
+    fh_marks m = marks_of(b, number);
     bool above = fh_load(&m.top[i / 64 / 64]) >> i / 64 % 64 & 1;
     return above && fh_load(&m.word[i / 64]) >> i % 64 & 1;
 }

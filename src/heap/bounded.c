@@ -29,7 +29,7 @@ typedef struct {
     fh_word from; /* hint: the word in which a block was freed last */
     fh_word free[FH_SLAB_WORDS];
     uint64_t pad[6]; /* an odd number of cache lines */
-} slab;
+} bounded_slab;
 
 struct fh_bounded {
     fh_owned owned;
@@ -37,13 +37,13 @@ struct fh_bounded {
     size_t slabs;
     unsigned words, tops; /* of each of the marks */
     fh_word *marks;       /* of empty slabs, then of those with room for each class */
-    slab *slab;
+    bounded_slab *slab;
     fh_word seat[PLACES][CLASSES]; /* hint: the slab in which a block was found last, plus 1 */
 };
 
-_Static_assert(sizeof(slab) == 9 * FH_CACHE_LINE, "the states of neighbours fall into different cache sets");
+_Static_assert(sizeof(bounded_slab) == 9 * FH_CACHE_LINE, "the states of neighbours fall into different cache sets");
 _Static_assert(offsetof(struct fh_bounded, begin) == 16 && offsetof(struct fh_bounded, slabs) == 24 &&
-                   offsetof(struct fh_bounded, slab) == 48 && offsetof(slab, free) == 16,
+                   offsetof(struct fh_bounded, slab) == 48 && offsetof(bounded_slab, free) == 16,
                "the command reads it, see observe/records.c");
 _Static_assert(sizeof(struct fh_bounded) % sizeof(fh_word) == 0, "marks are behind it");
 
@@ -64,7 +64,7 @@ static unsigned blocks_of(unsigned c) {
 }
 
 /* The number of a set of marks: 0 for empty slabs, else a class. */
-static fh_marks marks(const fh_bounded *b, unsigned number) {
+static fh_marks marks_of(const fh_bounded *b, unsigned number) {
     fh_word *top = b->marks + number * (size_t)(b->tops + b->words);
     return (fh_marks){top, top + b->tops, b->tops};
 }
@@ -81,13 +81,13 @@ typedef struct {
 /* ── Marks and what they stand for ───────────────────────────────────────────────────────────────────────────────── */
 
 static void mark(const fh_bounded *b, unsigned number, size_t i) {
-    fh_marks m = marks(b, number);
+    fh_marks m = marks_of(b, number);
     fh_marks_set(&m, i);
 }
 
 /* The slab has no room for a block of class c, as was seen. */
 static void forget_room(const fh_bounded *b, unsigned c, size_t i) {
-    fh_marks m = marks(b, c);
+    fh_marks m = marks_of(b, c);
     fh_marks_clear(&m, i);
     uint64_t now = fh_load(&b->slab[i].state);
     if (kind_of(now) == c && (now & HOLDERS) < blocks_of(c)) fh_marks_set(&m, i);
@@ -95,7 +95,7 @@ static void forget_room(const fh_bounded *b, unsigned c, size_t i) {
 
 /* The slab is not empty, as was seen. */
 static void forget_empty(const fh_bounded *b, size_t i) {
-    fh_marks m = marks(b, 0);
+    fh_marks m = marks_of(b, 0);
     fh_marks_clear(&m, i);
     uint64_t now = fh_load(&b->slab[i].state);
     if ((now & HOLDERS) == 0) fh_marks_set(&m, i);
@@ -135,7 +135,7 @@ static bool enter(search *s, size_t i) {
 
 /* A block of a slab that the caller holds on to. NULL: the others were faster, and it has left. */
 static void *take_block(search *s, size_t i) {
-    slab *at = &s->b->slab[i];
+    bounded_slab *at = &s->b->slab[i];
     unsigned words = (s->blocks + 63) / 64, w = (unsigned)fh_load(&at->from);
     s->left -= 3;
     if (w >= words) w = 0; /* of a class that it had before */
@@ -166,7 +166,7 @@ static bool make(search *s, size_t i, unsigned kind, bool *same) {
     if (!fh_cas_acq_rel(&s->b->slab[i].state, &was, state_of(BEING_MADE, 0) | 1)) return false;
     if (!before || *same) return true;
     s->left -= 3;
-    fh_marks m = marks(s->b, before);
+    fh_marks m = marks_of(s->b, before);
     fh_marks_clear(&m, i); /* it cannot have room again meanwhile */
     return true;
 }
@@ -177,7 +177,7 @@ static void show(const fh_bounded *b, size_t i, unsigned kind, uint64_t length) 
     fh_add_acq_rel(&b->slab[i].state, state_of(kind, length) - state_of(BEING_MADE, 0));
 }
 
-static void free_all(search *s, slab *at) {
+static void free_all(search *s, bounded_slab *at) {
     s->left -= (int)s->blocks / 64 + 2;
     for (unsigned w = 0; w * 64 < s->blocks; w++) fh_store(&at->free[w], fh_low_mask(s->blocks - w * 64));
     fh_store(&at->from, 0);
@@ -190,7 +190,7 @@ static size_t near(const search *s) {
 
 /* A block of the lowest empty slab, which is of the class from now on. */
 static void *take_empty(search *s) {
-    fh_marks m = marks(s->b, 0);
+    fh_marks m = marks_of(s->b, 0);
     bool same;
     for (size_t from = 0; s->left > 0; from = near(s)) {
         size_t i = fh_marks_find(&m, from, &s->left);
@@ -212,7 +212,7 @@ static void *take_empty(search *s) {
 }
 
 static void *take_roomy(search *s) {
-    fh_marks m = marks(s->b, s->c);
+    fh_marks m = marks_of(s->b, s->c);
     while (s->left > 0) {
         size_t i = fh_marks_find(&m, near(s), &s->left);
         if (i == FH_MARKS_NONE) return NULL;
@@ -225,7 +225,7 @@ static void *take_roomy(search *s) {
 
 /* Half of the slabs are empty, as far as one word of marks says: then a new thread takes one for itself, and shares none. */
 static bool is_spacious(search *s) {
-    fh_marks m = marks(s->b, 0);
+    fh_marks m = marks_of(s->b, 0);
     size_t w = s->b->words / 2, slabs = s->b->slabs - w * 64;
     s->left -= 4;
     return fh_count_bits(fh_load(&m.word[w])) * 2 > (slabs < 64 ? slabs : 64);
@@ -262,7 +262,7 @@ static uint64_t unmake_all(const fh_bounded *b, size_t first, unsigned n, unsign
 /* n slabs of a word, or NULL: *passed of them were looked at, and the last of these is not empty. */
 static void *make_run(search *s, size_t first, unsigned n, unsigned *passed) {
     fh_bounded *b = s->b;
-    fh_marks m = marks(b, 0);
+    fh_marks m = marks_of(b, 0);
     bool same;
     for (*passed = 0; *passed < n && make(s, first + *passed, OF_RUN, &same);) ++*passed;
     s->left -= 8 + (int)*passed;
@@ -291,7 +291,7 @@ static uint64_t aligned_slabs(const fh_bounded *b, size_t align) {
 /* s->c slabs in a row, of one word. Classes begin with the lowest slabs, and so runs begin in the middle. Who meets others there goes on
  * from a place of its own, in the word too. */
 static void *take_run(search *s, size_t align) {
-    fh_marks m = marks(s->b, 0);
+    fh_marks m = marks_of(s->b, 0);
     size_t w = s->b->words / 2;
     int price = 10 + 6 * (int)s->c;
     uint64_t allowed = aligned_slabs(s->b, align), own = ~UINT64_C(0);
@@ -318,7 +318,7 @@ static void *take_run(search *s, size_t align) {
 }
 
 static bool free_run(fh_bounded *b, size_t first, unsigned length) {
-    fh_marks m = marks(b, 0);
+    fh_marks m = marks_of(b, 0);
     if (fh_bit_set(&b->slab[first].free[0], 0)) return false;
     uint64_t empty = unmake_all(b, first, length, OF_RUN, length);
     if (empty) fh_marks_set_bits(&m, first / 64, empty);
@@ -401,7 +401,7 @@ static size_t bytes_beside(size_t slabs, unsigned *words, unsigned *tops) {
     *words = (unsigned)((slabs + 63) / 64);
     *tops = (*words + 63) / 64;
     size_t bytes = sizeof(fh_bounded) + (size_t)CLASSES * (*words + *tops) * sizeof(fh_word);
-    return fh_round_up(fh_round_up(bytes, FH_CACHE_LINE) + slabs * sizeof(slab), FH_SLOT_SIZE);
+    return fh_round_up(fh_round_up(bytes, FH_CACHE_LINE) + slabs * sizeof(bounded_slab), FH_SLOT_SIZE);
 }
 
 fh_bounded *fh_bounded_begin(fh_heap *h) {
@@ -422,7 +422,7 @@ fh_bounded *fh_bounded_begin(fh_heap *h) {
     b->tops = tops;
     b->marks = (fh_word *)(void *)(b + 1);
     uintptr_t behind = (uintptr_t)(b->marks + (size_t)CLASSES * (words + tops));
-    b->slab = (slab *)fh_round_up(behind, FH_CACHE_LINE);
+    b->slab = (bounded_slab *)fh_round_up(behind, FH_CACHE_LINE);
     fh_bounded_clear(b);
     for (size_t i = 0; i < bytes / FH_SLOT_SIZE; i++)
         fh_store_release(&fh_slab_at(fh_slot_of(begin) + i)->heap,
