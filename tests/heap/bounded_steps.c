@@ -125,7 +125,7 @@ static void among_others(const char *situation, unsigned flags, size_t limit, si
     atomic_store(&others.stop, true);
     for (size_t i = 0; i < OTHERS; i++) pthread_join(thread[i], NULL);
     print(situation);
-    if (flags) CHECK(in_vain * 100 <= calls || limit < 8 * MIB, "%lu of %lu calls in vain", in_vain, calls);
+    if (flags) CHECK(in_vain * 10 <= calls || limit < 8 * MIB, "%lu of %lu calls in vain", in_vain, calls);
 }
 
 /* ── The longest ways, alone ─────────────────────────────────────────────────────────────────────────────────────── */
