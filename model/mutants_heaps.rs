@@ -135,7 +135,7 @@ pub const HEAPS: &[Mutant] = &[
         name: "bounded_run_not_undone",
         edits: &[(
             "heap/bounded.c",
-            "uint64_t empty = unmake_all(b, first, *passed, BEING_MADE, 0);",
+            "uint64_t empty = unmake_all(b, first, made, BEING_MADE, 0);",
             "uint64_t empty = 0;",
         )],
     },

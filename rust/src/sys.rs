@@ -12,6 +12,9 @@ pub struct RawHeap {
 /// `FH_HEAP_SIZES`.
 pub const HEAP_SIZES: c_uint = 64;
 
+/// `FH_HEAP_BOUNDED`.
+pub const HEAP_BOUNDED: c_uint = 128;
+
 /// `fh_heap_options`.
 #[repr(C)]
 pub struct HeapOptions {

@@ -48,6 +48,33 @@ fn what_was_asked_for_is_counted_with_all_heaps_below() {
 }
 
 #[test]
+fn a_bounded_heap_has_all_it_will_ever_have() {
+    let heap = Heap::builder()
+        .bounded()
+        .hard_limit(4 << 20)
+        .build()
+        .unwrap();
+    // SAFETY: this thread has it.
+    let taken = unsafe { heap.totals() }.taken;
+    let mut rows: Vec<_> = (0..500)
+        .map(|n| heap.make([n as u64; 512]).unwrap())
+        .collect();
+    let long = Layout::from_size_align((1 << 20) + 1, 8).unwrap();
+    assert!(heap.alloc(long).is_err());
+    while let Ok(row) = heap.make([0u64; 512]) {
+        rows.push(row);
+    }
+    assert!(rows.len() > 700 && rows.len() <= 1024, "{}", rows.len());
+    assert!((0..500).all(|n| rows[n][511] == n as u64));
+    assert_eq!(heap.figures().count, rows.len());
+    // SAFETY: as above.
+    assert_eq!(unsafe { heap.totals() }.taken, taken);
+    assert!(taken > 3 << 20 && taken <= 4 << 20);
+    let sized = Heap::builder().bounded().sizes().hard_limit(4 << 20);
+    assert!(sized.build().is_err() && Heap::builder().bounded().build().is_err());
+}
+
+#[test]
 fn a_limit_is_met_and_not_passed() {
     let heap = Heap::builder().hard_limit(1 << 20).build().unwrap();
     let layout = Layout::from_size_align(1000, 8).unwrap();

@@ -8,7 +8,7 @@
 #include "store/window.h"
 
 /* Steps of a call. What it does last before it looks at them may take forty more. */
-#define STEPS 160
+#define STEPS 140
 
 /* Threads begin to look at so many places. */
 #define PLACES 16u
@@ -259,20 +259,20 @@ static uint64_t unmake_all(const fh_bounded *b, size_t first, unsigned n, unsign
     return empty;
 }
 
-/* n slabs of a word, or NULL: *passed of them were looked at, and the last of these is not empty. */
-static void *make_run(search *s, size_t first, unsigned n, unsigned *passed) {
+/* n slabs of a word. NULL: one of them is not empty any more, and its mark is cleared. */
+static void *make_run(search *s, size_t first, unsigned n) {
     fh_bounded *b = s->b;
     fh_marks m = marks_of(b, 0);
+    unsigned made = 0;
     bool same;
-    for (*passed = 0; *passed < n && make(s, first + *passed, OF_RUN, &same);) ++*passed;
-    s->left -= 8 + (int)*passed;
-    fh_marks_clear_bits(&m, first / 64, fh_run_mask((unsigned)(first % 64), *passed));
-    if (*passed < n) {
+    while (made < n && make(s, first + made, OF_RUN, &same)) made++;
+    s->left -= 8 + (int)made;
+    fh_marks_clear_bits(&m, first / 64, fh_run_mask((unsigned)(first % 64), made));
+    if (made < n) {
         s->left -= 6;
-        forget_empty(b, first + *passed);
-        uint64_t empty = unmake_all(b, first, *passed, BEING_MADE, 0);
+        forget_empty(b, first + made);
+        uint64_t empty = unmake_all(b, first, made, BEING_MADE, 0);
         if (empty) fh_marks_set_bits(&m, first / 64, empty);
-        ++*passed;
         return NULL;
     }
     fh_store(&b->slab[first].free[0], 0);
@@ -288,31 +288,42 @@ static uint64_t aligned_slabs(const fh_bounded *b, size_t align) {
     return ~UINT64_C(0) / ((UINT64_C(1) << step) - 1) << (step - at) % step;
 }
 
-/* s->c slabs in a row, of one word. Classes begin with the lowest slabs, and so runs begin in the middle. Who meets others there goes on
- * from a place of its own, in the word too. */
+/* Bits of a word at which the caller looks first, if it is to be elsewhere than others. */
+static uint64_t own_slabs(const search *s) {
+    return ~UINT64_C(0) << s->place * 4;
+}
+
+/* Where to go on after word w, in which others were met: first the caller's own part, then across all words. */
+static size_t elsewhere(const search *s, size_t w, unsigned met) {
+    return met == 0 ? near(s) / 64 : w + s->b->words * 5 / 8 + 1;
+}
+
+/* s->c slabs in a row, of one word. Classes begin with the lowest slabs, and so runs begin in the middle. Who meets others there looks
+ * elsewhere, and begins where it found some from then on. */
 static void *take_run(search *s, size_t align) {
     fh_marks m = marks_of(s->b, 0);
-    size_t w = s->b->words / 2;
+    fh_word *seat = &s->b->seat[s->place][0];
+    size_t w = (size_t)fh_load(seat);
     int price = 10 + 6 * (int)s->c;
-    uint64_t allowed = aligned_slabs(s->b, align), own = ~UINT64_C(0);
-    unsigned passed;
+    uint64_t allowed = aligned_slabs(s->b, align), own = w ? own_slabs(s) : ~UINT64_C(0);
+    unsigned met = 0;
+    w = w ? w - 1 : s->b->words / 2;
     for (size_t looks = 0; looks < s->b->words + PLACES && s->left > price; looks++) {
         uint64_t bits = fh_load_acquire(&m.word[w]);
         if (!bits) w = fh_marks_find_word(&m, w, &bits, &s->left);
         if (w == FH_MARKS_NONE) return NULL;
         uint64_t starts = fh_run_starts(bits, s->c) & allowed;
+        size_t next = w + 1;
         s->left -= 4;
-        bool met = false;
-        while (starts && !met && s->left > price) {
+        if (starts) {
             unsigned at = fh_lowest_bit(starts & own ? starts & own : starts);
-            void *p = make_run(s, w * 64 + at, s->c, &passed);
+            void *p = make_run(s, w * 64 + at, s->c);
+            if (p && met) fh_store(seat, w + 1);
             if (p) return p;
-            starts &= ~fh_run_mask(at, passed);
-            met = own == ~UINT64_C(0);
-            own = ~UINT64_C(0) << s->place * 4;
+            next = elsewhere(s, w, met++);
+            own = own_slabs(s);
         }
-        w = met ? near(s) / 64 : w + 1;
-        if (w >= s->b->words) w = 0;
+        w = next % s->b->words;
     }
     return NULL;
 }

@@ -127,9 +127,32 @@ static void totals() {
     CHECK(above.figures().count == 1, "it alone has %zu blocks", above.figures().count);
 }
 
+/* All of it is taken at the beginning, and what a container asks beyond is an exception. */
+static void bounded() {
+    fh_heap_options options{};
+    options.flags = FH_HEAP_BOUNDED;
+    options.hard_limit = 4 << 20;
+    freehold::heap h(options);
+    auto taken = h.totals().taken;
+    containers(h);
+    scopes(h);
+    CHECK(live(h) == 0 && h.totals().taken == taken && taken <= (4 << 20), "%zu bytes were taken, then %zu", taken,
+          h.totals().taken);
+    std::map<int, char[4000], std::less<int>, freehold::heap_allocator<std::pair<const int, char[4000]>>> pages{
+        freehold::heap_allocator<std::pair<const int, char[4000]>>(h)};
+    int number = 0;
+    bool full = false;
+    try {
+        for (; number < 4000; number++) pages[number][0] = 1;
+    } catch (const std::bad_alloc &) {
+        full = true;
+    }
+    CHECK(full && number > 700 && live(h) == (std::size_t)number, "%d pages in 4 MiB, %zu blocks", number, live(h));
+}
+
 int main() {
     totals();
-
+    bounded();
     guards();
     fh_heap_options options{};
     options.hard_limit = 16 << 20;
