@@ -22,6 +22,7 @@
 #endif
 
 __thread struct recorder_thread recorder_self;
+__thread size_t recorder_simple_below;
 // Multiples of the largest page that any CPU has: something else is mapped in their place.
 enum { LARGEST_PAGE = 65536 };
 _Alignas(LARGEST_PAGE) _Atomic uint16_t recorder_regions[RECORDER_REGIONS];
@@ -221,6 +222,7 @@ static void in_child(void) {
     }
     bool held = recorder_self.at == RECORDER_HELD;
     recorder_self = (struct recorder_thread){.at = RECORDER_HELD};
+    recorder_simple_below = 0;
     open_recording();
     recorder_self.at = held ? RECORDER_HELD : NULL;
 }
@@ -350,6 +352,7 @@ static void set_stop(void) {
     raw_word *stop = self->block->words + RAW_WORDS - MOST_WORDS;
     stop = self->stamp_at < stop ? self->stamp_at : stop;
     self->stop = self->timed_at < stop ? self->timed_at : stop;
+    recorder_simple_below = self->owes_allocation ? 0 : RAW_LARGE;
 }
 
 static void put_word(uint64_t word) {

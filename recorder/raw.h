@@ -111,9 +111,12 @@ struct recorder_thread {
     int32_t until_timed;           // while there is no block, what is left of timed_at
     uint32_t passed;               // calls in lines whose blocks others release
     uint16_t mine;                 // the number, as in the tables below
-    bool ended;
+    bool ended, owes_allocation;   // the next timed call is an allocation
 };
 extern __thread struct recorder_thread recorder_self __attribute__((tls_model("initial-exec")));
+// An allocation of less needs nothing before it: RAW_LARGE, or 0 if the next one is to be timed. By itself, so that the compiler
+// keeps no address of it over the call.
+extern __thread size_t recorder_simple_below __attribute__((tls_model("initial-exec")));
 extern _Atomic bool recorder_on;
 extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording begins with the program
 

@@ -5,14 +5,10 @@
 // the block was free, so the stamp of a block's release always precedes that of its next owner.
 //
 // A stamp costs more than malloc and free together. Most records share one: see is_mine.
-//
-// A call that the allocator itself makes, such as operator new calling malloc, is not the program's: `at` is held.
 #define _GNU_SOURCE
-#include "raw.h"
+#include "next.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -45,101 +41,6 @@ static inline uint64_t clock_after_all(void) {
     return clock_now();
 }
 
-// ── The allocator that comes next ────────────────────────────────────────────────────────────────────────────
-
-// Answers what dlsym itself allocates while the first name is looked up.
-static _Alignas(16) char arena[65536];
-static _Atomic size_t arena_used;
-static __thread bool resolving __attribute__((tls_model("initial-exec")));
-
-static void *from_arena(size_t size) {
-    size_t rounded = (size + 31) & ~(size_t)15;
-    size_t at = atomic_fetch_add(&arena_used, rounded);
-    if (size > sizeof arena || at + rounded > sizeof arena) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    memcpy(arena + at, &size, sizeof size); // for realloc
-    return arena + at + 16;
-}
-
-static bool in_arena(const void *block) {
-    return (const char *)block >= arena && (const char *)block < arena + sizeof arena;
-}
-
-// So that no fast path takes what is here for a block of the allocator.
-static void keep_off(const char *first, size_t bytes) {
-    for (size_t offset = 0; offset <= bytes; offset += RECORDER_LINE) {
-        atomic_store(recorder_region_of(first + offset), RECORDER_SEVERAL);
-        atomic_store(recorder_line_of(first + offset), recorder_line_word(first + offset, RECORDER_SEVERAL));
-    }
-}
-
-void recorder_keep_off(void) {
-    keep_off(NULL, 0);
-    keep_off(arena, sizeof arena);
-}
-
-static struct {
-    void *(*malloc)(size_t);
-    void *(*calloc)(size_t, size_t);
-    void *(*realloc)(void *, size_t);
-    void (*free)(void *);
-    void *(*memalign)(size_t, size_t);
-    void *(*aligned_alloc)(size_t, size_t);
-    int (*posix_memalign)(void **, size_t, size_t);
-    void *(*valloc)(size_t);
-    void *(*pvalloc)(size_t);
-    int (*trim)(size_t);
-    int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-} next;
-static _Atomic int stage; // 0 nothing yet, 1 somebody is at it, 2 ready
-
-#define FIND(member, name) (*(void **)&next.member = dlsym(RTLD_NEXT, name))
-
-static void find_next(void) {
-    FIND(malloc, "malloc");
-    FIND(calloc, "calloc");
-    FIND(realloc, "realloc");
-    FIND(free, "free");
-    FIND(memalign, "memalign");
-    FIND(aligned_alloc, "aligned_alloc");
-    FIND(posix_memalign, "posix_memalign");
-    FIND(valloc, "valloc");
-    FIND(pvalloc, "pvalloc");
-    FIND(trim, "malloc_trim");
-    FIND(pthread_create, "pthread_create");
-}
-
-// True when `next` can be used; false for the calls that come from finding it.
-static bool make_ready(void) {
-    if (resolving) {
-        return false;
-    }
-    int nothing = 0;
-    if (atomic_compare_exchange_strong(&stage, &nothing, 1)) {
-        int error = errno;
-        resolving = true;
-        find_next();
-        resolving = false;
-        if (next.malloc == NULL || next.free == NULL) {
-            abort();
-        }
-        recorder_begin();
-        atomic_store_explicit(&stage, 2, memory_order_release);
-        errno = error;
-        return true;
-    }
-    // Calls of recorder_begin itself go through; another thread, in a program this young, waits for the first.
-    while (recorder_self.at != RECORDER_HELD && atomic_load_explicit(&stage, memory_order_acquire) != 2) {
-    }
-    return true;
-}
-
-static inline bool ready(void) {
-    return __builtin_expect(atomic_load_explicit(&stage, memory_order_acquire) == 2, 1) || make_ready();
-}
-
 static inline bool recording(void) {
     return recorder_self.at != RECORDER_HELD &&
            (__builtin_expect(atomic_load_explicit(&recorder_on, memory_order_relaxed), 1) ||
@@ -159,9 +60,8 @@ static uint64_t thread_cpu_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// A call under way: where its thread's next word is, and when it began if it is timed.
+// A call under way: when it began if it is timed.
 struct call {
-    raw_word *at;
     uint64_t began, cpu_began, empty; // empty: what a call of nothing took just before it
 };
 
@@ -171,12 +71,13 @@ static __attribute__((noinline)) void *nothing(size_t size) {
 }
 static void *(*volatile call_nothing)(size_t) = nothing;
 
-// `written` is 1 if the call's own record has been written already.
+// `written` is 1 if the call's own record has been written already: it releases.
 static struct call enter(int written) {
     struct recorder_thread *self = &recorder_self;
-    struct call call = {self->at, 0, 0, 0};
-    if (self->block != NULL && self->at - written >= self->timed_at) {
+    struct call call = {0, 0, 0};
+    if (self->block != NULL && self->at - written >= self->timed_at && !(self->owes_allocation && written != 0)) {
         self->timed_at = self->at - written + RECORDER_TIMED_EACH;
+        self->owes_allocation = false;
         if (self->until_long-- == 0) {
             self->until_long = RECORDER_LONG_EACH - 1;
             call.cpu_began = thread_cpu_ns();
@@ -186,12 +87,14 @@ static struct call enter(int written) {
         call.began = clock_after_all();
         call.empty = call.began - before;
     }
-    self->at = RECORDER_HELD;
     return call;
 }
 
 static void count_time(const struct call *call, uint64_t ticks) {
     struct raw_block *block = recorder_self.block;
+    if (block == NULL) {
+        return; // what was called within had no room
+    }
     block->timed_calls++;
     if (ticks < LONG_CALL) {
         block->timed_ticks += ticks;
@@ -202,7 +105,6 @@ static void count_time(const struct call *call, uint64_t ticks) {
 }
 
 static void leave(const struct call *call) {
-    recorder_self.at = call->at;
     if (call->began != 0) {
         count_time(call, clock_after_all() - call->began);
     }
@@ -226,20 +128,20 @@ static inline unsigned log2_of(size_t alignment) {
 
 static __attribute__((noinline)) void *malloc_slowly(size_t size) {
     if (!ready()) {
-        return from_arena(size);
+        return next_from_arena(size);
     }
     ALLOCATES_SLOWLY(RAW_MALLOC, size, 0, next.malloc(size));
 }
 
 static __attribute__((noinline)) void *calloc_slowly(size_t count, size_t size) {
     if (!ready()) {
-        return from_arena(count * size); // the arena is used once, so it is zero
+        return next_from_arena(count * size); // the arena is used once, so it is zero
     }
     ALLOCATES_SLOWLY(RAW_CALLOC, count * size, 0, next.calloc(count, size));
 }
 
 static __attribute__((noinline)) void release_slowly(enum raw_op op, void *block, size_t size, unsigned align) {
-    if (block == NULL || in_arena(block) || !ready()) {
+    if (block == NULL || next_in_arena(block) || !ready()) {
         return;
     }
     if (!recording()) {
@@ -256,9 +158,9 @@ static __attribute__((noinline)) void *realloc_slowly(void *old, size_t size) {
     if (old == NULL) {
         return malloc(size);
     }
-    if (!ready() || in_arena(old)) {
+    if (!ready() || next_in_arena(old)) {
         void *block = malloc(size);
-        if (block != NULL && in_arena(old)) {
+        if (block != NULL && next_in_arena(old)) {
             size_t had;
             memcpy(&had, (char *)old - 16, sizeof had);
             memcpy(block, old, had < size ? had : size);
@@ -271,7 +173,9 @@ static __attribute__((noinline)) void *realloc_slowly(void *old, size_t size) {
     recorder_put(RAW_REALLOC_FROM, old, 0, 0);
     struct call call = enter(1);
     recorder_self.timed_at++; // two records, and one call
+    raw_word *at = recorder_hold();
     void *block = next.realloc(old, size);
+    recorder_let_go(&at);
     leave(&call);
     recorder_put(RAW_REALLOC_TO, block, size, 0);
     return block;
@@ -295,8 +199,8 @@ static inline bool is_mine(const struct recorder_thread *self, const void *block
 }
 
 // Whether nothing is due: no stamp, no timing, no new block.
-static inline bool is_common(const struct recorder_thread *self) {
-    return __builtin_expect(self->at < self->stop, 1);
+static inline bool is_common(const struct recorder_thread *self, const raw_word *at) {
+    return __builtin_expect(at < self->stop, 1);
 }
 
 static inline void put_word(raw_word *at, enum raw_op op, const void *block, size_t size) {
@@ -304,56 +208,70 @@ static inline void put_word(raw_word *at, enum raw_op op, const void *block, siz
     atomic_store_explicit(at, ((uint64_t)size << 48) + (uintptr_t)block + op, memory_order_release);
 }
 
-static inline void *allocated(struct recorder_thread *self, raw_word *at, enum raw_op op, void *block, size_t size) {
-    if (__builtin_expect(!is_mine(self, block) || size >= RAW_LARGE, 0)) {
-        self->at = at;
-        return recorder_put(op, block, size, 0);
+// An allocation that is timed must be so from its beginning. When it is due is seen at the end, and so it is the next one.
+static __attribute__((noinline)) void *allocated_rarely(enum raw_op op, void *block, size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    if (!recording()) {
+        return block;
+    }
+    self->owes_allocation = self->owes_allocation || (self->block != NULL && self->at >= self->timed_at);
+    return recorder_put(op, block, size, 0);
+}
+
+// What is called within an allocation, a new_handler, may have written before: `at` is read after it.
+static inline void *allocated(enum raw_op op, void *block, size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    raw_word *at = self->at;
+    if (!is_common(self, at) || __builtin_expect(!is_mine(self, block), 0)) {
+        return allocated_rarely(op, block, size);
     }
     put_word(at, op, block, size);
     self->at = at + 1;
     return block;
 }
 
+// Whether nothing is to be done before an allocation.
+static inline bool is_simple(size_t size) {
+    return __builtin_expect(size < recorder_simple_below, 1);
+}
+
 EXPORT void *malloc(size_t size) {
-    struct recorder_thread *self = &recorder_self;
-    if (!is_common(self)) {
-        return malloc_slowly(size);
-    }
-    raw_word *at = self->at;
-    self->at = RECORDER_HELD;
-    return allocated(self, at, RAW_MALLOC, next.malloc(size), size);
+    return is_simple(size) ? allocated(RAW_MALLOC, next.malloc(size), size) : malloc_slowly(size);
 }
 
 EXPORT void *calloc(size_t count, size_t size) {
-    struct recorder_thread *self = &recorder_self;
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || !is_common(self)) {
-        return calloc_slowly(count, size);
-    }
-    raw_word *at = self->at;
-    self->at = RECORDER_HELD;
-    return allocated(self, at, RAW_CALLOC, next.calloc(count, size), bytes);
+    return !__builtin_mul_overflow(count, size, &bytes) && is_simple(bytes)
+               ? allocated(RAW_CALLOC, next.calloc(count, size), bytes)
+               : calloc_slowly(count, size);
 }
 
-static inline void release(enum raw_op op, void *block, size_t size) {
+// Whether the record of a release is written, and nothing else is to be done before it.
+static inline bool put_release(enum raw_op op, const void *block, size_t size) {
     struct recorder_thread *self = &recorder_self;
-    if (!is_common(self) || !is_mine(self, block) || size >= RAW_LARGE) {
-        release_slowly(op, block, size, 0);
-        return;
-    }
     raw_word *at = self->at;
+    if (!is_common(self, at) || !is_mine(self, block) || size >= RAW_LARGE) {
+        return false;
+    }
     put_word(at, op, block, size);
-    self->at = RECORDER_HELD;
-    next.free(block);
     self->at = at + 1;
+    return true;
 }
 
 EXPORT void free(void *block) {
-    release(RAW_FREE, block, 0);
+    if (!put_release(RAW_FREE, block, 0)) {
+        release_slowly(RAW_FREE, block, 0, 0);
+        return;
+    }
+    next.free(block);
 }
 
 EXPORT void free_sized(void *block, size_t size) {
-    release(RAW_FREE_SIZED, block, size);
+    if (!put_release(RAW_FREE_SIZED, block, size)) {
+        release_slowly(RAW_FREE_SIZED, block, size, 0);
+        return;
+    }
+    next.free(block);
 }
 
 EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
@@ -361,16 +279,14 @@ EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
 }
 
 EXPORT void *realloc(void *old, size_t size) {
-    struct recorder_thread *self = &recorder_self;
-    if (!is_common(self) || !is_mine(self, old)) {
+    if (!put_release(RAW_REALLOC_FROM, old, 0)) {
         return realloc_slowly(old, size);
     }
-    raw_word *at = self->at;
-    put_word(at, RAW_REALLOC_FROM, old, 0);
-    self->at = RECORDER_HELD;
+    raw_word *at = recorder_hold();
     void *block = next.realloc(old, size);
-    self->timed_at++; // two records, and one call
-    return allocated(self, at + 1, RAW_REALLOC_TO, block, size);
+    recorder_let_go(&at);
+    recorder_self.timed_at++; // two records, and one call
+    return size < RAW_LARGE ? allocated(RAW_REALLOC_TO, block, size) : recorder_put(RAW_REALLOC_TO, block, size, 0);
 }
 
 EXPORT void *reallocarray(void *old, size_t count, size_t size) {
@@ -436,82 +352,58 @@ EXPORT int malloc_trim(size_t pad) {
 
 // ── operator new and delete ──────────────────────────────────────────────────────────────────────────────────
 
-// An exception of operator new passes through here, so what is undone is undone by a cleanup.
-static inline void let_go(raw_word **at) {
-    recorder_self.at = *at;
-}
-
-// The addresses are found once each, on first use. Two threads that find the same one write the same.
-static __attribute__((noinline)) void *find_operator(_Atomic(void *) *where, const char *name) {
-    ready();
-    raw_word *at = recorder_self.at;
-    recorder_self.at = RECORDER_HELD;
-    void *function = dlsym(RTLD_NEXT, name);
-    recorder_self.at = at;
-    if (function == NULL) {
-        abort(); // a program that calls operator new has a library with one
+// Each is found on first use: until then `next` is a function that does so. Two threads that find the same one write the same.
+#define FOUND_ON_FIRST_USE(name, type, returns, parameters, ...)                                                       \
+    static type name##_first parameters;                                                                               \
+    static type(*_Atomic name##_real) parameters;                                                                      \
+    static type(*_Atomic name##_next) parameters = name##_first;                                                       \
+    static type name##_held parameters {                                                                               \
+        RECORDER_HOLDS;                                                                                                \
+        returns atomic_load_explicit(&name##_real, memory_order_relaxed)(__VA_ARGS__);                                 \
+    }                                                                                                                  \
+    static type name##_first parameters {                                                                              \
+        type(*found) parameters;                                                                                       \
+        if ((*(void **)&found = next_find(#name)) == NULL) {                                                           \
+            abort(); /* a program that calls operator new has a library with one */                                    \
+        }                                                                                                              \
+        atomic_store_explicit(&name##_real, found, memory_order_relaxed);                                              \
+        bool is_quiet = next_is_quiet(*(void **)&found);                                                               \
+        atomic_store_explicit(&name##_next, is_quiet ? found : name##_held, memory_order_release);                     \
+        returns(is_quiet ? found : name##_held)(__VA_ARGS__);                                                          \
     }
-    atomic_store_explicit(where, function, memory_order_relaxed);
-    return function;
-}
 
-static inline void *found(_Atomic(void *) *where, const char *name) {
-    void *function = atomic_load_explicit(where, memory_order_relaxed);
-    return __builtin_expect(function != NULL, 1) ? function : find_operator(where, name);
-}
+#define NEXT_OPERATOR(name) atomic_load_explicit(&name##_next, memory_order_acquire)
 
 #define OPERATOR_NEW(name, op, align, parameters, ...)                                                                 \
+    FOUND_ON_FIRST_USE(name, void *, return, parameters, __VA_ARGS__)                                                  \
+    static __attribute__((noinline)) void *name##_slowly parameters {                                                  \
+        ready();                                                                                                       \
+        ALLOCATES_SLOWLY(op, size, log2_of(align), NEXT_OPERATOR(name)(__VA_ARGS__));                                  \
+    }                                                                                                                  \
     EXPORT void *name parameters {                                                                                     \
-        static _Atomic(void *) where;                                                                                  \
-        void *(*inner)parameters;                                                                                      \
-        *(void **)&inner = found(&where, #name);                                                                       \
-        struct recorder_thread *self = &recorder_self;                                                                 \
-        raw_word *from = self->at;                                                                                     \
-        void *block;                                                                                                   \
-        if ((align) == 0 && is_common(self)) {                                                                         \
-            {                                                                                                          \
-                __attribute__((cleanup(let_go), unused)) raw_word *at = from;                                          \
-                self->at = RECORDER_HELD;                                                                              \
-                block = inner(__VA_ARGS__);                                                                            \
-            }                                                                                                          \
-            return allocated(self, from, op, block, size);                                                             \
-        }                                                                                                              \
-        if (!recording()) {                                                                                            \
-            return inner(__VA_ARGS__);                                                                                 \
-        }                                                                                                              \
-        struct call call;                                                                                              \
-        {                                                                                                              \
-            __attribute__((cleanup(let_go), unused)) raw_word *at = from;                                              \
-            call = enter(0);                                                                                           \
-            block = inner(__VA_ARGS__);                                                                                \
-        }                                                                                                              \
-        leave(&call);                                                                                                  \
-        recorder_put(op, block, size, log2_of(align));                                                                 \
-        return block;                                                                                                  \
+        return (align) == 0 && is_simple(size) ? allocated(op, NEXT_OPERATOR(name)(__VA_ARGS__), size)                 \
+                                               : name##_slowly(__VA_ARGS__);                                           \
     }
 
 #define OPERATOR_DELETE(name, op, bytes, align, parameters, ...)                                                       \
-    EXPORT void name parameters {                                                                                      \
-        static _Atomic(void *) where;                                                                                  \
-        void(*inner) parameters;                                                                                       \
-        *(void **)&inner = found(&where, #name);                                                                       \
-        struct recorder_thread *self = &recorder_self;                                                                 \
-        if ((align) == 0 && is_common(self) && is_mine(self, block) && (bytes) < RAW_LARGE) {                          \
-            raw_word *at = self->at;                                                                                   \
-            put_word(at, op, block, bytes);                                                                            \
-            self->at = RECORDER_HELD;                                                                                  \
-            inner(__VA_ARGS__);                                                                                        \
-            self->at = at + 1;                                                                                         \
-            return;                                                                                                    \
-        }                                                                                                              \
+    FOUND_ON_FIRST_USE(name, void, , parameters, __VA_ARGS__)                                                          \
+    static __attribute__((noinline)) void name##_slowly parameters {                                                   \
+        ready();                                                                                                       \
         if (!recording() || block == NULL) {                                                                           \
-            inner(__VA_ARGS__);                                                                                        \
+            NEXT_OPERATOR(name)(__VA_ARGS__);                                                                          \
             return;                                                                                                    \
         }                                                                                                              \
         recorder_put(op, block, bytes, log2_of(align));                                                                \
         struct call call = enter(1);                                                                                   \
-        inner(__VA_ARGS__);                                                                                            \
+        NEXT_OPERATOR(name)(__VA_ARGS__);                                                                              \
         leave(&call);                                                                                                  \
+    }                                                                                                                  \
+    EXPORT void name parameters {                                                                                      \
+        if ((align) != 0 || !put_release(op, block, bytes)) {                                                          \
+            name##_slowly(__VA_ARGS__);                                                                                \
+            return;                                                                                                    \
+        }                                                                                                              \
+        NEXT_OPERATOR(name)(__VA_ARGS__);                                                                              \
     }
 
 // Mangled names: nw and na are new and new[], dl and da are delete and delete[].
@@ -571,6 +463,10 @@ static struct birth *take_birth(void) {
 
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
     ready();
+    if (next_has(__builtin_return_address(0))) { // a thread of Freehold's own
+        RECORDER_HOLDS;
+        return next.pthread_create(thread, attributes, start, argument);
+    }
     struct birth *birth;
     if (!recording() || (birth = take_birth()) == NULL) {
         return next.pthread_create(thread, attributes, start, argument);
