@@ -114,8 +114,13 @@ static inline unsigned log2_of(size_t alignment) {
     return alignment < 2 ? 0 : (unsigned)(63 - __builtin_clzll(alignment));
 }
 
+static void *allocated_large(enum raw_op op, void *block, size_t size);
+
 #define ALLOCATES_SLOWLY(op, size, align, expression)                                                                  \
     do {                                                                                                               \
+        if ((align) == 0 && (size) >= RAW_LARGE && recorder_simple_below != 0) {                                       \
+            return allocated_large(op, expression, size);                                                              \
+        }                                                                                                              \
         if (!recording()) {                                                                                            \
             return expression;                                                                                         \
         }                                                                                                              \
@@ -227,6 +232,22 @@ static inline void *allocated(enum raw_op op, void *block, size_t size) {
     }
     put_word(at, op, block, size);
     self->at = at + 1;
+    return block;
+}
+
+// The same with a prefix for a large size.
+static __attribute__((noinline)) void *allocated_large(enum raw_op op, void *block, size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    raw_word *at = self->at;
+    if (!is_common(self, at) || !is_mine(self, block)) {
+        return allocated_rarely(op, block, size);
+    }
+    atomic_store_explicit(at, (uint64_t)size >> 16 << 16 | RAW_PREFIX, memory_order_release);
+    put_word(at + 1, op, block, size);
+    self->at = at + 2;
+    self->stamp_at++; // what is due after some calls is due one word later
+    self->timed_at++;
+    self->others++;
     return block;
 }
 
