@@ -462,14 +462,30 @@ static bool own_region(const void *address) {
     return false;
 }
 
-// What we make of a line of another owner. Who allocates there will probably release it, and takes it; who releases what
-// another thread has allocated says that it was wrong about that. It tries again one time in sixteen.
-static uint16_t next_owner(uint16_t was, bool releases) {
+// Whether a line in which others released is to be ours again: if this thread mostly releases itself what it allocates in
+// such lines. It tries one time in sixteen anyway.
+static bool is_worth_taking(void) {
     struct recorder_thread *self = &recorder_self;
-    if (self->mine == RECORDER_UNNUMBERED || (releases && was != 0)) {
-        return RECORDER_SEVERAL;
+    return self->own_releases > 0 || ++self->passed % 16 == 0;
+}
+
+static void count_release(bool is_own) {
+    struct recorder_thread *self = &recorder_self;
+    int counted = self->own_releases + (is_own ? 1 : -1);
+    self->own_releases = (int8_t)(counted > RECORDER_MOST_OWN ? RECORDER_MOST_OWN : counted < 0 ? 0 : counted);
+}
+
+// What we make of a line that we do not own. Who allocates there will probably release it, and takes it; who releases what
+// another thread has allocated says that it was wrong about that.
+static uint16_t next_owner(uint16_t was, bool releases) {
+    uint16_t mine = recorder_self.mine;
+    bool several = (was & RECORDER_SEVERAL_LINE) != 0;
+    if (releases && was != 0) {
+        count_release(was == (RECORDER_SEVERAL_LINE | mine));
+        return was | RECORDER_SEVERAL_LINE;
     }
-    return was != RECORDER_SEVERAL || ++self->passed % 16 == 0 ? self->mine : RECORDER_SEVERAL;
+    bool takes = mine != RECORDER_UNNUMBERED && (!several || is_worth_taking());
+    return takes ? mine : RECORDER_SEVERAL_LINE | mine;
 }
 
 // Until the line is as we left it after our stamp: then who takes it next has a younger stamp on all that follows.

@@ -109,7 +109,8 @@ struct recorder_thread {
     uint32_t run;                  // calls that share a stamp
     uint32_t until_long;           // timed calls until one by the CPU clock too
     int32_t until_timed;           // while there is no block, what is left of timed_at
-    uint32_t passed;               // calls in lines whose blocks others release
+    uint32_t passed;               // allocations in lines whose blocks others release
+    int8_t own_releases;           // of the last ones in such lines: more of what it allocated, or of what others did
     uint16_t mine;                 // the number, as in the tables below
     bool ended, owes_allocation;   // the next timed call is an allocation
 };
@@ -125,12 +126,14 @@ extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording beg
 // Threads that share a slab rarely share blocks. Addresses that are 4 GiB apart share a region's place, which costs stamps and no
 // more. Those 256 MiB apart share a line's place: so the word says of which of them it is.
 //
-//     a line's word     address / 256 MiB: 16 bits │ owner: 16 bits
+//     a line's word     address / 256 MiB: 16 bits │ others release there: 1 bit │ thread: 15 bits
+//
+// The thread allocated there last. Without the bit it owns the line.
 //
 // Without that, a thread with a line would take another for its own in which it never was. What the owner of that region has done
 // there is in no line, and may be younger than the thread's stamp.
 enum { RECORDER_REGION = 65536, RECORDER_REGIONS = 1 << 16, RECORDER_LINE = 64, RECORDER_LINES = 1 << 22 };
-enum { RECORDER_UNNUMBERED = 0xFFFE, RECORDER_SEVERAL = 0xFFFF };
+enum { RECORDER_UNNUMBERED = 0x7FFF, RECORDER_SEVERAL_LINE = 0x8000, RECORDER_SEVERAL = 0xFFFF, RECORDER_MOST_OWN = 8 };
 //
 // Both are mapped shared, so that they are not among the private resident bytes of the program, which are in the trace.
 extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS];
