@@ -351,7 +351,8 @@ static void set_stop(void) {
     struct recorder_thread *self = &recorder_self;
     raw_word *stop = self->block->words + RAW_WORDS - MOST_WORDS;
     stop = self->stamp_at < stop ? self->stamp_at : stop;
-    self->stop = self->timed_at < stop ? self->timed_at : stop;
+    // A timing that is owed is the next allocation's: releases before it need not look.
+    self->stop = self->timed_at < stop && !self->owes_allocation ? self->timed_at : stop;
     recorder_simple_below = self->owes_allocation ? 0 : RAW_LARGE;
 }
 

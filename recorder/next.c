@@ -65,24 +65,15 @@ static void find_next(void) {
 
 // ── Wrappers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-#define HOLDS(type, member, parameters, ...)                                                                           \
-    static type member##_held parameters {                                                                             \
-        RECORDER_HOLDS;                                                                                                \
-        return real.member(__VA_ARGS__);                                                                               \
-    }
-
-HOLDS(void *, malloc, (size_t size), size)
-HOLDS(void *, calloc, (size_t count, size_t size), count, size)
-HOLDS(void *, memalign, (size_t alignment, size_t size), alignment, size)
-HOLDS(void *, aligned_alloc, (size_t alignment, size_t size), alignment, size)
-HOLDS(int, posix_memalign, (void **block, size_t alignment, size_t size), block, alignment, size)
-HOLDS(void *, valloc, (size_t size), size)
-HOLDS(void *, pvalloc, (size_t size), size)
-
-static void free_held(void *block) {
-    RECORDER_HOLDS;
-    real.free(block);
-}
+RECORDER_WRAPPER(void *, return, malloc, real.malloc, (size_t size), size)
+RECORDER_WRAPPER(void *, return, calloc, real.calloc, (size_t count, size_t size), count, size)
+RECORDER_WRAPPER(void, , free, real.free, (void *block), block)
+RECORDER_WRAPPER(void *, return, memalign, real.memalign, (size_t alignment, size_t size), alignment, size)
+RECORDER_WRAPPER(void *, return, aligned_alloc, real.aligned_alloc, (size_t alignment, size_t size), alignment, size)
+RECORDER_WRAPPER(int, return, posix_memalign, real.posix_memalign, (void **block, size_t alignment, size_t size), block,
+                 alignment, size)
+RECORDER_WRAPPER(void *, return, valloc, real.valloc, (size_t size), size)
+RECORDER_WRAPPER(void *, return, pvalloc, real.pvalloc, (size_t size), size)
 
 // The object that the allocator is in, if that is quiet: no address is in a range of nothing.
 static struct {

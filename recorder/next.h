@@ -3,8 +3,9 @@
 //
 // Some allocators call functions of the malloc family by their names: an operator new calls malloc. Those calls are not the
 // program's. For such a function the one here is a wrapper that holds `at` meanwhile, so that nothing is recorded. A quiet
-// allocator does not: Freehold, and glibc's malloc. Then it is the allocator's own, and what a new_handler or a callback of the program
-// does within is recorded, before the call that it is in. A realloc is held by who calls it: its two records are side by side.
+// allocator does not: Freehold, and glibc's malloc. Then the one here is the allocator's own, and what a new_handler or a
+// callback of the program does within is recorded, before the call that it is in. A realloc is held by who calls it: its two
+// records are side by side.
 #ifndef FREEHOLD_RECORDER_NEXT_H
 #define FREEHOLD_RECORDER_NEXT_H
 
@@ -56,6 +57,13 @@ static inline void recorder_let_go(raw_word **at) {
 }
 
 #define RECORDER_HOLDS __attribute__((cleanup(recorder_let_go), unused)) raw_word *held_ = recorder_hold()
+
+// The wrapper NAME_held of a function. `returns` is the keyword, or nothing for a function that returns nothing.
+#define RECORDER_WRAPPER(type, returns, name, function, parameters, ...)                                               \
+    static type name##_held parameters {                                                                               \
+        RECORDER_HOLDS;                                                                                                \
+        returns(function)(__VA_ARGS__);                                                                                \
+    }
 
 #pragma GCC visibility pop
 #endif

@@ -110,9 +110,9 @@ struct recorder_thread {
     uint32_t until_long;           // timed calls until one by the CPU clock too
     int32_t until_timed;           // while there is no block, what is left of timed_at
     uint32_t passed;               // allocations in lines whose blocks others release
-    int8_t own_releases;           // of the last ones in such lines: more of what it allocated, or of what others did
-    uint16_t mine;                 // the number, as in the tables below
-    bool ended, owes_allocation;   // the next timed call is an allocation
+    int8_t own_releases; // in such lines, lately: by how much they outnumber those of others' blocks, 0 to MOST_OWN
+    uint16_t mine;       // the number, as in the tables below
+    bool ended, owes_allocation; // the next timed call is an allocation
 };
 extern __thread struct recorder_thread recorder_self __attribute__((tls_model("initial-exec")));
 // An allocation of less needs nothing before it: RAW_LARGE, or 0 if the next one is to be timed. By itself, so that the compiler

@@ -378,10 +378,8 @@ EXPORT int malloc_trim(size_t pad) {
     static type name##_first parameters;                                                                               \
     static type(*_Atomic name##_real) parameters;                                                                      \
     static type(*_Atomic name##_next) parameters = name##_first;                                                       \
-    static type name##_held parameters {                                                                               \
-        RECORDER_HOLDS;                                                                                                \
-        returns atomic_load_explicit(&name##_real, memory_order_relaxed)(__VA_ARGS__);                                 \
-    }                                                                                                                  \
+    RECORDER_WRAPPER(type, returns, name, atomic_load_explicit(&name##_real, memory_order_relaxed), parameters,        \
+                     __VA_ARGS__)                                                                                      \
     static type name##_first parameters {                                                                              \
         type(*found) parameters;                                                                                       \
         if ((*(void **)&found = next_find(#name)) == NULL) {                                                           \

@@ -38,7 +38,8 @@ struct fh_bounded {
     unsigned words, tops; /* of each of the marks */
     fh_word *marks;       /* of empty slabs, then of those with room for each class */
     bounded_slab *slab;
-    fh_word seat[PLACES][CLASSES]; /* hint: the slab in which a block was found last, plus 1 */
+    /* Hint: the slab in which a block was found last, plus 1. Of class 0: the word of marks in which a run was, plus 1. */
+    fh_word seat[PLACES][CLASSES];
 };
 
 _Static_assert(sizeof(bounded_slab) == 9 * FH_CACHE_LINE, "the states of neighbours fall into different cache sets");

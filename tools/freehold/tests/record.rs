@@ -40,16 +40,20 @@ impl Place {
         self.directory.path().join("out.trace")
     }
 
-    fn record(&self, options: &[&str], arguments: &[&str]) -> Output {
-        Command::new(command())
+    fn command(&self, options: &[&str], arguments: &[&str]) -> Command {
+        let mut record = Command::new(command());
+        record
             .args(["record", "--json", "-o"])
             .arg(self.trace())
             .args(options)
             .arg("--")
             .arg(&self.program)
-            .args(arguments)
-            .output()
-            .unwrap()
+            .args(arguments);
+        record
+    }
+
+    fn record(&self, options: &[&str], arguments: &[&str]) -> Output {
+        self.command(options, arguments).output().unwrap()
     }
 }
 
@@ -222,20 +226,21 @@ int main() {
 }
 "#;
 
+const CPP: &[&str] = &[
+    "-xc++",
+    "-std=c++17",
+    "-O0",
+    "-Wl,--no-as-needed",
+    "-lstdc++",
+];
+
 /// After an exception has passed through it, the recorder goes on as before.
 #[test]
 fn operators_are_recorded_and_may_throw() {
     let Some(place) = Place::new("operators_are_recorded_and_may_throw") else {
         return;
     };
-    let flags = [
-        "-xc++",
-        "-std=c++17",
-        "-O0",
-        "-Wl,--no-as-needed",
-        "-lstdc++",
-    ];
-    let program = compile(place.directory.path(), "operators", OPERATORS, &flags);
+    let program = compile(place.directory.path(), "operators", OPERATORS, CPP);
     for allocator in ["system", "freehold"] {
         let place = Place {
             directory: tempfile::tempdir().unwrap(),
@@ -248,6 +253,111 @@ fn operators_are_recorded_and_may_throw() {
         let deleted = ["delete", "delete-sized"].map(|name| counts.get(name).copied().unwrap_or(0));
         assert_eq!(deleted.iter().sum::<u64>(), 450);
     }
+}
+
+/// Rounds of an allocation that fails, with a handler that allocates and frees, and then an exception.
+const HANDLER: &str = r#"
+#include <cstdlib>
+#include <new>
+static void handler() {
+    free(malloc(10));
+    std::set_new_handler(nullptr);
+}
+int main(int, char **argument) {
+    int rounds = atoi(argument[1]), caught = 0;
+    for (int i = 0; i < rounds; i++) {
+        std::set_new_handler(handler);
+        try {
+            volatile std::size_t huge = ~std::size_t(0) / 4;
+            char *volatile block = static_cast<char *>(::operator new(huge));
+            (void)block;
+        } catch (const std::bad_alloc &) {
+            caught++;
+        }
+    }
+    return caught == rounds ? 0 : 1;
+}
+"#;
+
+/// libstdc++'s operator new calls malloc, and one cannot tell that from what a handler calls: all of it is left out. Freehold's
+/// calls nobody, so the handler and the exception are there.
+#[test]
+fn what_a_handler_does_is_recorded_where_it_can_be_told() {
+    let Some(mut place) = Place::new("what_a_handler_does_is_recorded_where_it_can_be_told") else {
+        return;
+    };
+    place.program = compile(place.directory.path(), "handler", HANDLER, CPP);
+    let recorded = |allocator: &str, rounds: &str| {
+        let output = place.record(&["--on", allocator], &[rounds]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        info(&place.trace())
+    };
+    for (allocator, each, unknown) in [("system", 0, 10), ("freehold", 2, 0)] {
+        let (none, ten) = (recorded(allocator, "0"), recorded(allocator, "10"));
+        let more = |what: &str| {
+            ten.pointer(what).unwrap().as_u64().unwrap()
+                - none.pointer(what).unwrap().as_u64().unwrap()
+        };
+        assert_eq!(
+            more("/tally/calls/malloc"),
+            10 * each,
+            "{allocator}: {ten:#}"
+        );
+        assert_eq!(
+            more("/losses/unknown_frees"),
+            unknown,
+            "{allocator}: {ten:#}"
+        );
+    }
+}
+
+/// Frees memory until a thread is there that the program has not started.
+const FREES: &str = r#"
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int threads(void) {
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    while (readdir(tasks)) count++;
+    closedir(tasks);
+    return count - 2;
+}
+int main(void) {
+    static char *blocks[20000];
+    for (int turn = 0; turn < 100 && threads() < 2; turn++) {
+        for (int i = 0; i < 20000; i++) {
+            size_t size = 1 + 7919 * i % 3000;
+            blocks[i] = memset(malloc(size), 1, size);
+        }
+        for (int i = 0; i < 20000; i++) {
+            free(blocks[i]);
+        }
+        usleep(20000);
+    }
+    return threads() == 2 ? 0 : 1;
+}
+"#;
+
+/// It is no thread of the program's.
+#[test]
+fn a_thread_of_the_allocator_is_not_recorded() {
+    let Some(mut place) = Place::new("a_thread_of_the_allocator_is_not_recorded") else {
+        return;
+    };
+    place.program = compile(place.directory.path(), "frees", FREES, &[]);
+    let mut command = place.command(&[], &[]);
+    let output = command
+        .env("FREEHOLD", "purge=background")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let counts = counts(&info(&place.trace()));
+    assert!(
+        counts["malloc"] >= 20_000 && !counts.contains_key("thread-start"),
+        "{counts:?}"
+    );
 }
 
 /// An allocator that takes long, and says at the end what share of the CPU time its calls took, by the CPU's own clock.
