@@ -85,7 +85,7 @@ typedef struct fh_heap fh_heap;
  *   Sizes    16-byte steps up to 128 bytes, then four a doubling up to 32 KiB, then whole steps of 64 KiB up to 1 MiB. A longer block, or one that is
  *            more aligned, fails with ENOMEM. Blocks of a size are in slabs of 64 KiB, so small heaps are for few sizes. A slab is used for
  *            another size once all of it is free. One part in a hundred, and 64 to 128 KiB, are for bookkeeping.
- *   ENOMEM   there is no room. Or other threads have taken, within this one call, some twenty blocks that it was about to take. A block
+ *   ENOMEM   there is no room. Or other threads have taken, within this one call, what it was about to take, several times. A block
  *            above 32 KiB is also refused if the heap is in such pieces that none is found in time.
  *   Threads  any. The call that frees may be another thread's. A thread's first call of all may do more, as it makes the thread known: make
  *            it before the loop.

@@ -296,7 +296,8 @@ static uint64_t own_slabs(const search *s) {
 
 /* Where to go on after word w, in which others were met: first the caller's own part, then across all words. */
 static size_t elsewhere(const search *s, size_t w, unsigned met) {
-    return met == 0 ? near(s) / 64 : w + s->b->words * 5 / 8 + 1;
+    size_t own = near(s) / 64;
+    return met == 0 && own != w ? own : w + s->b->words * 5 / 8 + 1;
 }
 
 /* s->c slabs in a row, of one word. Classes begin with the lowest slabs, and so runs begin in the middle. Who meets others there looks

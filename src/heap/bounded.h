@@ -20,7 +20,7 @@
  * leaves a full slab, or as the last holder; cleared by who fills it, or is the first holder.
  *
  * Each call has STEPS steps of some eight instructions. A look at a word or at a bit is one, and becoming a holder is some. If they
- * are used up there is no block, as if there was no room: then others have taken what this call was about to take, some twenty times. Nothing
+ * are used up there is no block, as if there was no room: then others have taken what this call was about to take, several times. Nothing
  * is tried again for ever, and a compare-and-swap that fails is a slab passed over.
  *
  * Memory orders: becoming a holder acquires, and leaving releases: so who finds a slab empty finds all bits set. A block's bit is
