@@ -33,6 +33,7 @@ static void pairs(int count) {
 
 static void *other(void *unused) {
     pairs(OTHERS);
+    tell(done[1], "\n");
     await(go[0]);
     pairs(OTHERS);
     tell(done[1], "\n");
@@ -48,6 +49,8 @@ int main(void) {
     for (int i = 0; i < EARLY; i++) {
         kept[i] = malloc(100);
     }
+    // A thread that starts late would else be recorded before the test has answered.
+    await(done[0]);
     tell(1, "early\n");
     await(0);
     pairs(PAIRS);
