@@ -5,12 +5,14 @@
 
 mod mutants;
 mod mutants_heaps;
+mod mutants_order;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use mutants::MUTANTS;
 use mutants_heaps::HEAPS;
+use mutants_order::ORDER;
 
 /// What has to be different in the model, in every variant: file, text, what replaces it. All threads of a model are
 /// coroutines of one thread of the system, so what is thread-local in the library is asked for; and the accounts look into
@@ -185,6 +187,7 @@ fn real_files(source: &Path) -> Vec<String> {
         "misuse/quarantine.c",
         "observe/index.c",
         "observe/samples.c",
+        "../recorder/order.c",
     ]
     .map(String::from)
     .to_vec();
@@ -214,6 +217,7 @@ const OWN: &[&str] = &[
     "guards.c",
     "hardened.c",
     "heaps.c",
+    "order.c",
     "quarantine.c",
 ];
 
@@ -221,14 +225,21 @@ fn main() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let source = here.join("../src");
-    for folder in [&here.join("include"), &here.join("source"), &source] {
+    let recorder = here.join("../recorder");
+    for folder in [
+        &here.join("include"),
+        &here.join("source"),
+        &source,
+        &recorder,
+    ] {
         println!("cargo:rerun-if-changed={}", folder.display());
     }
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=mutants.rs");
     println!("cargo:rerun-if-changed=mutants_heaps.rs");
+    println!("cargo:rerun-if-changed=mutants_order.rs");
     build(&here, &source, &out, "real", &[]);
-    for mutant in MUTANTS.iter().chain(HEAPS) {
+    for mutant in MUTANTS.iter().chain(HEAPS).chain(ORDER) {
         build(&here, &source, &out, mutant.name, mutant.edits);
     }
     println!("cargo:rustc-env=FREEHOLD_MODEL_CORES={}", out.display());
@@ -267,8 +278,12 @@ fn build(
     }
     let (mut files, mut objects) = (vec![], vec![]);
     for file in OWN {
-        objects.push(real.join(file.replace(".c", ".o")));
-        if edits.is_empty() {
+        // The recorder's order is in its header.
+        let is_new = edits.is_empty()
+            || *file == "order.c" && edits.iter().any(|(of, _, _)| of.ends_with("/order.h"));
+        let of = if is_new { &folder } else { &real };
+        objects.push(of.join(file.replace(".c", ".o")));
+        if is_new {
             files.push(here.join("source").join(file));
         }
     }
@@ -281,9 +296,11 @@ fn build(
         "heap/stripes.h",
         "heap/types.h",
         "misuse/quarantine.h",
+        "../recorder/order.h",
     ] {
         let text = edited(source, header, name, ADAPTED.iter().chain(edits));
-        fs::write(folder.join(header), text).expect("a file below OUT_DIR");
+        fs::write(folder.join(header.trim_start_matches("../recorder/")), text)
+            .expect("a file below OUT_DIR");
     }
     let what = format!("seeded bug {name}, or the model itself");
     // A header may be in any file.

@@ -23,11 +23,6 @@
 
 __thread struct recorder_thread recorder_self;
 __thread size_t recorder_simple_below;
-// Multiples of the largest page that any CPU has: something else is mapped in their place.
-enum { LARGEST_PAGE = 65536 };
-_Alignas(LARGEST_PAGE) _Atomic uint16_t recorder_regions[RECORDER_REGIONS];
-_Alignas(LARGEST_PAGE) _Atomic uint32_t recorder_lines[RECORDER_LINES];
-static_assert(sizeof recorder_regions % LARGEST_PAGE == 0 && sizeof recorder_lines % LARGEST_PAGE == 0, "whole pages");
 _Atomic bool recorder_on;
 _Atomic uint32_t *recorder_asked;
 
@@ -125,9 +120,9 @@ static bool map_file(uint64_t blocks) {
 // The tables become empty ones, and shared. A child must not share its parent's: their threads have the same numbers.
 static bool empty_tables(void) {
     enum { HOW = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED };
-    void *regions = mmap(recorder_regions, sizeof recorder_regions, PROT_READ | PROT_WRITE, HOW, -1, 0);
-    void *lines = mmap(recorder_lines, sizeof recorder_lines, PROT_READ | PROT_WRITE, HOW, -1, 0);
-    if (regions == MAP_FAILED || lines == MAP_FAILED) {
+    void *regions = mmap(order_regions, sizeof order_regions, PROT_READ | PROT_WRITE, HOW, -1, 0);
+    void *notes = mmap(order_notes, sizeof order_notes, PROT_READ | PROT_WRITE, HOW, -1, 0);
+    if (regions == MAP_FAILED || notes == MAP_FAILED) {
         return false; // who does not record does not look at them
     }
     recorder_keep_off();
@@ -373,6 +368,7 @@ static void put_stamp(uint64_t ticks) {
     struct recorder_thread *self = &recorder_self;
     self->run = ticks - self->stamped > here.close ? (self->run + 1) / 2 : 2 * self->run < MOST ? 2 * self->run : MOST;
     self->stamped = ticks;
+    order_set_date(&self->dates, ticks);
     put_other(ticks << 4 | RAW_STAMP);
     self->others++;
     self->stamp_at = self->at + self->run;
@@ -389,7 +385,7 @@ static void begin_thread(void) {
         self->until_timed = (int32_t)(97 * (uint64_t)self->number % RECORDER_TIMED_EACH);
         self->until_long = self->number % RECORDER_LONG_EACH;
     }
-    self->mine = self->number < RECORDER_UNNUMBERED ? (uint16_t)self->number : RECORDER_UNNUMBERED;
+    order_begin_thread(&self->dates, self->number);
     if (!self->ended && here.key_made && pthread_getspecific(here.at_exit) == NULL) {
         self->at = RECORDER_HELD; // may allocate
         pthread_setspecific(here.at_exit, (void *)1);
@@ -450,70 +446,18 @@ static void end_record(void) {
     }
 }
 
-// Whether only we had to do with the region so far. Another thread that had is told that it is not alone any more.
-static bool own_region(const void *address) {
-    _Atomic uint16_t *owner = recorder_region_of(address);
-    uint16_t mine = recorder_self.mine, was = atomic_load_explicit(owner, memory_order_acquire);
-    if (was == mine || (was == 0 && mine != RECORDER_UNNUMBERED && atomic_compare_exchange_strong(owner, &was, mine))) {
-        return true;
-    }
-    if (was != RECORDER_SEVERAL) {
-        atomic_exchange(owner, RECORDER_SEVERAL);
-    }
-    return false;
-}
-
-// Whether a line in which others released is to be ours again: if this thread mostly releases itself what it allocates in
-// such lines. It tries one time in sixteen anyway.
-static bool is_worth_taking(void) {
-    struct recorder_thread *self = &recorder_self;
-    return self->own_releases > 0 || ++self->passed % 16 == 0;
-}
-
-static void count_release(bool is_own) {
-    struct recorder_thread *self = &recorder_self;
-    int counted = self->own_releases + (is_own ? 1 : -1);
-    self->own_releases = (int8_t)(counted > RECORDER_MOST_OWN ? RECORDER_MOST_OWN : counted < 0 ? 0 : counted);
-}
-
-// What we make of a line that we do not own. Who allocates there will probably release it, and takes it; who releases what
-// another thread has allocated says that it was wrong about that.
-static uint16_t next_owner(uint16_t was, bool releases) {
-    uint16_t mine = recorder_self.mine;
-    bool several = (was & RECORDER_SEVERAL_LINE) != 0;
-    if (releases && was != 0) {
-        count_release(was == (RECORDER_SEVERAL_LINE | mine));
-        return was | RECORDER_SEVERAL_LINE;
-    }
-    bool takes = mine != RECORDER_UNNUMBERED && (!several || is_worth_taking());
-    return takes ? mine : RECORDER_SEVERAL_LINE | mine;
-}
-
-// Until the line is as we left it after our stamp: then who takes it next has a younger stamp on all that follows.
-// The exchange is a full barrier, and the stamp lets no load pass.
-static void stamp_in_line(const void *address, bool releases) {
-    _Atomic uint32_t *line = recorder_line_of(address);
-    uint32_t mine = recorder_line_word(address, recorder_self.mine), now;
-    uint32_t was = atomic_load_explicit(line, memory_order_acquire);
-    if (was == mine) {
+// After an allocation and before a release: the order of what several threads do at this address.
+static void stamp_if_due(const void *address) {
+    struct order_dates *dates = &recorder_self.dates;
+    bool has_note;
+    if (order_owns_region(dates, address) || order_needs_no_stamp(dates, address, &has_note)) {
         return;
     }
-    uint64_t ticks;
-    do {
-        uint16_t owner = was >> 16 == mine >> 16 ? (uint16_t)was : 0; // a line of other addresses is nobody's here
-        now = recorder_line_word(address, next_owner(owner, releases));
-        if (now != was) {
-            atomic_exchange(line, now);
-        }
-        ticks = ticks_now();
-        was = atomic_load_explicit(line, memory_order_acquire);
-    } while (was != now);
-    put_stamp(ticks);
+    put_stamp(ticks_now());
+    if (has_note) {
+        order_write_note(dates, address);
+    }
 }
-
-enum {
-    RELEASES = 1 << RAW_REALLOC_FROM | 1 << RAW_FREE | 1 << RAW_FREE_SIZED | 1 << RAW_DELETE | 1 << RAW_DELETE_SIZED
-};
 
 // Any record, whatever it needs beside its word.
 void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align) {
@@ -524,9 +468,7 @@ void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align)
         if (self->at >= self->stamp_at) {
             put_stamp(ticks_now());
         }
-        if (!own_region(address)) {
-            stamp_in_line(address, (RELEASES >> op & 1) != 0);
-        }
+        stamp_if_due(address);
         if (low != 0 || size >= RAW_LARGE || align != 0) {
             put_other(size >> 16 << 16 | (uint64_t)align << 8 | low << 4 | RAW_PREFIX);
             self->others++;

@@ -7,6 +7,8 @@
 #ifndef FREEHOLD_RECORDER_RAW_H
 #define FREEHOLD_RECORDER_RAW_H
 
+#include "order.h"
+
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,8 +46,8 @@ enum raw_event {
 //     STAMP    ticks, 60 bits                                                       |  op
 //     PREFIX   the size's other 48 bits | - | log2 of the alignment, 6 | low address bits, 4 | op
 //
-// A call without a stamp of its own is dated by the last one of its thread. The thread owned the block's region or line
-// at that stamp, so no other thread can have had to do with that block since: see is_mine in shim.c.
+// A call without a stamp of its own is dated by the last one of its thread. No other thread has had to do with
+// that block since: see order.h.
 enum { RAW_LARGE = 65536 }; // from this size on a call has a prefix
 
 // A block of the pool goes from unused or free to owned, to full, and through the reader back to free.
@@ -109,10 +111,8 @@ struct recorder_thread {
     uint32_t run;                  // calls that share a stamp
     uint32_t until_long;           // timed calls until one by the CPU clock too
     int32_t until_timed;           // while there is no block, what is left of timed_at
-    uint32_t passed;               // allocations in lines whose blocks others release
-    int8_t own_releases; // in such lines, lately: by how much they outnumber those of others' blocks, 0 to MOST_OWN
-    uint16_t mine;       // the number, as in the tables below
-    bool ended, owes_allocation; // the next timed call is an allocation
+    struct order_dates dates;      // of the last stamp
+    bool ended, owes_allocation;   // the next timed call is an allocation
 };
 extern __thread struct recorder_thread recorder_self __attribute__((tls_model("initial-exec")));
 // An allocation of less needs nothing before it: RAW_LARGE, or 0 if the next one is to be timed. By itself, so that the compiler
@@ -120,37 +120,6 @@ extern __thread struct recorder_thread recorder_self __attribute__((tls_model("i
 extern __thread size_t recorder_simple_below __attribute__((tls_model("initial-exec")));
 extern _Atomic bool recorder_on;
 extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording begins with the program
-
-// Who had to do with the blocks of a region of 64 KiB: 0 nobody, a thread's number, or several threads. And of each line
-// of 64 bytes, for regions of several threads: who allocated there last, or that others release what is allocated there.
-// Threads that share a slab rarely share blocks. Addresses that are 4 GiB apart share a region's place, which costs stamps and no
-// more. Those 256 MiB apart share a line's place: so the word says of which of them it is.
-//
-//     a line's word     address / 256 MiB: 16 bits │ others release there: 1 bit │ thread: 15 bits
-//
-// The thread allocated there last. Without the bit it owns the line.
-//
-// Without that, a thread with a line would take another for its own in which it never was. What the owner of that region has done
-// there is in no line, and may be younger than the thread's stamp.
-enum { RECORDER_REGION = 65536, RECORDER_REGIONS = 1 << 16, RECORDER_LINE = 64, RECORDER_LINES = 1 << 22 };
-enum { RECORDER_UNNUMBERED = 0x7FFF, RECORDER_SEVERAL_LINE = 0x8000, RECORDER_SEVERAL = 0xFFFF, RECORDER_MOST_OWN = 8 };
-//
-// Both are mapped shared, so that they are not among the private resident bytes of the program, which are in the trace.
-extern _Atomic uint16_t recorder_regions[RECORDER_REGIONS];
-extern _Atomic uint32_t recorder_lines[RECORDER_LINES];
-static_assert((uint64_t)RECORDER_REGION * RECORDER_REGIONS == (uint64_t)1 << 32, "the regions of half an address");
-
-static inline _Atomic uint16_t *recorder_region_of(const void *address) {
-    return &recorder_regions[(uint32_t)(uintptr_t)address / RECORDER_REGION];
-}
-
-static inline _Atomic uint32_t *recorder_line_of(const void *address) {
-    return &recorder_lines[(uintptr_t)address / RECORDER_LINE % RECORDER_LINES];
-}
-
-static inline uint32_t recorder_line_word(const void *address, uint16_t owner) {
-    return (uint32_t)((uintptr_t)address / ((uintptr_t)RECORDER_LINE * RECORDER_LINES)) << 16 | owner;
-}
 
 // One call in 241 is timed: for the share of the program's time that is spent in the allocator. As many calls at most
 // share one stamp. One timed call in five is timed by the thread's CPU clock too, which is a system call.
@@ -162,6 +131,6 @@ void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align)
 void recorder_put_event(enum raw_event event, uint64_t value);
 uint32_t recorder_new_thread(void);
 void recorder_thread_ends(void);
-void recorder_keep_off(void); // after the tables have become new ones
+void recorder_keep_off(void); // after the tables of order.h have become new ones
 
 #endif

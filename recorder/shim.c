@@ -4,7 +4,7 @@
 // The order at each address needs no lock. A release is stamped before the call, an allocation after it. Between the two
 // the block was free, so the stamp of a block's release always precedes that of its next owner.
 //
-// A stamp costs more than malloc and free together. Most records share one: see is_mine.
+// A stamp costs more than malloc and free together. Most records share one: see order.h.
 #define _GNU_SOURCE
 #include "next.h"
 
@@ -115,6 +115,7 @@ static inline unsigned log2_of(size_t alignment) {
 }
 
 static void *allocated_large(enum raw_op op, void *block, size_t size);
+static bool put_noted_release(enum raw_op op, const void *block, size_t size);
 
 #define ALLOCATES_SLOWLY(op, size, align, expression)                                                                  \
     do {                                                                                                               \
@@ -146,6 +147,10 @@ static __attribute__((noinline)) void *calloc_slowly(size_t count, size_t size) 
 }
 
 static __attribute__((noinline)) void release_slowly(enum raw_op op, void *block, size_t size, unsigned align) {
+    if (align == 0 && put_noted_release(op, block, size)) {
+        next.free(block);
+        return;
+    }
     if (block == NULL || next_in_arena(block) || !ready()) {
         return;
     }
@@ -188,19 +193,18 @@ static __attribute__((noinline)) void *realloc_slowly(void *old, size_t size) {
 
 // ── The fast path: a record is one word, and shares the last stamp ───────────────────────────────────────────
 
-// Whether this thread owns the region of the block, or its line: then no other one has had to do with the block since the
-// last stamp, which is good enough. Until another thread comes, this one's calls there have one order, its own. Another
-// thread that comes takes it over before it stamps: its stamp is younger than ours on all that we did without seeing it.
-// And what it releases we allocate only after we can see that. So this is asked after an allocation, and before a release.
+// Whether this thread owns the region of the block: then its last stamp is good enough.
 static inline bool is_mine(const struct recorder_thread *self, const void *block) {
 #if !defined(__x86_64__)
     atomic_thread_fence(memory_order_acquire); // there, loads keep their order
 #endif
     atomic_signal_fence(memory_order_seq_cst);
-    return ((uintptr_t)block & 15) == 0 &&
-           (__builtin_expect(atomic_load_explicit(recorder_region_of(block), memory_order_relaxed) == self->mine, 1) ||
-            atomic_load_explicit(recorder_line_of(block), memory_order_relaxed) ==
-                recorder_line_word(block, self->mine));
+    return ((uintptr_t)block & 15) == 0 && __builtin_expect(order_owns_region(&self->dates, block), 1);
+}
+
+// The same where several threads have blocks.
+static inline bool is_dated(const struct recorder_thread *self, const void *block) {
+    return ((uintptr_t)block & 15) == 0 && order_is_dated(&self->dates, block);
 }
 
 // Whether nothing is due: no stamp, no timing, no new block.
@@ -213,9 +217,18 @@ static inline void put_word(raw_word *at, enum raw_op op, const void *block, siz
     atomic_store_explicit(at, ((uint64_t)size << 48) + (uintptr_t)block + op, memory_order_release);
 }
 
+static inline void put(raw_word *at, enum raw_op op, const void *block, size_t size) {
+    put_word(at, op, block, size);
+    recorder_self.at = at + 1;
+}
+
 // An allocation that is timed must be so from its beginning. When it is due is seen at the end, and so it is the next one.
 static __attribute__((noinline)) void *allocated_rarely(enum raw_op op, void *block, size_t size) {
     struct recorder_thread *self = &recorder_self;
+    if (size < RAW_LARGE && is_common(self, self->at) && is_dated(self, block)) {
+        put(self->at, op, block, size);
+        return block;
+    }
     if (!recording()) {
         return block;
     }
@@ -230,8 +243,7 @@ static inline void *allocated(enum raw_op op, void *block, size_t size) {
     if (!is_common(self, at) || __builtin_expect(!is_mine(self, block), 0)) {
         return allocated_rarely(op, block, size);
     }
-    put_word(at, op, block, size);
-    self->at = at + 1;
+    put(at, op, block, size);
     return block;
 }
 
@@ -239,7 +251,7 @@ static inline void *allocated(enum raw_op op, void *block, size_t size) {
 static __attribute__((noinline)) void *allocated_large(enum raw_op op, void *block, size_t size) {
     struct recorder_thread *self = &recorder_self;
     raw_word *at = self->at;
-    if (!is_common(self, at) || !is_mine(self, block)) {
+    if (!is_common(self, at) || !(is_mine(self, block) || is_dated(self, block))) {
         return allocated_rarely(op, block, size);
     }
     atomic_store_explicit(at, (uint64_t)size >> 16 << 16 | RAW_PREFIX, memory_order_release);
@@ -274,8 +286,18 @@ static inline bool put_release(enum raw_op op, const void *block, size_t size) {
     if (!is_common(self, at) || !is_mine(self, block) || size >= RAW_LARGE) {
         return false;
     }
-    put_word(at, op, block, size);
-    self->at = at + 1;
+    put(at, op, block, size);
+    return true;
+}
+
+// The same where several threads have blocks.
+static bool put_noted_release(enum raw_op op, const void *block, size_t size) {
+    struct recorder_thread *self = &recorder_self;
+    raw_word *at = self->at;
+    if (!is_common(self, at) || size >= RAW_LARGE || !is_dated(self, block)) {
+        return false;
+    }
+    put(at, op, block, size);
     return true;
 }
 
@@ -300,7 +322,7 @@ EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
 }
 
 EXPORT void *realloc(void *old, size_t size) {
-    if (!put_release(RAW_REALLOC_FROM, old, 0)) {
+    if (!put_release(RAW_REALLOC_FROM, old, 0) && !put_noted_release(RAW_REALLOC_FROM, old, 0)) {
         return realloc_slowly(old, size);
     }
     raw_word *at = recorder_hold();
@@ -407,6 +429,10 @@ EXPORT int malloc_trim(size_t pad) {
 #define OPERATOR_DELETE(name, op, bytes, align, parameters, ...)                                                       \
     FOUND_ON_FIRST_USE(name, void, , parameters, __VA_ARGS__)                                                          \
     static __attribute__((noinline)) void name##_slowly parameters {                                                   \
+        if ((align) == 0 && put_noted_release(op, block, bytes)) {                                                     \
+            NEXT_OPERATOR(name)(__VA_ARGS__);                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
         ready();                                                                                                       \
         if (!recording() || block == NULL) {                                                                           \
             NEXT_OPERATOR(name)(__VA_ARGS__);                                                                          \

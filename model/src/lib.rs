@@ -21,6 +21,7 @@ mod holes;
 mod kernel;
 mod large;
 mod memory;
+mod order;
 pub mod program;
 mod quarantine;
 mod runs;

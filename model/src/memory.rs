@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use loom::sync::atomic::AtomicU64;
 
 use crate::kernel::{madvise, mincore, mmap, munmap};
+use crate::order::restart_clock;
 
 mod blocks;
 mod threads;
@@ -541,6 +542,7 @@ pub fn finding(text: &str) {
 
 /// Forgets everything: the beginning of a test.
 pub fn start_image() {
+    restart_clock(true);
     MEMORY.with_borrow_mut(|memory| *memory = Memory::default());
     LEARNT.set(false);
     MODE.set(Mode::Prologue);
@@ -615,6 +617,7 @@ const DONTNEED: c_int = 4;
 
 /// Begins a run from the image.
 pub fn start_run(mode: Mode, class_bytes: &[u8]) {
+    restart_clock(false);
     let mut arena = ARENA.get();
     arena.next = arena.image_end;
     ARENA.set(arena);

@@ -12,6 +12,7 @@ use crate::large::{Large, verify_large};
 use crate::memory::{
     Move, be_near, bound, bytes_are_shared, cpu_of_thread, finding, hold, let_go, refuse,
 };
+use crate::order::{Recorded, Recording, verify_order};
 use crate::quarantine::verify_quarantine;
 
 const NONE: usize = usize::MAX;
@@ -141,6 +142,8 @@ pub enum Step {
     QuarantinePut(u32),
     QuarantineDrain,
     QuarantineEach,
+    /// A recorded thread: see `order.rs`.
+    Record(Recording),
     /// The deferred free: see `defer.rs`.
     Defer(Deferring),
     /// Gets a node of the negative control; push and pop of it.
@@ -176,6 +179,7 @@ pub struct Hand {
     pub(crate) shared_hardened: Option<usize>,
     pub(crate) hardened_freed: u32,
     pub(crate) put_away: Vec<u32>,
+    pub(crate) recorded: Recorded,
     pub(crate) published: Vec<usize>,
     pub(crate) reading: usize,
     nodes: Vec<u64>,
@@ -341,6 +345,7 @@ impl Hand {
                 | Step::QuarantinePut(_)
                 | Step::QuarantineDrain
                 | Step::QuarantineEach => self.quarantine_step(core, step),
+                Step::Record(step) => self.recording_step(core, step),
                 Step::Defer(step) => self.defer_step(core, step),
                 Step::Guards
                 | Step::GuardTake(..)
@@ -593,6 +598,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         verify_hardened(core, hands);
         verify_quarantine(core, hands);
         verify_deferred(core, hands);
+        verify_order(hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");

@@ -8,6 +8,7 @@ use crate::guards::guards;
 use crate::hardened::hardened;
 use crate::heaps::heaps;
 use crate::holes::holes;
+use crate::order::order;
 use crate::program::Scenario;
 use crate::program::Step::{self, *};
 use crate::quarantine::quarantine;
@@ -572,6 +573,7 @@ pub fn all() -> Vec<Entry> {
         .chain(heaps())
         .chain(hardened())
         .chain(quarantine())
+        .chain(order())
         .chain(defer())
         .chain(threesomes())
         .chain(first_uses())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// An allocator whose blocks of 64 and of 65 bytes are 256 MiB apart, for alias.c: there the recorder's lines have the same places.
+// An allocator whose blocks of 64 and of 65 bytes are 256 MiB apart, for alias.c: there the recorder's notes have the same places.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stddef.h>

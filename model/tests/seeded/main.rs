@@ -5,6 +5,7 @@ use freehold_model::program::Scenario;
 use freehold_model::scenarios;
 
 mod heaps;
+mod order;
 
 /// Few preemptions first: most bugs need only one or two, and the space grows fast.
 fn must_find(variant: &str, scenario: &Scenario, said: &str) {

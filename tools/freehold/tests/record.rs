@@ -110,7 +110,7 @@ fn counts_are_the_programs_own() {
     }
 }
 
-/// Threads that share blocks, slabs and lines: a release that came after the next allocation of its address would be
+/// Threads that share blocks, slabs and regions: a release that came after the next allocation of its address would be
 /// counted as missed, and the allocation's own as unknown.
 #[test]
 fn the_order_at_each_address_is_the_true_one() {
@@ -126,7 +126,7 @@ fn the_order_at_each_address_is_the_true_one() {
     }
 }
 
-/// Blocks whose lines have one place in the recorder's table: what a thread knows of the one says nothing of the other.
+/// Blocks whose notes have one place in the recorder's table: what a thread knows of the one says nothing of the other.
 #[test]
 fn blocks_that_are_far_apart_keep_their_order() {
     let Some(place) = Place::new("blocks_that_are_far_apart_keep_their_order") else {
