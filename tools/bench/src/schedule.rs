@@ -1,10 +1,13 @@
 //! Carries a run out: round by round, workload by workload, the allocators in turn.
 //!
 //! ```text
-//! round 1:  w1: A B C   w2: A B C   w3: A B C
-//! round 2:  w1: A B C   w2: A B C   ...            a group (one workload, all allocators) begins only
+//! round 1:  w1: A B C   w2: B C A   w3: C A B
+//! round 2:  w1: B C A   w2: C A B   ...            a group (one workload, all allocators) begins only
 //! ...                                              when the budget still covers what it took before
 //! ```
+//!
+//! The first of a group finds the machine's memory as another workload has left it. Where that is in small pieces, the kernel needs
+//! longer to make huge pages of it: three times the time of a whole run was seen. So each group begins with the next allocator.
 //!
 //! A group is the unit of comparison: its runs follow each other within seconds, so that the ratios inside it are
 //! free of what the machine does over minutes. Either all of a group is measured or none.
@@ -109,6 +112,8 @@ struct Schedule<'a> {
     cost: HashMap<String, f64>,
     /// Pairs that failed once: they are reported, and not tried again.
     failed: HashSet<(String, String)>,
+    /// Groups so far.
+    groups: usize,
     last_saved: Instant,
 }
 
@@ -122,6 +127,7 @@ impl<'a> Schedule<'a> {
             begun: Instant::now(),
             cost: HashMap::new(),
             failed: HashSet::new(),
+            groups: 0,
             last_saved: Instant::now(),
         }
     }
@@ -204,7 +210,10 @@ impl<'a> Schedule<'a> {
         round: usize,
     ) -> anyhow::Result<()> {
         let begun = Instant::now();
-        for allocator in record.allocators.clone() {
+        let mut allocators = record.allocators.clone();
+        allocators.rotate_left(self.groups % record.allocators.len());
+        self.groups += 1;
+        for allocator in allocators {
             let pair = (workload.name.clone(), allocator.name.clone());
             if stopped() || self.failed.contains(&pair) {
                 self.progress.forget(1);

@@ -94,14 +94,26 @@ impl Toy {
         line.extend(["--budget".into(), "0".into()]);
         line.extend(more.iter().map(|word| (*word).to_owned()));
         freehold_bench::run(Cli::parse_from(line).bench).unwrap();
-        let page = std::fs::read_dir(out.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        let page = page
-            .filter(|path| path.extension().is_some_and(|e| e == "html"))
-            .only_one();
-        data_of(&std::fs::read_to_string(page).unwrap())
+        self.keep(out.path());
+        data_of(&std::fs::read_to_string(written(out.path(), "html")).unwrap())
     }
+
+    /// The record of the last run, in a file of one name.
+    fn keep(&self, out: &Path) {
+        std::fs::copy(written(out, "json"), self.path("record.json")).unwrap();
+    }
+
+    fn record(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.path("record.json")).unwrap()).unwrap()
+    }
+}
+
+fn written(out: &Path, kind: &str) -> PathBuf {
+    let files = std::fs::read_dir(out).unwrap();
+    files
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == kind))
+        .only_one()
 }
 
 trait OnlyOne {
@@ -190,6 +202,26 @@ fn one_allocator_under_two_names_is_equal() {
             Err(format!("{again}"))
         }
     });
+}
+
+/// Who is always the first pays for what another workload has left.
+#[test]
+fn each_allocator_is_the_first_in_turn() {
+    let toy = Toy::new();
+    toy.bench(
+        &["plain=plain", "again=plain", "third=plain"],
+        &["--repeats", "4"],
+    );
+    let record = toy.record();
+    let runs = record["runs"].as_array().unwrap();
+    let of = |round: u64| -> Vec<&str> {
+        let runs = runs.iter().filter(|run| run["round"] == round);
+        runs.map(|run| run["allocator"].as_str().unwrap()).collect()
+    };
+    assert_eq!(of(0), ["plain", "again", "third"]);
+    assert_eq!(of(1), ["again", "third", "plain"]);
+    assert_eq!(of(2), ["third", "plain", "again"]);
+    assert_eq!(of(3), ["plain", "again", "third"]);
 }
 
 #[test]
