@@ -26,3 +26,4 @@ pub mod program;
 mod quarantine;
 mod runs;
 pub mod scenarios;
+mod tables;

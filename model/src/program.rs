@@ -14,6 +14,7 @@ use crate::memory::{
 };
 use crate::order::{Recorded, Recording, verify_order};
 use crate::quarantine::verify_quarantine;
+use crate::tables::verify_tables;
 
 const NONE: usize = usize::MAX;
 
@@ -168,8 +169,8 @@ pub struct Hand {
     busy: bool,
     limit: usize,
     booked: u32,
-    numbers: Vec<(u64, u32)>,
-    samples: Vec<(u64, u64)>,
+    pub(crate) numbers: Vec<(u64, u32)>,
+    pub(crate) samples: Vec<(u64, u64)>,
     pub(crate) guarded: Vec<(u32, usize)>,
     pub(crate) shared_guard: Option<u32>,
     pub(crate) guards_freed: u32,
@@ -421,34 +422,6 @@ impl Hand {
         }
     }
 
-    /// The observer's tables.
-    unsafe fn observer_step(&mut self, core: &Core, step: Step) {
-        // SAFETY: numbers only.
-        unsafe {
-            match step {
-                Step::Tables => {
-                    (core.begin_samples)();
-                    (core.begin_index)();
-                }
-                Step::Sample(address, size) => {
-                    assert!((core.sample)(address, size), "no room for a sample");
-                    self.samples.push((address, size));
-                }
-                Step::Unsample(address, sizes) => {
-                    let got = (core.unsample)(address);
-                    if got != 0 && !sizes.contains(&got) {
-                        finding(&format!("a sample of one of {sizes:?} bytes says {got}"));
-                    }
-                    if got != 0 {
-                        self.samples.push((address, 0));
-                    }
-                }
-                Step::NumberOf(key) => self.numbers.push((key, (core.number_of)(key))),
-                _ => {}
-            }
-        }
-    }
-
     unsafe fn take(&mut self, core: &Core, c: u32, n: u32) {
         let mut out = vec![0usize; n as usize];
         // SAFETY: `out` has room for n.
@@ -675,30 +648,5 @@ unsafe fn verify_depot(core: &Core, hands: &[Hand]) {
         finding(&format!(
             "{full} magazines in the depot are full, and it says {said}"
         ));
-    }
-}
-
-/// One key has one number and one number one key, and what was entered once was taken out once.
-fn verify_tables(hands: &[Hand]) {
-    let (mut number_of, mut key_of) = (HashMap::new(), HashMap::new());
-    let numbers = hands.iter().flat_map(|hand| &hand.numbers);
-    for &(key, number) in numbers {
-        if *number_of.entry(key).or_insert(number) != number || number == 0 {
-            finding(&format!("key {key} has two numbers"));
-        }
-        if *key_of.entry(number).or_insert(key) != key {
-            finding(&format!("number {number} has two keys"));
-        }
-    }
-    let mut there = HashMap::new();
-    for &(address, size) in hands.iter().flat_map(|hand| &hand.samples) {
-        *there.entry(address).or_insert(0) += if size == 0 { -1 } else { 1 };
-    }
-    for (address, count) in there {
-        if count < 0 {
-            finding(&format!(
-                "samples of {address:#x} were found more often than entered"
-            ));
-        }
     }
 }
