@@ -46,7 +46,7 @@ pub const ORDER: &[Mutant] = &[
         name: "order_note_of_two_blocks",
         edits: &[(
             C,
-            "*has_note = (uintptr_t)block % 16 == 0;",
+            "*has_note = (uintptr_t)block % 16 == 0 && block != NULL;",
             "*has_note = true;",
         )],
     },

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,11 +30,15 @@ _Atomic uint32_t *recorder_asked;
 // Two stamps, two prefixes and two records: no call puts more.
 enum { MOST_WORDS = 6 };
 
+// More threads than blocks have one each of these.
+enum { MORE_BLOCKS = 8192 };
+
 static struct {
     struct raw_header *header;
     _Atomic uint32_t *states;
     char *blocks;
     size_t bytes, first_block;
+    uint64_t room; // blocks; those beyond them are for more threads than that
     int file;
     dev_t device;             // and
     ino_t inode;              // of the file
@@ -95,13 +100,23 @@ static int create_file(const char *directory) {
     return -1;
 }
 
+// The kernel would end the program by a signal if the file became larger than it may.
+static bool may_be_so_large(size_t bytes) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur) {
+        return true;
+    }
+    errno = EFBIG;
+    return false;
+}
+
 static bool map_file(uint64_t blocks) {
     size_t states = (blocks * sizeof(uint32_t) + 4095) & ~(size_t)4095;
     here.first_block = RAW_HEADER_BYTES + states;
     here.bytes = here.first_block + blocks * RAW_BLOCK_BYTES;
     // A file system without room must be an error now and not SIGBUS later; each block is asked for when it is taken.
     struct stat about;
-    if (fstat(here.file, &about) != 0 || ftruncate(here.file, (off_t)here.bytes) != 0 ||
+    if (!may_be_so_large(here.bytes) || fstat(here.file, &about) != 0 || ftruncate(here.file, (off_t)here.bytes) != 0 ||
         posix_fallocate(here.file, 0, (off_t)here.first_block) != 0) {
         return false;
     }
@@ -159,7 +174,9 @@ static void open_recording(void) {
     }
     uint64_t blocks = number_of("FREEHOLD_RECORD_BLOCKS", 1024);
     here.file = create_file(directory);
-    if (here.file < 0 || blocks == 0 || blocks > (1u << 24) || !map_file(blocks) || !empty_tables()) {
+    here.room = blocks;
+    blocks += when_full() == RAW_RING ? 0 : MORE_BLOCKS;
+    if (here.file < 0 || here.room == 0 || blocks > (1u << 24) || !map_file(blocks) || !empty_tables()) {
         complain("cannot make the recording");
         if (here.file >= 0) {
             close(here.file);
@@ -198,13 +215,13 @@ static bool is_over(void) {
 }
 
 // The kernel copies the mapping into the child as the parent's own: the child must write nothing into it.
-static void before_fork(void) {
+void recorder_before_fork(void) {
     if (recorder_on && recorder_self.at != RECORDER_HELD) {
         recorder_put_event(RAW_FORK, 0);
     }
 }
 
-static void in_child(void) {
+void recorder_in_child(void) {
     if (!recorder_on && recorder_asked == NULL) {
         return;
     }
@@ -237,7 +254,7 @@ void recorder_begin(void) {
     recorder_self.at = RECORDER_HELD;
     here.key_made = pthread_key_create(&here.at_exit, at_thread_exit) == 0;
     // Registered first: so the last to run before a fork and the first to run in the child.
-    pthread_atfork(before_fork, NULL, in_child);
+    pthread_atfork(recorder_before_fork, NULL, recorder_in_child);
     open_recording();
     recorder_self.at = NULL;
 }
@@ -283,15 +300,22 @@ static bool claim(uint32_t index, uint32_t state) {
                                                    memory_order_relaxed);
 }
 
-// A free block of the pool, now ours; false if there is none, or the file system has no room for one.
-static bool take_block(uint32_t *index) {
+// A free block of the pool, now ours; false if there is none, or the file system has no room for one. If threads have all the room
+// and nothing of it is the reader's, nobody will make any. Then a thread has one of the others.
+static bool take_block(uint32_t *index, bool *reader_has_some) {
+    bool may_wait = false;
     for (uint32_t i = 0; i < here.header->blocks; i++) {
+        if (i == here.room && may_wait) {
+            break;
+        }
         uint32_t state = atomic_load_explicit(&here.states[i], memory_order_relaxed);
+        may_wait = may_wait || state == RAW_FULL;
         if ((state == RAW_UNUSED || state == RAW_FREE_BLOCK) && claim(i, state)) {
             *index = i;
             return make_ours(i, state);
         }
     }
+    *reader_has_some = may_wait;
     return false;
 }
 
@@ -327,9 +351,10 @@ static bool find_block(uint32_t *index) {
     if (here.header->when_full == RAW_RING) {
         return take_from_ring(index);
     }
-    while (!take_block(index)) {
+    bool reader_has_some = false;
+    while (!take_block(index, &reader_has_some)) {
         struct timespec pause = {0, 200000};
-        if (here.header->when_full != RAW_WAIT) {
+        if (here.header->when_full != RAW_WAIT || !reader_has_some) {
             return false;
         }
         atomic_fetch_add_explicit(&here.header->waits, 1, memory_order_relaxed);

@@ -53,6 +53,8 @@ static void find_next(void) {
     FIND(pvalloc, "pvalloc");
     FIND(trim, "malloc_trim");
     FIND(pthread_create, "pthread_create");
+    FIND(thrd_create, "thrd_create");
+    FIND(fork_alone, "_Fork");
 }
 
 // ── Wrappers ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,8 @@
 #include "raw.h"
 
 #include <pthread.h>
+#include <sys/types.h>
+#include <threads.h>
 
 #pragma GCC visibility push(hidden)
 
@@ -27,6 +29,8 @@ struct next {
     void *(*pvalloc)(size_t);
     int (*trim)(size_t);
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int (*thrd_create)(thrd_t *, thrd_start_t, void *);
+    pid_t (*fork_alone)(void); // _Fork; glibc has it since 2.34
 };
 extern struct next next;
 

@@ -131,6 +131,8 @@ void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align)
 void recorder_put_event(enum raw_event event, uint64_t value);
 uint32_t recorder_new_thread(void);
 void recorder_thread_ends(void);
+void recorder_before_fork(void);
+void recorder_in_child(void);
 void recorder_keep_off(void); // after the tables of order.h have become new ones
 
 #endif

@@ -11,7 +11,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -480,7 +482,8 @@ OPERATOR_DELETE(_ZdaPvmSt11align_val_t, RAW_DELETE_SIZED, size, alignment,
 // ── Threads ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 struct birth {
-    void *(*start)(void *);
+    void *(*start)(void *); // of pthread_create, or
+    thrd_start_t starts;    // of thrd_create
     void *argument;
     uint32_t number;
 };
@@ -490,11 +493,21 @@ enum { BIRTHS = 4096 };
 static struct birth births[BIRTHS];
 static _Atomic bool birth_taken[BIRTHS];
 
-static void *begin_thread(void *given) {
-    struct birth birth = *(struct birth *)given;
-    atomic_store_explicit(&birth_taken[(struct birth *)given - births], false, memory_order_release);
+static struct birth be_born(const struct birth *given) {
+    struct birth birth = *given;
+    atomic_store_explicit(&birth_taken[given - births], false, memory_order_release);
     recorder_self.number = birth.number;
+    return birth;
+}
+
+static void *begin_thread(void *given) {
+    struct birth birth = be_born(given);
     return birth.start(birth.argument);
+}
+
+static int begin_thrd(void *given) {
+    struct birth birth = be_born(given);
+    return birth.starts(birth.argument);
 }
 
 static struct birth *take_birth(void) {
@@ -516,11 +529,44 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     if (!recording() || (birth = take_birth()) == NULL) {
         return next.pthread_create(thread, attributes, start, argument);
     }
-    *birth = (struct birth){start, argument, recorder_new_thread()};
+    *birth = (struct birth){.start = start, .argument = argument, .number = recorder_new_thread()};
     recorder_put_event(RAW_THREAD_START, birth->number);
     int error = next.pthread_create(thread, attributes, begin_thread, birth);
     if (error != 0) {
         atomic_store_explicit(&birth_taken[birth - births], false, memory_order_release);
     }
     return error;
+}
+
+EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *argument) {
+    ready();
+    struct birth *birth;
+    if (next.thrd_create == NULL) {
+        return thrd_error;
+    }
+    if (!recording() || (birth = take_birth()) == NULL) {
+        return next.thrd_create(thread, start, argument);
+    }
+    *birth = (struct birth){.starts = start, .argument = argument, .number = recorder_new_thread()};
+    recorder_put_event(RAW_THREAD_START, birth->number);
+    int error = next.thrd_create(thread, begin_thrd, birth);
+    if (error != thrd_success) {
+        atomic_store_explicit(&birth_taken[birth - births], false, memory_order_release);
+    }
+    return error;
+}
+
+// The C library's fork calls its own _Fork, and then what pthread_atfork has registered. Who calls this one has neither.
+EXPORT pid_t _Fork(void) {
+    ready();
+    if (next.fork_alone == NULL) {
+        errno = ENOSYS;
+        return -1;
+    }
+    recorder_before_fork();
+    pid_t child = next.fork_alone();
+    if (child == 0) {
+        recorder_in_child();
+    }
+    return child;
 }

@@ -19,7 +19,7 @@ version=$(sed -n 's/^#define FH_VERSION  *"\(.*\)"/\1/p' include/freehold/freeho
 copy=$to/freehold-$version
 rm -rf "$to"
 mkdir -p "$copy"
-cp -r CMakeLists.txt LICENSE-* README.md cmake debian include packaging src "$copy"
+cp -r CMakeLists.txt LICENSE-* README.md cmake debian include packaging recorder src "$copy"
 cd "$copy"
 if [ -n "${DEBEMAIL-}" ]; then
     maintainer="${DEBFULLNAME:-The Freehold authors} <$DEBEMAIL>"

@@ -59,6 +59,10 @@ packages() {
     while read -r package _; do
         grep -qE "^(build|test|soak)\\?? .* $package\$" scripts/install-deps.sh || { echo "install-deps.sh lacks $package"; bad=1; }
     done < <(grep -v '^#' tests/packages.txt)
+    # Debian's packages are built of a copy, which has every folder that CMakeLists.txt adds unless it is for tests.
+    for package in $(sed -n 's/^    add_subdirectory(\([a-z]*\))$/\1/p' CMakeLists.txt); do
+        grep -q "^cp -r .* $package .*\$copy" scripts/deb.sh || { echo "scripts/deb.sh does not copy $package"; bad=1; }
+    done
     return "$bad"
 }
 

@@ -185,6 +185,16 @@ fn freeholds_options_reach_it() {
     let output = replay(&trace, &limited, "");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert_eq!(answer(&output)["allocators"][0]["runs"][0]["failed"], 1);
+    let two = [&options[..], &["--set", "purge=eager;limit=64m"]].concat();
+    let output = replay(&trace, &two, "");
+    assert_eq!(answer(&output)["allocators"][0]["runs"][0]["failed"], 1);
+    // The library would go on without them.
+    for wrong in ["purge=silly", "no_such_thing=1", "purge=eager;thp=maybe"] {
+        let output = replay(&trace, &[&options[..], &["--set", wrong]].concat(), "");
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {complaint}");
+        assert!(complaint.contains("--set: "), "{complaint}");
+    }
 }
 
 /// Each run of the only allocator.

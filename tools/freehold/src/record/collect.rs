@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -198,12 +198,20 @@ impl Collector {
                 // A file system that cannot do that keeps some MiB until the program ends.
                 let _ = source.release();
             }
+            source.spool.set_len(source.spooled * BLOCK as u64)?;
             if let Some(process) = source.process(&self.spools) {
                 done.push(process);
             }
         }
         Ok(done)
     }
+}
+
+/// Up to the first word of zero, which is a block's end.
+fn used_bytes(block: &[u8]) -> usize {
+    let words = block[BLOCK_HEADER..].chunks_exact(8);
+    let used = words.take_while(|word| **word != [0; 8]).count();
+    BLOCK_HEADER + 8 * used
 }
 
 impl Source {
@@ -275,7 +283,10 @@ impl Source {
                 continue;
             }
             let at = self.first_block + index * BLOCK;
-            self.spool.write_all(&self.map[at..at + BLOCK])?;
+            // A thread that ends leaves a block that is nearly empty. The rest of it is a hole in the file.
+            let used = used_bytes(&self.map[at..at + BLOCK]);
+            let place = self.spooled * BLOCK as u64;
+            self.spool.write_all_at(&self.map[at..at + used], place)?;
             self.spooled += 1;
             any = true;
             if state == FULL {

@@ -162,10 +162,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// Found out before the program has run for an hour.
+/// Found out before the program has run for an hour. What is there stays until there is something in its place.
 fn may_write(args: &Args) -> Result<()> {
-    File::create(args.output())
-        .with_context(|| format!("cannot write {}", args.output().display()))?;
+    let (path, was_there) = (args.output(), args.output().exists());
+    let mut options = File::options();
+    options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    if !was_there {
+        std::fs::remove_file(path)?;
+    }
     Ok(())
 }
 

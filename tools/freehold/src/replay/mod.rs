@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["verify", "prepare"])]
     advise: bool,
 
-    /// Options for Freehold, as in FREEHOLD.
+    /// Options for Freehold, as in FREEHOLD: with a comma or a semicolon between them.
     #[arg(long, value_name = "OPTIONS")]
     set: Option<String>,
 

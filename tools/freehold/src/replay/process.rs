@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{allocator, library};
@@ -69,6 +69,23 @@ pub enum Ending {
     TooLong,
 }
 
+/// The library says what it does not understand, and goes on without. Here that is an error.
+fn check_options(freehold: Option<&Path>, options: &str) -> Result<()> {
+    let output = Command::new("true")
+        .env("LD_PRELOAD", library::locate(freehold)?)
+        .env("FREEHOLD", options)
+        .output()
+        .context("cannot start true")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let complaint = said
+        .lines()
+        .find(|line| line.contains("unknown option") || line.contains("has bad value"));
+    if let Some(line) = complaint {
+        bail!("--set: {}", line.trim_start_matches("freehold: "));
+    }
+    Ok(())
+}
+
 pub struct Replayer {
     program: PathBuf,
     /// As in FREEHOLD.
@@ -77,6 +94,10 @@ pub struct Replayer {
 
 impl Replayer {
     pub fn new(freehold: Option<&Path>, options: Option<String>) -> Result<Self> {
+        let options = options.map(|options| options.replace(';', ","));
+        if let Some(options) = &options {
+            check_options(freehold, options)?;
+        }
         Ok(Self {
             program: library::beside(freehold, library::REPLAYER)?,
             options,

@@ -151,6 +151,13 @@ impl Recorded {
                 resident.samples
             ));
         }
+        if reasons.is_empty() && touched && replay > program {
+            reasons.push(
+                "The replay writes to every page of every block, and the program may not have. --touch none shows how much the \
+                 blocks have without that."
+                    .to_owned(),
+            );
+        }
         if reasons.is_empty() {
             reasons
                 .push("No reason was found; another --order or --touch may tell more.".to_owned());
