@@ -551,6 +551,12 @@ fn the_text_form_comes_in_and_parts_go_out() {
     let part = info(&at("part"));
     assert_eq!(part["tally"]["ops"], 4);
     assert_eq!(part["tally"]["live_bytes"], 1050);
+    let (fine, complaint) = trace(&["cut", "--from", "6"], "whole", "behind");
+    assert!(
+        !fine && complaint.contains("ends with operation 5"),
+        "{complaint}"
+    );
+    assert!(!at("behind").exists());
     assert!(trace(&["anonymize"], "whole", "other").0);
     assert_eq!(info(&at("other"))["tally"]["peak_bytes"], 104 + 1024);
     let back = answer(&["trace", "dump", "--text", at("part").to_str().unwrap()]);

@@ -281,6 +281,12 @@ fn a_line_that_cannot_be_is_named() {
             "more bytes than there can be",
         ),
         (Text, "a 5 1\na 5 1\n", 2, "in use"),
+        (
+            Text,
+            "a 5 1\na 18446744073709551615 2\n",
+            2,
+            "a size that no block has",
+        ),
     ] {
         match read(format, text.as_bytes()) {
             Err(TraceError::Line { what, line: found }) => {

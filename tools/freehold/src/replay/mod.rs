@@ -399,6 +399,14 @@ fn below(all: &[Measured], limit: u64) -> Vec<&str> {
         .collect()
 }
 
+/// Nothing where nothing was live.
+fn over_live(peak: f64, live: u64) -> String {
+    match live {
+        0 => "-".to_owned(),
+        live => format!("{:.2}", peak / live as f64),
+    }
+}
+
 fn text(args: &Args, sum: &Tally, prepared: &Prepared, all: &[Measured]) -> String {
     let mut out = format!(
         "{} operations of {} threads; at the peak {} live; {} waits between threads, {} pruned\n",
@@ -432,12 +440,12 @@ fn text(args: &Args, sum: &Tally, prepared: &Prepared, all: &[Measured]) -> Stri
         let peak = of(Run::peak_rss);
         let _ = write!(
             out,
-            "{:16} {:>8.1} {:>8.1} {:>10} {:>9.2} {:>10}",
+            "{:16} {:>8.1} {:>8.1} {:>10} {:>9} {:>10}",
             one.name,
             of(|run| run.ns) / 1e6,
             of(|run| run.cpu_ns) / 1e6,
             bytes(peak),
-            peak / sum.peak_bytes.max(1) as f64,
+            over_live(peak, sum.peak_bytes),
             bytes(of(|run| run.after.saturating_sub(run.before)))
         );
         if let Some(run) = &one.latency {

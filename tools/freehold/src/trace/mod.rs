@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use trace_file::{
     Header, Kind, Losses, Op, Tally, TextFormat, Trace, Writer, recognize, tally, unpacked,
 };
@@ -111,6 +111,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             count,
         } => {
             let trace = open(trace)?;
+            ensure!(
+                *from < trace.ops_count(),
+                "--from {from}: the trace ends with operation {}",
+                trace.ops_count().saturating_sub(1)
+            );
             rewrite(output, &trace.header, trace.losses(), |out| {
                 change::cut(trace.ops(), *from, *count, out)
             })?;

@@ -32,7 +32,11 @@ pub fn import_text(
                 if slots.insert(value(id)?, slot).is_some() {
                     return Err(wrong("an identifier that is in use"));
                 }
-                (Kind::Malloc, value(size)?, slot)
+                let size = value(size)?;
+                if i64::try_from(size).is_err() {
+                    return Err(wrong("a size that no block has"));
+                }
+                (Kind::Malloc, size, slot)
             }
             ["r", id] => {
                 let slot = slots
