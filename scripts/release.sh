@@ -16,6 +16,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
+# A compiler's cache may answer with objects of another folder, whose debug information and build number are others.
+unset CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER RUSTC_WRAPPER
+export CCACHE_DISABLE=1
 
 say() { printf 'release: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
