@@ -131,6 +131,74 @@ fn a_program_that_runs_is_recorded_until_the_command_ends() {
     assert_eq!(info["header"]["allocator"], "freehold");
 }
 
+/// Says when it is ready, and answers each line with 50,000 pairs and a line.
+const PAIRS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    puts("ready");
+    fflush(stdout);
+    while (getchar() == '\n') {
+        for (int i = 0; i < 50000; i++) {
+            void *volatile block = malloc(64);
+            free(block);
+        }
+        puts("done");
+        fflush(stdout);
+    }
+}
+"#;
+
+/// The ring is as large as was said, also where the command decides later that it is one.
+#[test]
+fn a_ring_that_is_asked_for_later_keeps_its_size() {
+    if !is_built() {
+        skip("a_ring_that_is_asked_for_later_keeps_its_size: no recorder in the build directory");
+        return;
+    }
+    const BLOCKS: u64 = 4;
+    let place = tempfile::tempdir().unwrap();
+    let program = compile(place.path(), "pairs", PAIRS, &["-fno-builtin"]);
+    let mut run = Command::new(&program)
+        .env(
+            "LD_PRELOAD",
+            library().with_file_name("libfreehold-record.so"),
+        )
+        .env("FREEHOLD_RECORD", place.path())
+        .env("FREEHOLD_RECORD_LATER", "1")
+        .env("FREEHOLD_RECORD_BLOCKS", BLOCKS.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(run.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let trace = place.path().join("ring.trace");
+    let mut record = Command::new(command())
+        .args(["record", "--when-full", "ring", "-o"])
+        .arg(&trace)
+        .arg(run.id().to_string())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(record.stderr.take().unwrap());
+    told.read_line(&mut line).unwrap();
+    assert!(line.contains("is recorded until"), "{line}");
+    run.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    said.read_line(&mut line).unwrap();
+    let own = rustix::process::Pid::from_raw(record.id() as i32).unwrap();
+    rustix::process::kill_process(own, rustix::process::Signal::INT).unwrap();
+    told.read_to_string(&mut line).unwrap();
+    assert!(record.wait().unwrap().success(), "{line}");
+    drop(run.stdin.take());
+    assert!(run.wait().unwrap().success());
+    let info = info(&trace);
+    let (kept, lost) = (&info["tally"]["ops"], &info["losses"]["lost"]);
+    assert!(kept.as_u64().unwrap() <= BLOCKS * 65536 / 8, "{info:#}");
+    assert!(lost.as_u64().unwrap() > 50_000, "{info:#}");
+}
+
 /// What is not ready, was recorded or is not there is told so, and how it would be.
 #[test]
 fn a_program_that_cannot_be_recorded_is_told_so() {
