@@ -45,9 +45,9 @@ pub const ORDER: &[Mutant] = &[
     Mutant {
         name: "order_note_of_two_blocks",
         edits: &[(
-            C,
-            "*has_note = (uintptr_t)block % 16 == 0 && block != NULL;",
-            "*has_note = true;",
+            H,
+            "return (uintptr_t)block % 16 == 0 && block != NULL;",
+            "return block != NULL;",
         )],
     },
     Mutant {

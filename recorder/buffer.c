@@ -473,12 +473,11 @@ static void end_record(void) {
 // After an allocation and before a release: the order of what several threads do at this address.
 static void stamp_if_due(const void *address) {
     struct order_dates *dates = &recorder_self.dates;
-    bool has_note;
-    if (order_owns_region(dates, address) || order_needs_no_stamp(dates, address, &has_note)) {
+    if (order_owns_region(dates, address) || order_needs_no_stamp(dates, address)) {
         return;
     }
     put_stamp(ticks_now());
-    if (has_note) {
+    if (order_has_note(address)) {
         order_write_note(dates, address);
     }
 }

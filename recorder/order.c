@@ -38,11 +38,8 @@ static bool take_region(const struct order_dates *self, const void *block) {
     return false;
 }
 
-// Blocks that are closer than 16 bytes would share one note, so one that begins at no multiple of 16 has none, and a stamp each time.
-// NULL is no block: with a note its next release would be recorded.
-bool order_needs_no_stamp(const struct order_dates *self, const void *block, bool *has_note) {
-    *has_note = (uintptr_t)block % 16 == 0 && block != NULL;
-    return take_region(self, block) || (*has_note && order_is_dated(self, block));
+bool order_needs_no_stamp(const struct order_dates *self, const void *block) {
+    return take_region(self, block) || (order_has_note(block) && order_is_dated(self, block));
 }
 
 void order_keep_off(const void *first, size_t bytes) {

@@ -71,6 +71,12 @@ static inline fh_word *order_note_of(const void *address) {
     return &order_notes[quarter * ORDER_ROWS + at / 64 % ORDER_ROWS];
 }
 
+// Blocks that are closer than 16 bytes would share one note, so one that begins at no multiple of 16 has none, and a stamp each time.
+// NULL is no block: with a note its next release would be recorded.
+static inline bool order_has_note(const void *block) {
+    return (uintptr_t)block % 16 == 0 && block != NULL;
+}
+
 static inline uint64_t order_note_key(const void *address) {
     return (uint64_t)(uintptr_t)address >> ORDER_AREA_BITS << (ORDER_DATE_BITS + ORDER_THREAD_BITS + 1) |
            ORDER_NOTE_SET;
@@ -103,8 +109,8 @@ static inline bool order_is_dated(const struct order_dates *self, const void *bl
 
 void order_begin_thread(struct order_dates *self, uint32_t number); // from 1
 void order_set_date(struct order_dates *self, uint64_t ticks); // after each stamp, and before a call is dated by it
-// Whether the last stamp is good for a call on that block. If not, the caller makes a new one, and writes the note.
-bool order_needs_no_stamp(const struct order_dates *self, const void *block, bool *has_note);
+// Whether the last stamp is good for a call on that block. If not, the caller makes a new one, and writes the note if there is one.
+bool order_needs_no_stamp(const struct order_dates *self, const void *block);
 void order_keep_off(const void *first, size_t bytes); // no block there is any thread's alone
 
 #pragma GCC visibility pop

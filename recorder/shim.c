@@ -519,41 +519,50 @@ static struct birth *take_birth(void) {
     return NULL;
 }
 
-EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
-    ready();
-    if (next_has(__builtin_return_address(0))) { // a thread of Freehold's own
-        RECORDER_HOLDS;
-        return next.pthread_create(thread, attributes, start, argument);
+// The start of a thread is recorded before it begins. NULL: nothing is recorded, or too many threads begin at this moment.
+static struct birth *announce(struct birth birth) {
+    struct birth *place = recording() ? take_birth() : NULL;
+    if (place != NULL) {
+        birth.number = recorder_new_thread();
+        *place = birth;
+        recorder_put_event(RAW_THREAD_START, birth.number);
     }
-    struct birth *birth;
-    if (!recording() || (birth = take_birth()) == NULL) {
-        return next.pthread_create(thread, attributes, start, argument);
-    }
-    *birth = (struct birth){.start = start, .argument = argument, .number = recorder_new_thread()};
-    recorder_put_event(RAW_THREAD_START, birth->number);
-    int error = next.pthread_create(thread, attributes, begin_thread, birth);
+    return place;
+}
+
+// Nobody reads the place of a thread that could not be made.
+static int unless_born(struct birth *birth, int error) {
     if (error != 0) {
         atomic_store_explicit(&birth_taken[birth - births], false, memory_order_release);
     }
     return error;
 }
 
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+    ready();
+    if (next_has(__builtin_return_address(0))) { // a thread of Freehold's own
+        RECORDER_HOLDS;
+        return next.pthread_create(thread, attributes, start, argument);
+    }
+    struct birth *birth = announce((struct birth){.start = start, .argument = argument});
+    if (birth == NULL) {
+        return next.pthread_create(thread, attributes, start, argument);
+    }
+    return unless_born(birth, next.pthread_create(thread, attributes, begin_thread, birth));
+}
+
+static_assert(thrd_success == 0, "as of pthread_create");
+
 EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *argument) {
     ready();
-    struct birth *birth;
     if (next.thrd_create == NULL) {
         return thrd_error;
     }
-    if (!recording() || (birth = take_birth()) == NULL) {
+    struct birth *birth = announce((struct birth){.starts = start, .argument = argument});
+    if (birth == NULL) {
         return next.thrd_create(thread, start, argument);
     }
-    *birth = (struct birth){.starts = start, .argument = argument, .number = recorder_new_thread()};
-    recorder_put_event(RAW_THREAD_START, birth->number);
-    int error = next.thrd_create(thread, begin_thrd, birth);
-    if (error != thrd_success) {
-        atomic_store_explicit(&birth_taken[birth - births], false, memory_order_release);
-    }
-    return error;
+    return unless_born(birth, next.thrd_create(thread, begin_thrd, birth));
 }
 
 // The C library's fork calls its own _Fork, and then what pthread_atfork has registered. Who calls this one has neither.

@@ -35,11 +35,9 @@ void fh_model_order_leave(unsigned i, bool passes) {
 /* A call on a block that is in hand. The ticks of the last stamp, or of one that is made here. */
 uint64_t fh_model_order_call(struct order_dates *self, unsigned i, uint64_t last, uint64_t (*ticks_now)(void)) {
     const void *block = block_at(i);
-    bool is_aligned = (uintptr_t)block % 16 == 0, has_note;
-    if (is_aligned && order_owns_region(self, block)) return last; /* as the recorder asks first */
-    if (order_needs_no_stamp(self, block, &has_note)) return last;
+    if (order_owns_region(self, block) || order_needs_no_stamp(self, block)) return last; /* as the recorder asks */
     last = ticks_now();
     order_set_date(self, last);
-    if (has_note) order_write_note(self, block);
+    if (order_has_note(block)) order_write_note(self, block);
     return last;
 }
