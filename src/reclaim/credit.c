@@ -4,13 +4,16 @@
 #include "reclaim/budget.h"
 #include "system/system.h"
 
-static fh_word faded_second; /* up to which the credit has faded */
+static fh_word faded_ns; /* when the credit has faded last */
 
-/* Once a second, by the thread that moves the clock. */
+/* By the thread that moves the clock, when a whole second has passed since the last time. Not at each tick of a clock of
+ * seconds: of two safe points some milliseconds apart one may be before a tick and one after it, and in between nothing can
+ * have been re-used. */
 static void fade(void) {
-    uint64_t now = fh_system_seconds(), then = fh_load(&faded_second), credit = fh_load(&fh_order.credit);
-    if (now == then || !fh_cas_relaxed(&faded_second, &then, now) || then == 0) return;
-    size_t rest = fh_credit_after((size_t)credit, (size_t)fh_load(&fh_counts.reused), now - then);
+    uint64_t now = fh_system_nanoseconds(), then = fh_load(&faded_ns), credit = fh_load(&fh_order.credit);
+    uint64_t seconds = now > then ? (now - then) >> 30 : 0;
+    if (seconds == 0 || !fh_cas_relaxed(&faded_ns, &then, now) || then == 0) return;
+    size_t rest = fh_credit_after((size_t)credit, (size_t)fh_load(&fh_counts.reused), seconds);
     FH_ASSERT(rest <= credit);
     fh_store(&fh_counts.reused, 0); /* what is added meanwhile is lost */
     /* Compare-and-swap: a thread that was interrupted since it read the figure must not lower a newer one. */
