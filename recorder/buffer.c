@@ -47,6 +47,8 @@ static struct {
     uint64_t close; // ticks: beyond so many between two stamps the next ones are closer to each other
     pthread_key_t at_exit;
     bool key_made;
+    bool goes; // with the program, if that ends as it should
+    char path[4096];
 } here = {.file = -1};
 
 // Neither the loads before it nor those after it pass it.
@@ -87,17 +89,33 @@ static bool is_our_file(void) {
     return fstat(here.file, &about) == 0 && about.st_dev == here.device && about.st_ino == here.inode;
 }
 
-// A process may become several programs, one after the other: each gets the next free name.
+// A process may become several programs, one after the other: each gets the next free name. To become another one is an
+// end as it should be.
 static int create_file(const char *directory) {
-    char path[4096];
     for (unsigned program = 0; program < 100000; program++) {
-        snprintf(path, sizeof path, "%s/%ld-%u.raw", directory, (long)getpid(), program);
-        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        snprintf(here.path, sizeof here.path, "%s/%ld-%u.raw", directory, (long)getpid(), program);
+        if (here.goes) {
+            unlink(here.path);
+        }
+        int file = open(here.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (file >= 0 || errno != EEXIST) {
             return file;
         }
     }
     return -1;
+}
+
+// The file's name goes. What is mapped stays, for the threads that still run. In a child of vfork, which has the parent's
+// memory, it is the parent's file.
+__attribute__((destructor)) void recorder_program_ends(void) {
+    if (!here.goes || here.header == NULL || here.header->process != (uint64_t)getpid()) {
+        return;
+    }
+    here.goes = false;
+    unlink(here.path);
+    char *slash = strrchr(here.path, '/');
+    *slash = 0;
+    rmdir(here.path); // if it was the last one in it
 }
 
 // The kernel would end the program by a signal if the file became larger than it may.
@@ -173,6 +191,7 @@ static void open_recording(void) {
         return;
     }
     uint64_t blocks = number_of("FREEHOLD_RECORD_BLOCKS", 1024);
+    here.goes = number_of("FREEHOLD_RECORD_KEEP", 1) == 0;
     here.file = create_file(directory);
     here.room = blocks;
     blocks += when_full() == RAW_RING ? 0 : MORE_BLOCKS;
@@ -194,6 +213,8 @@ static void open_recording(void) {
     h->parent = here.parent;
     h->later = number_of("FREEHOLD_RECORD_LATER", 0) != 0;
     atomic_store_explicit(&h->reader, number_of("FREEHOLD_RECORD_READER", 0), memory_order_relaxed);
+    const char *allocator = getenv("FREEHOLD_RECORD_ON");
+    snprintf(h->allocator, sizeof h->allocator, "%s", allocator != NULL ? allocator : "");
     h->begin_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     h->base_resident = resident();
     h->begin_ticks = ticks_now();

@@ -89,8 +89,10 @@ struct raw_header {
     _Atomic uint32_t asked;    // of a program that is recorded later: a raw_asked
     uint32_t later;            // 1 if it is such a program
     uint64_t base_resident;    // private resident bytes before the first call; 0 if not known
+    char allocator[32];        // what the reader calls the allocator; it is terminated, and may be empty
 };
 static_assert(offsetof(struct raw_header, asked) == 96, "the reader knows the offset");
+static_assert(offsetof(struct raw_header, allocator) == 112, "the reader knows the offset");
 static_assert(sizeof(struct raw_header) <= RAW_HEADER_BYTES, "it fits its page");
 
 typedef _Atomic uint64_t raw_word;
@@ -126,6 +128,7 @@ extern _Atomic uint32_t *recorder_asked; // in the header; NULL if recording beg
 enum { RECORDER_TIMED_EACH = 241, RECORDER_LONG_EACH = 5 };
 
 void recorder_begin(void);
+void recorder_program_ends(void);                                                 // as it should
 bool recorder_wake(void);                                                         // true, and the recording has begun
 void *recorder_put(enum raw_op op, void *address, uint64_t size, unsigned align); // returns the address
 void recorder_put_event(enum raw_event event, uint64_t value);

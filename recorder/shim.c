@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -563,6 +564,18 @@ EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *argument) {
         return next.thrd_create(thread, start, argument);
     }
     return unless_born(birth, next.thrd_create(thread, begin_thrd, birth));
+}
+
+// Without what atexit and destructors do.
+EXPORT __attribute__((noreturn)) void _exit(int status) {
+    recorder_program_ends();
+    for (;;) {
+        syscall(SYS_exit_group, status);
+    }
+}
+
+EXPORT __attribute__((noreturn)) void _Exit(int status) {
+    _exit(status);
 }
 
 // The C library's fork calls its own _Fork, and then what pthread_atfork has registered. Who calls this one has neither.

@@ -183,6 +183,8 @@ FH_API size_t fh_heap_check(void);
  *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads
  *     sample     512k, 4m, …            mean bytes between two samples; 0: none, the heap's figures only
  *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm
+ *     flight     0, 64m, 1g, …          bytes of records, from 1m on: the program's last calls of the allocator are kept in a file in
+ *                                       /dev/shm, or where page says, for after a crash; see docs/recording.md. At start only
  *     check      0 1 2                  find misuse at the call, as docs/misuse.md says: fill, guards, quarantine, call stacks.
  *                                       2: and verify the heap now and then. At start, while there is one thread
  *     fail       7, every:1000, …       allocations that fail on purpose: the 7th; each 1,000th; after:64m, all after so many bytes;

@@ -14,6 +14,7 @@
 #include "misuse/check.h"
 #include "misuse/fail.h"
 #include "misuse/guard.h"
+#include "observe/flight.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
 #include "system/inspect.h"
@@ -80,6 +81,12 @@ static const option options[] = {
      FIELD(sample),
      1,
      "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
+    {"flight",
+     "keep the last calls of the allocator in a file, for after a crash. At start only",
+     {NULL},
+     FIELD(flight),
+     FH_MIB,
+     "0, or bytes of records from 1m to 64g, as in 64m"},
     {"check", "find misuse at the call; 2: and verify the heap. At start only", {"0", "1", "2"}, FIELD(check)},
     {"quarantine",
      "of a checked or guarded program, freed bytes that are not used again yet",
@@ -413,6 +420,7 @@ void fh_hook_start(void) {
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
     remember_defaults();
     if (text) read_all(text);
+    if (FH_SETTING(flight)) fh_flight_begin((size_t)FH_SETTING(flight));
     if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();
     if (FH_SETTING(verbose)) say_banner();
@@ -441,11 +449,21 @@ void fh_hook_sandbox(void) {
     errno = saved;
 }
 
+/* The program has begun, and cannot be started again with the recorder in front. */
+static bool flight_is_too_late(uint64_t before) {
+    static const char refused[] = "freehold: flight is for the start of a program: FREEHOLD=flight=64m\n";
+    if (FH_SETTING(flight) == before) return false;
+    fh_system_write(2, refused, sizeof refused - 1);
+    fh_store(&fh_settings.flight, before);
+    return true;
+}
+
 int fh_option_set(const char *key, const char *value) {
     if (!key) key = "";
     if (!value) value = "";
+    uint64_t flight = FH_SETTING(flight);
     const option *o = apply(key, strlen(key), value, strlen(value));
-    if (o) {
+    if (o && !flight_is_too_late(flight)) {
         if (FH_SETTING(check) && !fh_is_checking() && !start_checking()) {
             fh_store(&fh_settings.check, 0);
             errno = EINVAL;

@@ -12,6 +12,7 @@ fh_settings_values fh_settings = {
     .metrics = {.length = {0}},
     .observe = {0},
     .sample = {(uint64_t)512 << 10},
+    .flight = {0},
     .check = {0},
     .quarantine = {(uint64_t)8 << 20},
     .guard = {0},

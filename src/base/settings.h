@@ -60,6 +60,7 @@ typedef struct {
     fh_setting_path metrics; /* the file for the metrics */
     fh_word observe;         /* 1: sample allocations and show them in the profile file (observe/profile.h) */
     fh_word sample;          /* mean bytes between two samples; 0: no samples, only statistics */
+    fh_word flight;          /* bytes of the last calls that are kept in a file (observe/flight.h); 0: none */
     fh_word check;           /* 1: find misuse at the call (misuse/); 2: and verify the heap */
     fh_word quarantine;      /* bytes of freed blocks that a checked or guarded program keeps from being used again */
     fh_word guard;           /* one allocation in so many has guards around it (misuse/guard.h); 0: none */

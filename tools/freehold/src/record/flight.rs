@@ -42,12 +42,14 @@ pub fn begin(
     bytes: u64,
     place: Option<&Path>,
     name: &OsString,
+    allocator: &str,
 ) -> Result<ExitCode> {
     let directory = directory(place)?;
     command
         .env("FREEHOLD_RECORD", &directory)
         .env("FREEHOLD_RECORD_WHEN_FULL", "ring")
         .env("FREEHOLD_RECORD_BLOCKS", (bytes / BLOCK as u64).to_string())
+        .env("FREEHOLD_RECORD_ON", allocator)
         .env("FREEHOLD_RECORD_READER", "0");
     eprintln!(
         "freehold: the last {} of each process's records are kept in {}\n\
@@ -85,6 +87,7 @@ struct Flight {
     path: PathBuf,
     process: u64,
     begin_ticks: u64,
+    allocator: String,
     overwritten: u64,
     damaged: u64,
     blocks: Vec<u8>,
@@ -109,6 +112,14 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     let mut eight = [0; 8];
     eight.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(eight)
+}
+
+/// What `freehold record` or the option flight calls the allocator.
+fn name_in(field: &[u8]) -> String {
+    let length = field.iter().position(|byte| *byte == 0);
+    let name = String::from_utf8_lossy(&field[..length.unwrap_or(0)]);
+    let plain = !name.is_empty() && !name.contains(char::is_control);
+    String::from(if plain { &name } else { "unknown" })
 }
 
 /// Checks all that it uses: the program may have died anywhere, and may have written over its own file.
@@ -157,6 +168,7 @@ fn open(path: &Path) -> Result<Flight> {
         path: path.to_owned(),
         process,
         begin_ticks: word(&header, 40),
+        allocator: name_in(&header[112..144]),
         overwritten: word(&header, 56),
         damaged: 0,
         blocks: Vec::new(),
@@ -198,21 +210,25 @@ fn ticks_per_ns() -> f64 {
     ticks::now().saturating_sub(ticks).max(1) as f64 / passed as f64
 }
 
-/// The directories that are made where nobody asked for one, as far as this user may read them.
+fn below(place: &PathBuf) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// The directories that are made where nobody asked for one, as far as this user may read them: in memory, or where
+/// `freehold run` keeps a run's profile files.
 fn directories() -> Vec<PathBuf> {
     let mut places = vec![PathBuf::from(MEMORY), std::env::temp_dir()];
     places.dedup();
-    let entries = places
-        .iter()
-        .filter_map(|place| std::fs::read_dir(place).ok());
+    let runs = profile_file::kept::kept_directories();
+    places.extend(runs.iter().flat_map(below));
     let begins = |path: &PathBuf| {
         let name = path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         name.is_some_and(|name| name.starts_with(PREFIX))
     };
-    let paths = entries.flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = paths.filter(begins).collect();
+    let mut found: Vec<PathBuf> = places.iter().flat_map(below).filter(begins).collect();
     found.sort();
     found
 }
@@ -319,7 +335,7 @@ fn write(flight: &Flight, per_ns: f64, to: &Path) -> Result<String> {
     let recording = RawRecording::new(&flight.blocks);
     let header = Header {
         origin: "flight".to_string(),
-        allocator: "unknown".to_string(),
+        allocator: flight.allocator.clone(),
         arch: std::env::consts::ARCH.to_string(),
     };
     let (operations, losses) = trace::write_whole(to, &header, |put| {

@@ -126,7 +126,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     command.args(&args.command[1..]);
     command.env("LD_PRELOAD", preload(&recorder, below.as_deref()));
     if let Some(bytes) = args.flight {
-        return flight::begin(command, bytes, args.output.as_deref(), &args.command[0]);
+        return flight::begin(
+            command,
+            bytes,
+            args.output.as_deref(),
+            &args.command[0],
+            &allocator::label(&args.on),
+        );
     }
     may_write(args)?;
     let mut collector = Collector::new(u64::from(args.blocks), &args.when_full)?;

@@ -43,7 +43,7 @@ use reproduce::Recorded;
     freehold replay server.trace --on system,freehold --html replay.html\n  \
     freehold replay server.trace --on system,freehold --film film.html\n  \
     freehold replay server.trace --on system,jemalloc --advise\n  \
-    freehold replay --until-end 4711 --limit 512m  what `record --flight` left of process 4711\n\n\
+    freehold replay --until-end 4711 --limit 512m  what option `flight` has kept of process 4711\n\n\
     Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
 pub struct Args {
     trace: PathBuf,
@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seed: Option<u64>,
 
-    /// TRACE is what `freehold record --flight` left: a directory, a file in it, or the process's number.
+    /// TRACE is what the option `flight` or `record --flight` left: a directory, a file in it, or the process's number.
     #[arg(long)]
     until_end: bool,
 

@@ -255,16 +255,23 @@ pub fn list(base: &Path) -> Vec<Kept> {
     found
 }
 
+/// Of all files there, also those in directories of its own: records of the option flight are in one.
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
+        .map(|(path, meta)| {
+            let below = if meta.is_dir() { bytes_below(&path) } else { 0 };
+            below + meta.blocks() * 512
+        })
+        .sum()
+}
+
 fn look(directory: &Path) -> Kept {
     let record = Record::read(directory);
     let begun = record.as_ref().map_or(0, |record| record.begun_unix_ns);
     let profiles = profiles_since(directory, begun);
-    let bytes = fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.metadata().ok())
-        .map(|meta| meta.blocks() * 512)
-        .sum();
+    let bytes = bytes_below(directory);
     let looked_after = match &record {
         Some(record) => {
             record.ended_unix_ns.is_none()
@@ -432,7 +439,9 @@ mod tests {
             ..Record::new(vec![name.to_owned()])
         };
         record.write(&directory).unwrap();
-        fs::write(directory.join("data"), vec![1; bytes]).unwrap();
+        let deeper = directory.join("freehold-flight-1");
+        fs::create_dir(&deeper).unwrap();
+        fs::write(deeper.join("data"), vec![1; bytes]).unwrap();
         directory
     }
 

@@ -67,7 +67,7 @@ enum What {
         #[arg(long)]
         exact_sizes: bool,
     },
-    /// What `freehold record --flight` left: a list, or with -o a trace of the last records.
+    /// What the option `flight` or `record --flight` left: a list, or with -o a trace of the last records.
     Flight {
         /// The directory, one process's file in it, or the process's number; without it all that is there. Of a directory -o
         /// takes the file with the most records.
