@@ -98,7 +98,9 @@ static int create_file(const char *directory) {
             unlink(here.path);
         }
         int file = open(here.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (file >= 0 || errno != EEXIST) {
+        // Who ended last before has taken the directory with it.
+        bool again = file < 0 && errno == ENOENT && here.goes && mkdir(directory, 0700) == 0;
+        if (file >= 0 || (errno != EEXIST && !again)) {
             return file;
         }
     }

@@ -164,6 +164,24 @@ fn who_died_is_found_by_its_number_and_who_ended_leaves_nothing() {
             .collect();
         assert!(left.is_empty(), "{words:?}: {left:?}");
     }
+    // A daemon whose parent ended meanwhile, and was the last one in the directory.
+    let gone = place.directory.path().join("freehold-flight-1");
+    let both = format!(
+        "{}:{}",
+        place.build.join("libfreehold-record.so").display(),
+        place.library().display()
+    );
+    let died = place
+        .with("", Path::new(&both), &place.program)
+        .env("FREEHOLD_RECORD", &gone)
+        .env("FREEHOLD_RECORD_KEEP", "0")
+        .arg("kill")
+        .output()
+        .unwrap();
+    assert_eq!(text(&died.stderr), "");
+    assert_eq!(std::fs::read_dir(&gone).unwrap().count(), 1);
+    std::fs::remove_dir_all(gone).unwrap();
+
     // What page says stays, of each program.
     let ended = place
         .kept("flight=1m")
