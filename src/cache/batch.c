@@ -7,6 +7,8 @@
 #include "cache/cache.h"
 #include "cache/observed.h"
 
+#include <string.h>
+
 /* No instruction: what is before it is in memory before what follows, for a signal handler of this thread. */
 static inline void then(void) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -18,17 +20,14 @@ static size_t loaded_blocks(const fh_thread *t, unsigned c) {
     return m && fh_bins() == t->bin ? (size_t)(t->bin[c].top - m->block) : 0;
 }
 
-/* Takes n blocks from the loaded magazine of a bin that has as many, in the order in which single calls would. */
+/* Takes the n blocks on top of a bin that has as many, in the order in which they lie there: that is a copy. */
 static void pop_many(fh_bin *bin, size_t n, void **out) {
-    void **top = bin->top;
-    bin->top = top - n;
+    void **first = bin->top - n;
+    bin->top = first;
     then();
-    for (void **end = bin->top; top > end;) {
-        void *p = *--top;
-        FH_ASSERT_COSTLY(p != NULL);
-        *top = NULL;
-        *out++ = p;
-    }
+    memcpy(out, first, n * sizeof *first);
+    memset(first, 0, n * sizeof *first);
+    for (size_t i = 0; i < n; i++) FH_ASSERT_COSTLY(out[i] != NULL);
 }
 
 size_t fh_alloc_batch(size_t n, size_t count, void **out) {
