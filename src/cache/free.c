@@ -112,15 +112,21 @@ static void release_closely_watched(const char *call, void *p) {
     release_as_stored(call, p);
 }
 
-/* Where all that is freed in a checked program arrives. */
+/* p is no heap's. Where all that is freed in a checked program arrives. */
+static void release_plain(const char *call, void *p) {
+    if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODES_UNOBSERVED))) {
+        release_closely_watched(call, p);
+    } else {
+        fh_release_unchecked(call, p);
+    }
+}
+
 static void release(const char *call, void *p) {
     const void *word = heap_word(p);
     if (FH_UNLIKELY(word != NULL)) {
         fh_hook_heap_free(call, word, p);
-    } else if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODES_UNOBSERVED))) {
-        release_closely_watched(call, p);
     } else {
-        fh_release_unchecked(call, p);
+        release_plain(call, p);
     }
 }
 
@@ -161,8 +167,10 @@ void fh_release_slow(void *p, fh_bin *bin) {
     size_t c = (size_t)(bin - fh_release_bins());
     if (!FH_CHECKED && c != FH_CLASS_SPECIAL) {
         release_to_full(p, (unsigned)c);
-    } else if (FH_CHECKED || !release_to_heap(p)) {
+    } else if (FH_CHECKED) {
         release("free", p);
+    } else if (!release_to_heap(p)) {
+        release_plain("free", p);
     }
 }
 
