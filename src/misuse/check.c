@@ -119,8 +119,7 @@ static inline char *allocate(size_t align, size_t n, bool *clean, unsigned famil
         fh_checked_fill(p, n, FH_FRESH_BYTE);
     }
     /* release: the header, and the guard, of which a check of the heap takes a copy. */
-    fh_store_release(&h->state,
-                     fh_checked_state(FH_CHECKED_LIVE, family & FH_SAYS_FAMILY, fh_highest_bit(align), 0));
+    fh_store_release(&h->state, fh_checked_state(FH_CHECKED_LIVE, family & FH_SAYS_FAMILY, fh_highest_bit(align), 0));
     fh_watched_allocated(h, family & FH_SAYS_ZEROED);
     return p;
 }
@@ -220,6 +219,7 @@ static bool diagnose(fh_misuse_report *r) {
 }
 
 __attribute__((noinline)) static void free_other(fh_misuse_report r) {
+    int error = errno;
     if (diagnose(&r)) {
         fh_tool_misfreed(r.p);
         fh_misuse_say(&r);
@@ -228,6 +228,7 @@ __attribute__((noinline)) static void free_other(fh_misuse_report r) {
     } else {
         fh_release_unchecked(r.call, (void *)(uintptr_t)r.p);
     }
+    errno = error;
 }
 
 /* What the call said and the header does not. */
@@ -322,12 +323,10 @@ static inline void release(void *p, size_t n, size_t align, unsigned said, const
 /* Its own frame is where the walk over the stack begins. */
 void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said) {
     if (!p) return;
-    int error = errno;
     quiet();
     release(p, n, align, said, NULL, __builtin_frame_address(0));
     fh_misuse_edge();
     loud();
-    errno = error;
 }
 
 /* ── Sizes, and realloc ──────────────────────────────────────────────────────────────────────────────────────────── */

@@ -121,5 +121,7 @@ size_t fh_heap_check_tell(void) {
 /* ── check=2 ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void fh_misuse_check_edge(void) {
+    int saved = errno;
     if (fh_check_edge()) (void)fh_heap_check_all(fh_misuse_say);
+    errno = saved;
 }
