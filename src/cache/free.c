@@ -103,19 +103,18 @@ void fh_release_not_given(void *p) {
     release_as_stored("malloc", p);
 }
 
-static void release_closely_watched(const char *call, void *p) {
-    if (fh_is_checking()) {
-        fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
-        return;
-    }
+__attribute__((noinline)) static void release_unobserved(const char *call, void *p) {
     fh_perturb_freed(p);
     release_as_stored(call, p);
 }
 
 /* p is no heap's. Where all that is freed in a checked program arrives. */
 static void release_plain(const char *call, void *p) {
-    if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODES_UNOBSERVED))) {
-        release_closely_watched(call, p);
+    uint64_t modes = fh_load(&fh_observing);
+    if (FH_UNLIKELY(modes & FH_MODE_CHECK)) {
+        fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
+    } else if (FH_UNLIKELY(modes & FH_MODES_UNOBSERVED)) {
+        release_unobserved(call, p);
     } else {
         fh_release_unchecked(call, p);
     }

@@ -142,7 +142,7 @@ static inline fh_bytes16 fh_bytes16_at(const void *p) {
     return v;
 }
 
-/* 16 bytes that are 0xFF where they are among the first n < 16, and 0. */
+/* 16 bytes that are 0xFF where they are among the first n ≤ 16, and 0. */
 static inline fh_bytes16 fh_bytes16_first(size_t n) {
     static const unsigned char ones[32] = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
                                            0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
@@ -168,14 +168,23 @@ static inline bool fh_guard_is_whole(const char *behind, size_t guard) {
 /* Fills n bytes, or both ends of them (FH_FILL_MOST). */
 void fh_checked_fill_long(char *p, size_t n, int byte);
 
+static inline void fh_bytes16_put(char *p, fh_bytes16 v) {
+    memcpy(p, &v, sizeof v);
+}
+
 /* Fills the n bytes of a block, and its guard. */
 static inline void fh_checked_fill(char *p, size_t n, unsigned char byte) {
     if (FH_LIKELY(n <= FH_FILL_HERE)) {
         const fh_bytes16 v = fh_bytes16_of(byte);
-        for (size_t i = 0; i < n; i += sizeof v) {
-            memcpy(p + i, &v, sizeof v);
-            __asm__("" : "+r"(i)); /* or gcc takes the loop for a memset, and `rep stos` begins slowly */
+        char *end = p + fh_round_up(n, sizeof v), *at = p;
+        for (; end - at > (ptrdiff_t)(2 * sizeof v); at += 2 * sizeof v) {
+            fh_bytes16_put(at, v);
+            fh_bytes16_put(at + sizeof v, v);
+            __asm__("" : "+r"(at)); /* or gcc takes the loop for a memset, and `rep stos` begins slowly */
         }
+        /* The last 32, or what there is. Of no bytes the guard, which has 16 then. */
+        fh_bytes16_put(at, v);
+        fh_bytes16_put(end - at > (ptrdiff_t)sizeof v ? at + sizeof v : at, v);
     } else {
         fh_checked_fill_long(p, n, byte);
     }
@@ -189,10 +198,19 @@ size_t fh_checked_changed(const char *p, size_t n, int byte);
 static inline bool fh_checked_is_filled(const char *p, size_t n, unsigned char byte) {
     if (FH_UNLIKELY(n > FH_FILL_HERE)) return fh_checked_changed(p, n, byte) == n;
     const fh_bytes16 v = fh_bytes16_of(byte);
-    fh_bytes16 other = {0, 0};
-    size_t i = 0;
-    for (; i + sizeof v <= n; i += sizeof v) other |= fh_bytes16_at(p + i) ^ v;
-    other |= (fh_bytes16_at(p + i) ^ v) & fh_bytes16_first(n - i);
+    fh_bytes16 other = {0, 0}, more = {0, 0};
+    const char *end = p + n;
+    for (; end - p >= (ptrdiff_t)(2 * sizeof v); p += 2 * sizeof v) {
+        other |= fh_bytes16_at(p) ^ v;
+        more |= fh_bytes16_at(p + sizeof v) ^ v;
+    }
+    /* What is left are 0 to 31 bytes: the first 16 of them if there are so many, and the rest. */
+    size_t left = (size_t)(end - p);
+    fh_bytes16 first = fh_bytes16_first(left < sizeof v ? left : sizeof v);
+    other |= more | ((fh_bytes16_at(p) ^ v) & first);
+    p = left > sizeof v ? p + sizeof v : p;
+    left = (size_t)(end - p);
+    other |= (fh_bytes16_at(p) ^ v) & fh_bytes16_first(left);
     return (other[0] | other[1]) == 0;
 }
 

@@ -105,7 +105,8 @@ static inline fh_checked *make(char *begin, size_t align, size_t n, uint32_t sta
     return h;
 }
 
-static inline char *allocate(size_t align, size_t n, bool *clean, unsigned family, const void *frame) {
+__attribute__((always_inline)) static inline char *allocate(size_t align, size_t n, bool *clean, unsigned family,
+                                                            const void *frame) {
     uint32_t stack = fh_stacks_note(frame);
     if (fh_fails(n, stack)) return NULL;
     if (align < FH_MIN_ALIGN) align = FH_MIN_ALIGN;
@@ -299,7 +300,8 @@ static inline fh_misuse_report report_of(const char *name, const void *p, fh_che
                               .frame = frame};
 }
 
-static inline void release(void *p, size_t n, size_t align, unsigned said, const char *name, const void *frame) {
+__attribute__((always_inline)) static inline void release(void *p, size_t n, size_t align, unsigned said,
+                                                          const char *name, const void *frame) {
     uint64_t was;
     fh_checked *h = fh_checked_at(p);
     if (FH_UNLIKELY(!h)) {
@@ -358,14 +360,18 @@ static void *shrink(fh_checked *h, size_t n) {
     return fh_checked_block(h);
 }
 
+/* A block for what another one holds. */
+__attribute__((noinline)) static char *allocate_other(size_t n, const void *frame) {
+    return allocate(FH_MIN_ALIGN, n, NULL, FH_SAYS_NOTHING, frame);
+}
+
 static void *resize(fh_checked *h, void *p, size_t n, const void *frame) {
     size_t old = h->size;
     unsigned family = fh_checked_family_of(fh_load(&h->state));
-    bool clean = false;
     if (family != FH_SAYS_NOTHING && family != FH_SAYS_FAMILY) {
         fh_misuse_say(&(fh_misuse_report){.what = FH_MISUSE_FAMILY, .call = "realloc", .p = p, .h = h, .frame = frame});
     }
-    char *q = allocate(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING, frame);
+    char *q = allocate_other(n, frame);
     if (!q) return n <= old ? shrink(h, n) : NULL;
     memcpy(q, p, n < old ? n : old);
     release(p, 0, 0, fh_checked_family_of(fh_load(&h->state)), "realloc", frame);
@@ -374,7 +380,6 @@ static void *resize(fh_checked *h, void *p, size_t n, const void *frame) {
 
 /* A block from before the option was read, or of the C library. */
 static void *resize_other(void *p, size_t n, const void *frame) {
-    bool clean = false;
     size_t old = fh_libc_has(p) ? fh_system_libc_usable(p) : 0;
     fh_place at = fh_locate(p);
     if (!old && at.begin == p && !at.free) old = at.size;
@@ -383,7 +388,7 @@ static void *resize_other(void *p, size_t n, const void *frame) {
         errno = EINVAL;
         return NULL;
     }
-    char *q = allocate(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING, frame);
+    char *q = allocate_other(n, frame);
     if (!q) return NULL;
     memcpy(q, p, n < old ? n : old);
     fh_release_unchecked("realloc", p);

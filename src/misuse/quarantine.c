@@ -59,6 +59,19 @@ static void put_back(uint64_t entry) {
     }
 }
 
+/* The place of the oldest block, for this thread alone. False: there is none. */
+static bool take_tail(uint64_t *at) {
+    uint64_t seen = fh_load(&tail), end = fh_load(&head);
+    while (seen < end) {
+        /* What the ring has lapped has left already. */
+        uint64_t from = end - seen > SLOTS ? end - SLOTS : seen;
+        *at = from;
+        /* relaxed: the slot's exchange is what hands the block over. */
+        if (fh_cas_relaxed(&tail, &seen, from + 1)) return true;
+    }
+    return false;
+}
+
 /* The memory that a block keeps from others, of one that is long after its middle was purged. */
 static size_t memory_of(const fh_checked *h) {
     size_t before = (size_t)h->offset * FH_MIN_ALIGN + sizeof *h, page = fh_system_page_size();
@@ -69,55 +82,16 @@ static size_t memory_of(const fh_checked *h) {
     return FH_FILL_MOST + 4 * page;
 }
 
-/* The oldest go, as many as are needed for `used` bytes to become the limit, and BATCH at most. All leave the ring before the first
- * is looked at: so their places, and the sum of their bytes, are one exchange each.
- *
- * A block that leaves has been out of the CPU's cache for long. So as many that will leave next are fetched meanwhile: they come
+/* A block that leaves has been out of the CPU's cache for long. So one that leaves AHEAD blocks later is fetched each time: it comes
  * while the program does something else. A slot may be empty or change; a prefetch never faults. */
-#define BATCH 16u
-#define FETCH_MOST ((size_t)12 * FH_CACHE_LINE)
-static void fetch(uint64_t entry) {
+#define AHEAD 16u
+#define FETCH_MOST ((size_t)24 * FH_CACHE_LINE)
+static inline void fetch_ahead(uint64_t at) {
+    const fh_word *slots = (const fh_word *)(uintptr_t)fh_load(&ring);
+    uint64_t entry = fh_load(&slots[(at + AHEAD) % SLOTS]);
     const char *next = (const char *)block_of(entry), *end = next + bytes_of(entry);
     if (end > next + FETCH_MOST) end = next + FETCH_MOST;
     for (; next < end; next += FH_CACHE_LINE) __builtin_prefetch(next, 1);
-}
-
-/* How many of the places from `at` on are to go. The slots may change meanwhile: then it was a guess. */
-static uint64_t count_oldest(uint64_t at, uint64_t end, uint64_t excess) {
-    const fh_word *slots = (const fh_word *)(uintptr_t)fh_load(&ring);
-    uint64_t n = 0, gone = 0;
-    while (n < BATCH && at + n < end && gone < excess) gone += bytes_of(fh_load(&slots[(at + n++) % SLOTS]));
-    return n;
-}
-
-/* Places of the oldest blocks, for this thread alone, and how many: at *at and behind it. 0: there is none. */
-static uint64_t take_tail(uint64_t *at, uint64_t excess) {
-    uint64_t seen = fh_load(&tail), end = fh_load(&head);
-    while (seen < end) {
-        /* What the ring has lapped has left already. */
-        uint64_t from = end - seen > SLOTS ? end - SLOTS : seen, n = count_oldest(from, end, excess);
-        *at = from;
-        /* relaxed: the slot's exchange is what hands the block over. */
-        if (fh_cas_relaxed(&tail, &seen, from + n)) return n;
-    }
-    return 0;
-}
-
-/* Returns how many bytes are waiting. */
-static uint64_t let_oldest_go(uint64_t used, uint64_t limit, void (*leave)(fh_checked *h)) {
-    const fh_word *slots = (const fh_word *)(uintptr_t)fh_load(&ring);
-    uint64_t at, entries[BATCH], n = take_tail(&at, used - limit), gone = 0;
-    if (n == 0) return 0;
-    for (unsigned i = 0; i < n; i++) {
-        entries[i] = swap(at + i, 0);
-        gone += bytes_of(entries[i]);
-    }
-    used = fh_sub_relaxed(&bytes, gone) - gone;
-    for (unsigned i = 0; i < n; i++) {
-        fetch(fh_load(&slots[(at + n + i) % SLOTS]));
-        if (entries[i]) leave(block_of(entries[i]));
-    }
-    return used;
 }
 
 void fh_quarantine_put(fh_checked *h, void (*leave)(fh_checked *h)) {
@@ -132,15 +106,16 @@ void fh_quarantine_put(fh_checked *h, void (*leave)(fh_checked *h)) {
     at = fh_add_relaxed(&head, 1);
     let_go(swap(at, entry_of(h, units)), leave);
     let_go(stranded(at), leave);
-    if (FH_LIKELY(used <= limit + limit / FH_QUARANTINE_OVER)) return;
-    for (unsigned i = 0; i < FH_QUARANTINE_LEAVE / BATCH && used > limit; i++) used = let_oldest_go(used, limit, leave);
+    for (unsigned i = 0; i < FH_QUARANTINE_LEAVE && used > limit && take_tail(&at); i++) {
+        fetch_ahead(at);
+        let_go(swap(at, 0), leave);
+        used = fh_load(&bytes);
+    }
 }
 
 void fh_quarantine_drain(void (*leave)(fh_checked *h)) {
-    uint64_t at, n, end = fh_load(&head);
-    while (fh_load(&ring) && fh_load(&tail) < end && (n = take_tail(&at, 1)) != 0) {
-        for (uint64_t i = 0; i < n; i++) let_go(swap(at + i, 0), leave);
-    }
+    uint64_t at, end = fh_load(&head);
+    while (fh_load(&ring) && fh_load(&tail) < end && take_tail(&at)) let_go(swap(at, 0), leave);
 }
 
 void fh_quarantine_each(void (*see)(fh_checked *h)) {

@@ -16,10 +16,6 @@
 
 #define FH_QUARANTINE_LEAVE 64u
 
-/* Blocks begin to leave when the bytes are this part of the limit above it, and then leave until they are at the limit: so a few
- * leave together and not one at each put. */
-#define FH_QUARANTINE_OVER 1024u
-
 /* Places in the ring. */
 #define FH_QUARANTINE_SLOTS ((uint64_t)1 << 17)
 
