@@ -43,14 +43,7 @@ void *fh_alloc_unobserved(size_t align, size_t n, bool *clean);
 /* The same for n ≤ FH_SMALL_MAX bytes, from the calling thread's own bin alone: what the hot path would do if that were the bin
  * that malloc sees. NULL: there is none in it. For a checked program, whose threads' calls all take the slow half. */
 static inline void *fh_alloc_cached(size_t n) {
-    fh_bin *bin = &fh_own()->bin[n <= FH_FINE_MAX ? fh_class_fine(n) : fh_class_coarse(n)];
-    void *p = fh_bin_pop(bin);
-    /* The next one is likely to have left the CPU's cache by then, and all of it is going to be written to. */
-    if (FH_LIKELY(p != NULL)) {
-        const char *next = bin->top[-1];
-        for (unsigned i = 0; i < 4; i++) __builtin_prefetch(next + i * FH_CACHE_LINE, 1);
-    }
-    return p;
+    return fh_bin_pop(&fh_own()->bin[n <= FH_FINE_MAX ? fh_class_fine(n) : fh_class_coarse(n)]);
 }
 
 #endif
