@@ -143,8 +143,8 @@ void fh_hook_moved(const void *p, void *q, size_t n);
 
 /* The calls of a checked program (option check). They are called only while fh_is_checking(); cache/observed.h.
  *
- * A block of n bytes at a multiple of align, for a call of that family. *clean: it reads as zero. NULL with errno ENOMEM when
- * there is no memory. */
+ * A block of n bytes at a multiple of align, for a call of that family. *clean (which may be NULL): it reads as zero. NULL with errno
+ * ENOMEM when there is no memory. */
 void *fh_hook_checked_alloc(size_t align, size_t n, bool *clean, unsigned said);
 
 /* Checks and frees the block at p. said: FH_SAYS_…, with n and align where it names them. Keeps errno. */

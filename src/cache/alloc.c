@@ -104,13 +104,17 @@ static inline void *alloc_behind_decoy(size_t n, fh_bin *bin) {
     return FH_LIKELY(p != NULL) ? p : fh_alloc_class(class_of_bin(bin), n);
 }
 
-/* A sample or a guard is due, or the thread is not observed. */
-__attribute__((noinline)) static void *alloc_from_bin(size_t n, fh_bin *bin) {
-    if (fh_has_mode()) return fh_hook_alloc(n, class_of_bin(bin));
+/* The bin is empty, and nothing else is to be done. Out of line, or what hooks do would begin with registers that are saved. */
+__attribute__((noinline)) static void *alloc_plainly(size_t n, fh_bin *bin) {
     fh_here.bytes_until_sample = -1;
     unsigned c = class_of_bin(bin);
     void *p = exchange_for_full(fh_own(), c);
     return FH_LIKELY(p != NULL) ? p : fh_alloc_class(c, n);
+}
+
+/* A sample or a guard is due, or the thread is not observed. */
+__attribute__((noinline)) static void *alloc_from_bin(size_t n, fh_bin *bin) {
+    return fh_has_mode() ? fh_hook_alloc(n, class_of_bin(bin)) : alloc_plainly(n, bin);
 }
 
 void *fh_alloc_slow(size_t n, fh_bin *bin) {

@@ -103,24 +103,29 @@ void fh_release_not_given(void *p) {
     release_as_stored("malloc", p);
 }
 
-static void release_closely_watched(const char *call, void *p) {
-    if (fh_is_checking()) {
-        fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
-        return;
-    }
+__attribute__((noinline)) static void release_unobserved(const char *call, void *p) {
     fh_perturb_freed(p);
     release_as_stored(call, p);
 }
 
-/* Where all that is freed in a checked program arrives. */
+/* p is no heap's. Where all that is freed in a checked program arrives. */
+static void release_plain(const char *call, void *p) {
+    uint64_t modes = fh_load(&fh_observing);
+    if (FH_UNLIKELY(modes & FH_MODE_CHECK)) {
+        fh_hook_checked_free(p, 0, 0, FH_SAYS_NOTHING);
+    } else if (FH_UNLIKELY(modes & FH_MODES_UNOBSERVED)) {
+        release_unobserved(call, p);
+    } else {
+        fh_release_unchecked(call, p);
+    }
+}
+
 static void release(const char *call, void *p) {
     const void *word = heap_word(p);
     if (FH_UNLIKELY(word != NULL)) {
         fh_hook_heap_free(call, word, p);
-    } else if (FH_UNLIKELY(fh_load(&fh_observing) & (FH_MODE_CHECK | FH_MODES_UNOBSERVED))) {
-        release_closely_watched(call, p);
     } else {
-        fh_release_unchecked(call, p);
+        release_plain(call, p);
     }
 }
 
@@ -161,8 +166,10 @@ void fh_release_slow(void *p, fh_bin *bin) {
     size_t c = (size_t)(bin - fh_release_bins());
     if (!FH_CHECKED && c != FH_CLASS_SPECIAL) {
         release_to_full(p, (unsigned)c);
-    } else if (FH_CHECKED || !release_to_heap(p)) {
+    } else if (FH_CHECKED) {
         release("free", p);
+    } else if (!release_to_heap(p)) {
+        release_plain("free", p);
     }
 }
 

@@ -67,6 +67,16 @@ static inline bool fh_has_mode(void) {
     return FH_UNLIKELY(modes) && (modes != FH_MODE_SCOPE || fh_own()->scope);
 }
 
+/* Pushes p into the calling thread's own bin, whatever bins free sees, and does not look whether it is free already: the
+ * caller knows. False: the bin has no room, or there is none for p. Checked builds look at each block. */
+static inline bool fh_release_cached(void *p) {
+    fh_bin *bin = &fh_own()->bin[fh_class_at(p)];
+    void **top = bin->top;
+    if (FH_UNLIKELY(FH_CHECKED || top == bin->end)) return false;
+    fh_bin_push(bin, top, p);
+    return true;
+}
+
 /* True if the calling thread is observed. */
 static inline bool fh_is_observed(void) {
     return fh_bins() == fh_own()->decoy;

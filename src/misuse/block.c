@@ -1,7 +1,6 @@
 #include "misuse/block.h"
 
 #include "store/locate.h"
-#include "store/window.h"
 
 #include <string.h>
 
@@ -9,33 +8,24 @@ uint64_t fh_checked_secret;
 
 /* ── Finding the header ──────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* A slot with a class byte is in use, and so are all its bytes: a slab's are its own, and a run's are mapped. */
-static bool is_header(const fh_checked *h) {
-    return h->canary == fh_checked_canary(h);
-}
-
-fh_checked *fh_checked_at(const void *p) {
+fh_checked *fh_checked_at_slowly(const void *p) {
     uintptr_t address = (uintptr_t)p;
     if (!fh_in_window(p) || address % FH_MIN_ALIGN) return NULL;
     fh_checked *h = (fh_checked *)(address - sizeof *h); // NOLINT(performance-no-int-to-ptr)
-    /* A class byte says it at once, if the header is in the same slot. Else the store is asked. */
-    bool near = fh_class_at(p) != FH_CLASS_SPECIAL && address % FH_SLOT_SIZE >= sizeof *h;
-    if (!near) {
-        fh_place at = fh_locate(p);
-        if (!at.begin || (uintptr_t)at.begin > (uintptr_t)h) return NULL;
-    }
-    return is_header(h) ? h : NULL;
+    fh_place at = fh_locate(p);
+    if (!at.begin || (uintptr_t)at.begin > (uintptr_t)h) return NULL;
+    return fh_checked_is_header(h) ? h : NULL;
 }
 
 fh_checked *fh_checked_in(const void *begin, size_t size) {
     fh_checked *h = (fh_checked *)(uintptr_t)begin;
-    if (size < sizeof *h + FH_GUARD_LEAST || !is_header(h)) return NULL;
+    if (size < sizeof *h + FH_GUARD_LEAST || !fh_checked_is_header(h)) return NULL;
     /* acquire: the rest of the header is before it. */
     if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_MARKER) return h;
     size_t offset = h->size;
     if (offset % FH_MIN_ALIGN || offset > size - sizeof *h) return NULL;
     h = (fh_checked *)((uintptr_t)begin + offset); // NOLINT(performance-no-int-to-ptr)
-    return is_header(h) ? h : NULL;
+    return fh_checked_is_header(h) ? h : NULL;
 }
 
 fh_checked *fh_checked_around(const void *p) {
@@ -61,7 +51,7 @@ const char *fh_checked_before(const fh_checked *h) {
 
 /* ── Fill ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-void fh_checked_fill(char *p, size_t n, int byte) {
+void fh_checked_fill_long(char *p, size_t n, int byte) {
     if (n <= FH_FILL_MOST) {
         memset(p, byte, n);
     } else {
@@ -88,7 +78,7 @@ size_t fh_checked_changed(const char *p, size_t n, int byte) {
 fh_damage fh_checked_damage(const fh_checked *h, bool freed, const char **at) {
     const char *p = fh_checked_block(h);
     size_t guard = fh_checked_guard(h->size), where;
-    if (!is_header(h)) {
+    if (!fh_checked_is_header(h)) {
         *at = fh_checked_before(h);
         return FH_DAMAGE_BEFORE;
     }

@@ -44,6 +44,14 @@ bool fh_checked_start(fh_tool_kind tool) {
 
 static void leave(fh_checked *h);
 
+/* Without a tool, a test of a word. */
+static inline void quiet(void) {
+    if (FH_UNLIKELY(fh_tool())) fh_tool_quiet();
+}
+static inline void loud(void) {
+    if (FH_UNLIKELY(fh_tool())) fh_tool_loud();
+}
+
 /* Bytes before the block: the header, and what the alignment asks for. */
 static size_t room_before(size_t align) {
     return align > sizeof(fh_checked) ? align : sizeof(fh_checked);
@@ -52,8 +60,10 @@ static size_t room_before(size_t align) {
 /* What h->offset can say. */
 #define ALIGN_MOST ((size_t)FH_MIN_ALIGN << 32)
 
-static char *take(size_t align, size_t n, bool *clean) {
+__attribute__((noinline)) static char *take_slowly(size_t align, size_t n, bool *clean) {
+    bool unasked;
     size_t before = room_before(align);
+    if (!clean) clean = &unasked;
     if (align > ALIGN_MOST) return fh_no_memory(n);
     /* Refused there, in the size that was asked for. */
     if (n > FH_WINDOW_SIZE || align > FH_WINDOW_SIZE / 2) return fh_alloc_unobserved(align, n, clean);
@@ -65,6 +75,16 @@ static char *take(size_t align, size_t n, bool *clean) {
     return fh_alloc_unobserved(align, whole, clean);
 }
 
+/* Memory for such a block. *clean: it reads as zero. */
+static inline char *take(size_t align, size_t n, bool *clean) {
+    size_t whole = sizeof(fh_checked) + n + fh_checked_guard(n);
+    bool plain = align == FH_MIN_ALIGN && n < FH_SMALL_MAX && whole <= FH_SMALL_MAX;
+    char *begin = FH_LIKELY(plain) ? fh_alloc_cached(whole) : NULL;
+    if (FH_UNLIKELY(!begin)) return take_slowly(align, n, clean);
+    if (clean) *clean = false;
+    return begin;
+}
+
 static void write_marker(char *begin, size_t offset) {
     fh_checked *marker = (fh_checked *)(void *)begin;
     marker->size = offset;
@@ -73,8 +93,8 @@ static void write_marker(char *begin, size_t offset) {
     fh_store_release(&marker->state, fh_checked_state(FH_CHECKED_MARKER, 0, 0, 0));
 }
 
-/* Makes the memory at begin a live block. */
-static char *make(char *begin, size_t align, size_t n, unsigned family, uint32_t stack) {
+/* Makes the memory at begin a live block, but for what is in it and behind it. */
+static inline fh_checked *make(char *begin, size_t align, size_t n, uint32_t stack) {
     size_t offset = room_before(align) - sizeof(fh_checked);
     if (offset) write_marker(begin, offset);
     fh_checked *h = (fh_checked *)(void *)(begin + offset);
@@ -82,58 +102,63 @@ static char *make(char *begin, size_t align, size_t n, unsigned family, uint32_t
     h->allocated = stack;
     h->offset = (uint32_t)(offset / FH_MIN_ALIGN);
     h->canary = fh_checked_canary(h);
-    memset(fh_checked_block(h) + n, FH_GUARD_BYTE, fh_checked_guard(n));
-    fh_store_release(&h->state, fh_checked_state(FH_CHECKED_LIVE, family, fh_highest_bit(align), 0));
-    return fh_checked_block(h);
+    return h;
 }
 
-static char *allocate(size_t align, size_t n, bool *clean, unsigned family, const void *frame) {
+__attribute__((always_inline)) static inline char *allocate(size_t align, size_t n, bool *clean, unsigned family,
+                                                            const void *frame) {
     uint32_t stack = fh_stacks_note(frame);
     if (fh_fails(n, stack)) return NULL;
     if (align < FH_MIN_ALIGN) align = FH_MIN_ALIGN;
     char *begin = take(align, n, clean);
     if (!begin) return NULL;
-    char *p = make(begin, align, n, family & FH_SAYS_FAMILY, stack);
-    /* calloc writes zeros into what is not clean. */
-    if (!(family & FH_SAYS_ZEROED)) fh_checked_fill(p, n, FH_FRESH_BYTE);
-    fh_watched_allocated(fh_checked_at(p), family & FH_SAYS_ZEROED);
+    fh_checked *h = make(begin, align, n, stack);
+    char *p = fh_checked_block(h);
+    if (FH_UNLIKELY(family & FH_SAYS_ZEROED)) { /* calloc writes zeros into what is not clean */
+        fh_guard_fill(p + n, fh_checked_guard(n));
+    } else {
+        fh_checked_fill(p, n, FH_FRESH_BYTE);
+    }
+    /* release: the header, and the guard, of which a check of the heap takes a copy. */
+    fh_store_release(&h->state, fh_checked_state(FH_CHECKED_LIVE, family & FH_SAYS_FAMILY, fh_highest_bit(align), 0));
+    fh_watched_allocated(h, family & FH_SAYS_ZEROED);
     return p;
 }
 
 /* Its own frame is where the walk over the stack begins. */
 void *fh_hook_checked_alloc(size_t align, size_t n, bool *clean, unsigned said) {
-    fh_tool_quiet();
+    quiet();
     void *p = allocate(align, n, clean, said, __builtin_frame_address(0));
     fh_misuse_edge();
-    fh_tool_loud();
+    loud();
     return p;
 }
 
 void fh_checked_set_family(void *p, unsigned family) {
-    fh_tool_quiet();
+    quiet();
     fh_checked *h = p ? fh_checked_at(p) : NULL;
     if (h) {
         uint64_t s = fh_load(&h->state);
         /* relaxed: only the owner of a live block writes it. */
         fh_store(&h->state, fh_checked_state(fh_checked_kind_of(s), family, fh_checked_align_of(s), 0));
     }
-    fh_tool_loud();
+    loud();
 }
 
 void fh_checked_set_rounded(void *p) {
-    fh_tool_quiet();
+    quiet();
     fh_checked *h = p ? fh_checked_at(p) : NULL;
     if (h) fh_store(&h->state, fh_load(&h->state) | FH_CHECKED_ROUNDED); /* relaxed: as above */
-    fh_tool_loud();
+    loud();
 }
 
 /* ── Leaving the quarantine ──────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Reports a free block that was written to, or whose surroundings were. False: its header is not to be believed. */
-static bool check_free(const fh_checked *h) {
+__attribute__((noinline)) static bool find_damage(const fh_checked *h) {
     const char *at = NULL;
     fh_damage damage = fh_checked_damage(h, true, &at);
-    if (FH_LIKELY(damage == FH_DAMAGE_NONE)) return true;
+    if (damage == FH_DAMAGE_NONE) return true; /* it was written back meanwhile */
     fh_misuse what = damage == FH_DAMAGE_BEFORE   ? FH_MISUSE_BEFORE
                      : damage == FH_DAMAGE_BEHIND ? FH_MISUSE_BEHIND
                                                   : FH_MISUSE_WRITTEN_FREE;
@@ -141,6 +166,10 @@ static bool check_free(const fh_checked *h) {
         .what = what, .found = "found while it waited in the quarantine", .p = fh_checked_block(h), .h = h, .at = at});
 
     return damage != FH_DAMAGE_BEFORE;
+}
+
+static inline bool check_free(const fh_checked *h) {
+    return FH_LIKELY(fh_checked_is_whole(h, true)) || find_damage(h);
 }
 
 static void see(fh_checked *h) {
@@ -157,7 +186,8 @@ static void leave(fh_checked *h) {
     fh_store(&h->state, (s & ~UINT64_C(0xFF)) | FH_CHECKED_GONE);
     char *begin = fh_checked_begin(h); /* the header is not to be read any more */
     fh_watched_left(h);
-    fh_release_unchecked("free", begin);
+    /* It left once, so nobody else frees it. */
+    if (FH_UNLIKELY(!fh_release_cached(begin))) fh_release_unchecked("free", begin);
 }
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -189,8 +219,8 @@ static bool diagnose(fh_misuse_report *r) {
     return true;
 }
 
-static void free_other(const fh_misuse_report *call) {
-    fh_misuse_report r = *call;
+__attribute__((noinline)) static void free_other(fh_misuse_report r) {
+    int error = errno;
     if (diagnose(&r)) {
         fh_tool_misfreed(r.p);
         fh_misuse_say(&r);
@@ -199,12 +229,12 @@ static void free_other(const fh_misuse_report *call) {
     } else {
         fh_release_unchecked(r.call, (void *)(uintptr_t)r.p);
     }
+    errno = error;
 }
 
 /* What the call said and the header does not. */
-static void compare(const fh_misuse_report *call, unsigned said, size_t n, size_t align) {
-    fh_misuse_report r = *call;
-    uint64_t s = fh_load(&r.h->state);
+__attribute__((noinline)) static void compare(fh_misuse_report r, uint64_t s, unsigned said, size_t align) {
+    size_t n = r.said;
     unsigned family = fh_checked_family_of(s), align_log = fh_checked_align_of(s);
     size_t real = (size_t)1 << align_log;
     bool over_aligned = real > FH_MIN_ALIGN;
@@ -213,7 +243,6 @@ static void compare(const fh_misuse_report *call, unsigned said, size_t n, size_
     } else if ((said & FH_SAYS_SIZE) && n != r.h->size &&
                !((s & FH_CHECKED_ROUNDED) && fh_good_bytes(n) == r.h->size)) {
         r.what = FH_MISUSE_SIZE;
-        r.said = n;
     } else if ((said & FH_SAYS_ALIGN) ? align > FH_MIN_ALIGN && align != real
                                       : over_aligned && (said & (FH_SAYS_SIZE | FH_SAYS_NEW | FH_SAYS_ARRAY))) {
         r.what = FH_MISUSE_ALIGN;
@@ -224,64 +253,82 @@ static void compare(const fh_misuse_report *call, unsigned said, size_t n, size_
     fh_misuse_say(&r);
 }
 
-/* The block is FREED and this thread's. */
-static void retire(const fh_misuse_report *call) {
-    fh_misuse_report r = *call;
-    fh_checked *h = (fh_checked *)(uintptr_t)r.h;
-    fh_watched_open(h);
-    fh_damage damage = fh_checked_damage(h, false, &r.at);
-    if (FH_UNLIKELY(damage != FH_DAMAGE_NONE)) {
-        r.what = damage == FH_DAMAGE_BEFORE ? FH_MISUSE_BEFORE : FH_MISUSE_BEHIND;
-        fh_misuse_say(&r);
-        if (damage == FH_DAMAGE_BEFORE) return;
-        memset(fh_checked_block(h) + h->size, FH_GUARD_BYTE, fh_checked_guard(h->size)); /* reported once */
-    }
-    fh_checked_fill(fh_checked_block(h), h->size, FH_FREED_BYTE);
-    fh_watched_freed(h);
-    fh_quarantine_put(h, leave);
+/* Of a block that is FREED and this thread's. False: it is not to be used again. */
+__attribute__((noinline)) static bool say_damage(fh_misuse_report r) {
+    fh_damage damage = fh_checked_damage(r.h, false, &r.at);
+    if (damage == FH_DAMAGE_NONE) return true; /* it was written back meanwhile */
+    r.what = damage == FH_DAMAGE_BEFORE ? FH_MISUSE_BEFORE : FH_MISUSE_BEHIND;
+    fh_misuse_say(&r);
+    return damage != FH_DAMAGE_BEFORE;
 }
 
-/* Of all that free the block, one gets true. */
-static bool win(fh_checked *h, uint32_t stack) {
-    uint64_t s = fh_load_acquire(&h->state);
-    while (fh_checked_kind_of(s) == FH_CHECKED_LIVE) {
-        uint64_t freed = fh_checked_state(FH_CHECKED_FREED, fh_checked_family_of(s), fh_checked_align_of(s), stack);
+/* The block was free already. */
+__attribute__((noinline)) static void say_twice(fh_misuse_report r) {
+    const fh_checked *around = fh_checked_around(r.p);
+    bool inside = around && around != r.h && fh_checked_kind_of(fh_load_acquire(&around->state)) == FH_CHECKED_LIVE;
+    /* A header that an earlier block has left in the middle of this one. */
+    r.what = inside ? FH_MISUSE_INSIDE : FH_MISUSE_DOUBLE_FREE;
+    if (inside) r.h = around;
+    fh_tool_misfreed(r.p);
+    fh_misuse_say(&r);
+}
+
+/* Of all that free the block, one gets true. *was: its state before. */
+static inline bool win(fh_checked *h, uint32_t stack, uint64_t *was) {
+    *was = fh_load_acquire(&h->state);
+    while (FH_LIKELY(fh_checked_kind_of(*was) == FH_CHECKED_LIVE)) {
+        uint64_t freed = (*was & (UINT32_MAX & ~UINT64_C(0xFF))) | FH_CHECKED_FREED | (uint64_t)stack << 32;
         /* acq_rel: what was written into the block before it was freed; and the stack for whoever loses. */
-        if (fh_cas_acq_rel(&h->state, &s, freed | (s & FH_CHECKED_ROUNDED))) return true;
+        if (FH_LIKELY(fh_cas_acq_rel(&h->state, was, freed))) return true;
     }
     return false;
 }
 
-static void release(void *p, size_t n, size_t align, unsigned said, const char *name, const void *frame) {
-    fh_misuse_report r = {.call = name, .p = p, .family = said & FH_SAYS_FAMILY, .frame = frame, .said = n};
-    fh_checked *h = fh_checked_at(p);
-    r.h = h;
-    if (FH_UNLIKELY(!h)) {
-        free_other(&r);
-        return;
-    }
-    if (FH_UNLIKELY(!win(h, fh_stacks_note(frame)))) {
-        const fh_checked *around = fh_checked_around(p);
-        bool inside = around && around != h && fh_checked_kind_of(fh_load_acquire(&around->state)) == FH_CHECKED_LIVE;
-        /* A header that an earlier block has left in the middle of this one. */
-        r.what = inside ? FH_MISUSE_INSIDE : FH_MISUSE_DOUBLE_FREE;
-        if (inside) r.h = around;
-        fh_tool_misfreed(p);
-        fh_misuse_say(&r);
-        return;
-    }
-    compare(&r, said, n, align);
-    retire(&r);
+/* What most calls are: free of what came from malloc, and at no alignment of its own. Nothing needs to be compared. */
+static inline bool says_nothing(uint64_t state, unsigned said) {
+    return said == FH_SAYS_NOTHING && fh_checked_family_of(state) == FH_SAYS_NOTHING;
 }
 
+/* What every report of a call that frees says. name: NULL, or another one than what was said. */
+static inline fh_misuse_report report_of(const char *name, const void *p, fh_checked *h, size_t n, unsigned said,
+                                         const void *frame) {
+    return (fh_misuse_report){.call = name ? name : name_of(said),
+                              .p = p,
+                              .h = h,
+                              .said = n,
+                              .family = said & FH_SAYS_FAMILY,
+                              .frame = frame};
+}
+
+__attribute__((always_inline)) static inline void release(void *p, size_t n, size_t align, unsigned said,
+                                                          const char *name, const void *frame) {
+    uint64_t was;
+    fh_checked *h = fh_checked_at(p);
+    if (FH_UNLIKELY(!h)) {
+        free_other(report_of(name, p, NULL, n, said, frame));
+        return;
+    }
+    if (FH_UNLIKELY(!win(h, fh_stacks_note(frame), &was))) {
+        say_twice(report_of(name, p, h, n, said, frame));
+        return;
+    }
+    if (FH_UNLIKELY(!says_nothing(was, said))) compare(report_of(name, p, h, n, said, frame), was, said, align);
+    fh_watched_open(h);
+    bool whole = fh_checked_is_whole(h, false);
+    if (FH_UNLIKELY(!whole) && !say_damage(report_of(name, p, h, n, said, frame))) return;
+    /* The guard too: what is wrong with it was reported. */
+    fh_checked_fill(p, h->size, FH_FREED_BYTE);
+    fh_watched_freed(h);
+    fh_quarantine_put(h, leave);
+}
+
+/* Its own frame is where the walk over the stack begins. */
 void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said) {
     if (!p) return;
-    int error = errno;
-    fh_tool_quiet();
-    release(p, n, align, said, name_of(said), __builtin_frame_address(0));
+    quiet();
+    release(p, n, align, said, NULL, __builtin_frame_address(0));
     fh_misuse_edge();
-    fh_tool_loud();
-    errno = error;
+    loud();
 }
 
 /* ── Sizes, and realloc ──────────────────────────────────────────────────────────────────────────────────────────── */
@@ -296,10 +343,10 @@ static fh_checked *live(const char *call, const void *p, const void *frame) {
 
 size_t fh_checked_usable(const void *p) {
     if (!p) return 0;
-    fh_tool_quiet();
+    quiet();
     const fh_checked *h = live("malloc_usable_size", p, __builtin_frame_address(0));
     size_t n = h ? h->size : fh_checked_at(p) ? 0 : fh_usable("malloc_usable_size", p);
-    fh_tool_loud();
+    loud();
     return n;
 }
 
@@ -308,19 +355,23 @@ static void *shrink(fh_checked *h, size_t n) {
     size_t old = h->size;
     fh_watched_open(h);
     h->size = n;
-    memset(fh_checked_block(h) + n, FH_GUARD_BYTE, fh_checked_guard(n));
+    fh_guard_fill(fh_checked_block(h) + n, fh_checked_guard(n));
     fh_watched_resized(h, old, n);
     return fh_checked_block(h);
+}
+
+/* A block for what another one holds. */
+__attribute__((noinline)) static char *allocate_other(size_t n, const void *frame) {
+    return allocate(FH_MIN_ALIGN, n, NULL, FH_SAYS_NOTHING, frame);
 }
 
 static void *resize(fh_checked *h, void *p, size_t n, const void *frame) {
     size_t old = h->size;
     unsigned family = fh_checked_family_of(fh_load(&h->state));
-    bool clean = false;
     if (family != FH_SAYS_NOTHING && family != FH_SAYS_FAMILY) {
         fh_misuse_say(&(fh_misuse_report){.what = FH_MISUSE_FAMILY, .call = "realloc", .p = p, .h = h, .frame = frame});
     }
-    char *q = allocate(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING, frame);
+    char *q = allocate_other(n, frame);
     if (!q) return n <= old ? shrink(h, n) : NULL;
     memcpy(q, p, n < old ? n : old);
     release(p, 0, 0, fh_checked_family_of(fh_load(&h->state)), "realloc", frame);
@@ -329,16 +380,15 @@ static void *resize(fh_checked *h, void *p, size_t n, const void *frame) {
 
 /* A block from before the option was read, or of the C library. */
 static void *resize_other(void *p, size_t n, const void *frame) {
-    bool clean = false;
     size_t old = fh_libc_has(p) ? fh_system_libc_usable(p) : 0;
     fh_place at = fh_locate(p);
     if (!old && at.begin == p && !at.free) old = at.size;
     if (!old) {
-        free_other(&(fh_misuse_report){.call = "realloc", .p = p, .frame = frame});
+        free_other((fh_misuse_report){.call = "realloc", .p = p, .frame = frame});
         errno = EINVAL;
         return NULL;
     }
-    char *q = allocate(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING, frame);
+    char *q = allocate_other(n, frame);
     if (!q) return NULL;
     memcpy(q, p, n < old ? n : old);
     fh_release_unchecked("realloc", p);
@@ -347,7 +397,7 @@ static void *resize_other(void *p, size_t n, const void *frame) {
 
 void *fh_hook_checked_resize(void *p, size_t n) {
     const void *frame = __builtin_frame_address(0);
-    fh_tool_quiet();
+    quiet();
     fh_checked *h = live("realloc", p, frame);
     void *q = NULL;
     if (!h && fh_checked_at(p)) fh_tool_misfreed(p);
@@ -359,7 +409,7 @@ void *fh_hook_checked_resize(void *p, size_t n) {
         q = resize_other(p, n, frame);
     }
     fh_misuse_edge();
-    fh_tool_loud();
+    loud();
     return q;
 }
 
@@ -367,17 +417,17 @@ void *fh_hook_checked_resize(void *p, size_t n) {
 
 void fh_checked_end(void) {
     if (!fh_is_checking()) return;
-    fh_tool_quiet();
+    quiet();
     fh_fail_end();
     fh_quarantine_each(see);
     (void)fh_heap_check_all(fh_misuse_say);
-    fh_tool_loud();
+    loud();
 }
 
 bool fh_checked_look(const void *p) {
     if (!fh_is_checking() || !p) return false;
     int saved = errno;
-    fh_tool_quiet();
+    quiet();
     const fh_checked *h = fh_checked_at(p);
     fh_misuse_report r = {.call = "fh_check", .p = p, .h = h, .frame = __builtin_frame_address(0)};
     fh_damage damage = FH_DAMAGE_NONE;
@@ -394,7 +444,7 @@ bool fh_checked_look(const void *p) {
         wrong = damage != FH_DAMAGE_NONE;
     }
     if (wrong) fh_misuse_tell(&r);
-    fh_tool_loud();
+    loud();
     errno = saved;
     return wrong;
 }

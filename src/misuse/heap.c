@@ -1,7 +1,6 @@
 #include "misuse/heap.h"
 
 #include "base/classes.h"
-#include "base/settings.h"
 #include "cache/observed.h"
 #include "check/verify.h"
 #include "observe/class_use.h"
@@ -121,7 +120,8 @@ size_t fh_heap_check_tell(void) {
 
 /* ── check=2 ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-void fh_misuse_edge(void) {
-    if (FH_LIKELY(FH_SETTING(check) < 2)) return;
+void fh_misuse_check_edge(void) {
+    int saved = errno;
     if (fh_check_edge()) (void)fh_heap_check_all(fh_misuse_say);
+    errno = saved;
 }

@@ -2,6 +2,7 @@
 #ifndef FH_MISUSE_HEAP_H
 #define FH_MISUSE_HEAP_H
 
+#include "base/settings.h"
 #include "misuse/report.h"
 
 /* Looks at each live checked block, and tells `say` of those whose surroundings were written. Returns how many. Any thread;
@@ -16,7 +17,10 @@ size_t fh_heap_check_tell(void);
 
 /* The end of a call of a checked program. With check=2 verifies the heap: the calling thread's cache each time when it was
  * refilled or flushed eight times more; and if there is no other thread, once in 1,024 calls for each 2 MiB of heap, and 1,024
- * more, all equations of fh_verify and all live blocks. */
-void fh_misuse_edge(void);
+ * more, all equations of fh_verify and all live blocks. Keeps errno. */
+void fh_misuse_check_edge(void);
+static inline void fh_misuse_edge(void) {
+    if (FH_UNLIKELY(FH_SETTING(check) >= 2)) fh_misuse_check_edge();
+}
 
 #endif

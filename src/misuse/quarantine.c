@@ -72,28 +72,35 @@ static bool take_tail(uint64_t *at) {
     return false;
 }
 
-/* The memory that a block keeps from others, of one that is long after its middle was purged. */
-static size_t memory_of(const fh_checked *h) {
-    size_t before = (size_t)h->offset * FH_MIN_ALIGN + sizeof *h, page = fh_system_page_size();
-    if (h->size <= FH_QUARANTINE_WHOLE) return before + h->size + fh_checked_guard(h->size);
+__attribute__((noinline)) static size_t purge_middle(const fh_checked *h) {
+    size_t page = fh_system_page_size();
     uintptr_t p = (uintptr_t)fh_checked_block(h);
     uintptr_t from = fh_round_up(p + FH_FILL_MOST / 2, page), to = (p + h->size - FH_FILL_MOST / 2) & ~(page - 1);
     fh_system_purge((void *)from, to - from); // NOLINT(performance-no-int-to-ptr)
     return FH_FILL_MOST + 4 * page;
 }
 
-/* A block that leaves has been out of the CPU's cache for long. So those that leave soon are fetched: the header and what
- * follows, of which small blocks have no more. A slot may be empty or change; a prefetch never faults. */
-#define AHEAD 6u
-static void fetch_ahead(uint64_t at) {
+/* The memory that a block keeps from others, of one that is long after its middle was purged. */
+static inline size_t memory_of(const fh_checked *h) {
+    if (FH_UNLIKELY(h->size > FH_QUARANTINE_WHOLE)) return purge_middle(h);
+    return (size_t)h->offset * FH_MIN_ALIGN + sizeof *h + h->size + fh_checked_guard(h->size);
+}
+
+/* A block that leaves has been out of the CPU's cache for long. So one that leaves AHEAD blocks later is fetched each time: it comes
+ * while the program does something else. A slot may be empty or change; a prefetch never faults. */
+#define AHEAD 16u
+#define FETCH_MOST ((size_t)24 * FH_CACHE_LINE)
+static inline void fetch_ahead(uint64_t at) {
     const fh_word *slots = (const fh_word *)(uintptr_t)fh_load(&ring);
-    const char *next = (const char *)block_of(fh_load(&slots[(at + AHEAD) % SLOTS]));
-    for (unsigned line = 0; line < 4; line++) __builtin_prefetch(next + (size_t)line * FH_CACHE_LINE, 1);
+    uint64_t entry = fh_load(&slots[(at + AHEAD) % SLOTS]);
+    const char *next = (const char *)block_of(entry), *end = next + bytes_of(entry);
+    if (end > next + FETCH_MOST) end = next + FETCH_MOST;
+    for (; next < end; next += FH_CACHE_LINE) __builtin_prefetch(next, 1);
 }
 
 void fh_quarantine_put(fh_checked *h, void (*leave)(fh_checked *h)) {
     uint64_t limit = FH_SETTING(quarantine), at;
-    if (limit == 0 || !fh_load(&ring)) {
+    if (FH_UNLIKELY(limit == 0 || !fh_load(&ring))) {
         leave(h);
         return;
     }

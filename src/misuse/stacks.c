@@ -13,7 +13,7 @@
 #define RECORD_WORDS ((size_t)1 << 20) /* 8 MiB of address space: some 80,000 stacks */
 #define TRIES 16u
 #define WALKS_LOG 10u
-#define WALK_BYTES 544u /* of a memo */
+#define WALK_BYTES 512u /* of a memo */
 
 static fh_word table;   /* fh_word[ENTRIES]; 0: not there. Written once, release, before the first checked block */
 static fh_word records; /* uint64_t[RECORD_WORDS] */
@@ -96,25 +96,24 @@ static uint32_t number_of(const uintptr_t *frames, unsigned n) {
  * thread that finds it odd walks. */
 typedef struct {
     fh_word version, frame, number, count;
-    fh_word at[FH_TRAIL_MOST], word[FH_TRAIL_MOST];
+    fh_stack_word words[FH_TRAIL_MOST];
 } memo;
 _Static_assert(sizeof(memo) == WALK_BYTES, "as many as are mapped");
 
-static memo *memo_of(const void *frame) {
+static inline memo *memo_of(const void *frame) {
     memo *memos = (memo *)(uintptr_t)fh_load_acquire(&walks);
     const uintptr_t *words = frame;
     uint64_t h = ((uintptr_t)frame ^ words[1] << 20) * UINT64_C(0x9E3779B97F4A7C15);
-    return memos ? &memos[h >> (64 - WALKS_LOG)] : NULL;
+    return FH_LIKELY(memos != NULL) ? &memos[h >> (64 - WALKS_LOG)] : NULL;
 }
 
 /* The number of the stack that this walk would find; 0: it was not done before. */
-static uint32_t recall(memo *m, const void *frame) {
+static inline uint32_t recall(const memo *m, const void *frame) {
     uint64_t version = fh_load_acquire(&m->version);
-    if (version % 2 || fh_load_acquire(&m->frame) != (uintptr_t)frame) return 0;
-    uint64_t n = fh_load_acquire(&m->count);
-    if (n > FH_TRAIL_MOST || !fh_stack_same(frame, m->at, m->word, (unsigned)n)) return 0;
-    uint64_t number = fh_load_acquire(&m->number);
-    return fh_load(&m->version) == version ? (uint32_t)number : 0;
+    if (FH_UNLIKELY(version % 2 || fh_load_acquire(&m->frame) != (uintptr_t)frame)) return 0;
+    uint64_t n = fh_load_acquire(&m->count), number = fh_load_acquire(&m->number);
+    if (FH_UNLIKELY(n > FH_TRAIL_MOST || !fh_stack_same(frame, m->words, n))) return 0;
+    return FH_LIKELY(fh_load(&m->version) == version) ? (uint32_t)number : 0;
 }
 
 static void remember(memo *m, const void *frame, const fh_stack_trail *trail, uint32_t number) {
@@ -122,8 +121,8 @@ static void remember(memo *m, const void *frame, const fh_stack_trail *trail, ui
     if (version % 2 || !fh_cas_acq_rel(&m->version, &version, version + 1)) return;
     for (unsigned i = 0; i < trail->count; i++) {
         uintptr_t at = trail->at[i];
-        fh_store_release(&m->at[i], at);
-        fh_store_release(&m->word[i], *(const uintptr_t *)at); // NOLINT(performance-no-int-to-ptr)
+        fh_store_release(&m->words[i].up, at - (uintptr_t)frame);
+        fh_store_release(&m->words[i].word, *(const uintptr_t *)at); // NOLINT(performance-no-int-to-ptr)
     }
     fh_store_release(&m->count, trail->count);
     fh_store_release(&m->number, number);
@@ -131,17 +130,21 @@ static void remember(memo *m, const void *frame, const fh_stack_trail *trail, ui
     fh_store_release(&m->version, version + 2);
 }
 
-uint32_t fh_stacks_note(const void *frame) {
+/* Out of line, for what it keeps on the stack. */
+__attribute__((noinline)) static uint32_t walk(memo *m, const void *frame) {
     uintptr_t frames[FH_STACK_FRAMES];
     fh_stack_trail trail;
     int saved = errno;
-    memo *m = memo_of(frame);
-    uint32_t number = m ? recall(m, frame) : 0;
-    if (FH_LIKELY(number != 0)) return number;
-    number = number_of(frames, fh_stack_walk_trail(frames, FH_STACK_FRAMES, frame, &trail));
+    uint32_t number = number_of(frames, fh_stack_walk_trail(frames, FH_STACK_FRAMES, frame, &trail));
     if (m && number && trail.count) remember(m, frame, &trail, number);
     errno = saved;
     return number;
+}
+
+uint32_t fh_stacks_note(const void *frame) {
+    memo *m = memo_of(frame);
+    uint32_t number = FH_LIKELY(m != NULL) ? recall(m, frame) : 0;
+    return FH_LIKELY(number != 0) ? number : walk(m, frame);
 }
 
 unsigned fh_stacks_get(uint32_t number, const uint64_t **addresses) {

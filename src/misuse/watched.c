@@ -1,7 +1,6 @@
 #include "misuse/watched.h"
 
 #include "store/locate.h"
-#include "system/tools.h"
 
 /* The store's block around it, even if the header was overwritten. */
 static fh_place whole(const fh_checked *h) {
@@ -15,21 +14,18 @@ static void hide_around(const fh_checked *h) {
     fh_tool_hide(behind, (size_t)(begin + at.size - behind));
 }
 
-void fh_watched_allocated(const fh_checked *h, bool zeroed) {
-    if (!fh_tool()) return;
+void fh_watched_tell_allocated(const fh_checked *h, bool zeroed) {
     hide_around(h);
     fh_tool_allocated(fh_checked_block(h), h->size, sizeof *h, zeroed);
 }
 
-void fh_watched_freed(const fh_checked *h) {
-    if (!fh_tool()) return;
+void fh_watched_tell_freed(const fh_checked *h) {
     fh_place at = whole(h);
     fh_tool_freed(fh_checked_block(h), h->size, sizeof *h);
     fh_tool_hide(at.begin, at.size);
 }
 
-void fh_watched_left(const fh_checked *h) {
-    if (!fh_tool()) return;
+void fh_watched_tell_left(const fh_checked *h) {
     fh_place at = whole(h);
     fh_tool_show(at.begin, at.size);
 }
@@ -41,8 +37,7 @@ void fh_watched_resized(const fh_checked *h, size_t old, size_t n) {
 }
 
 /* memcheck is not interested in what a quiet thread does, and would forget which bytes were written. */
-void fh_watched_open(const fh_checked *h) {
-    if (fh_tool() != FH_TOOL_SANITIZER) return;
+void fh_watched_tell_open(const fh_checked *h) {
     fh_place at = whole(h);
     fh_tool_show(at.begin, at.size);
 }

@@ -11,13 +11,13 @@
 /* The thread's own stack is read as memory: from where the stack pointer is to the stack's upper end it is there as long as
  * the thread runs. Which part of it was found to be readable is kept for the thread:
  *
- *     own_top − own_bytes ≤ readable < own_top
+ *     fh_stack_own_top − fh_stack_own_bytes ≤ readable < fh_stack_own_top
  *
  * The upper end is where the C libraries put the thread's control block, and for the first thread what the kernel put above
  * its frames. Any other stack (of a fibre, of a signal handler) has bounds that are not known, and a neighbour that another
  * thread may unmap: it is copied by the kernel, piece by piece. */
-static __thread uintptr_t own_top __attribute__((tls_model("initial-exec")));
-static __thread uint32_t own_bytes __attribute__((tls_model("initial-exec")));
+__thread uintptr_t fh_stack_own_top __attribute__((tls_model("initial-exec")));
+__thread uint32_t fh_stack_own_bytes __attribute__((tls_model("initial-exec")));
 
 /* Searches for it that found nothing. For a thread that usually runs fibres it is not searched again and again. */
 static __thread uint32_t own_failures __attribute__((tls_model("initial-exec")));
@@ -43,32 +43,32 @@ typedef struct {
 /* Finds out whether the stack pointer is on the thread's own stack, and how much of it may be read. */
 static bool find_own(uintptr_t sp) {
     uintptr_t from = sp & ~(uintptr_t)(PAGE - 1);
-    if (own_bytes > 0) {
-        uintptr_t low = own_top - own_bytes;
+    if (fh_stack_own_bytes > 0) {
+        uintptr_t low = fh_stack_own_top - fh_stack_own_bytes;
         if (sp >= low || low - sp > OWN_STEP || !fh_system_readable(from, low)) return false;
-        if (own_top - from > OWN_LONGEST) return false;
-        own_bytes = (uint32_t)(own_top - from);
+        if (fh_stack_own_top - from > OWN_LONGEST) return false;
+        fh_stack_own_bytes = (uint32_t)(fh_stack_own_top - from);
         return true;
     }
     uintptr_t top[2] = {fh_system_thread_block(), fh_system_first_stack()};
     for (unsigned i = 0; i < 2; i++) {
         if (top[i] <= sp || top[i] - sp > OWN_MOST || !fh_system_readable(from, top[i])) continue;
         /* In this order: a signal handler that comes between finds no bytes yet. */
-        own_top = top[i] & ~(uintptr_t)7;
-        own_bytes = (uint32_t)(own_top - from);
+        fh_stack_own_top = top[i] & ~(uintptr_t)7;
+        fh_stack_own_bytes = (uint32_t)(fh_stack_own_top - from);
         return true;
     }
     return false;
 }
 
 static void reader_begin(reader *r, uintptr_t sp) {
-    bool own = sp - (own_top - own_bytes) < own_bytes;
+    bool own = sp - (fh_stack_own_top - fh_stack_own_bytes) < fh_stack_own_bytes;
     if (!own && own_failures < FAILURES_MOST) {
         own = find_own(sp);
         own_failures += !own;
     }
     r->low = own ? sp : 0;
-    r->high = own ? own_top : 0;
+    r->high = own ? fh_stack_own_top : 0;
     r->bytes = 0;
     r->copied = 0;
 }
@@ -85,16 +85,10 @@ static inline bool is_own(const reader *r, uintptr_t at) {
     return (at & 7) == 0 && at - r->low < r->high - r->low;
 }
 
-/* Not seen by sanitizers: a walk reads other functions' frames. */
-__attribute__((no_sanitize("address", "thread"))) static inline uintptr_t own_word(uintptr_t at) {
-    /* Not NULL: the range that is_own knows begins at a stack pointer. */
-    return *(const volatile uintptr_t *)at; // NOLINT(clang-analyzer-core.NullDereference)
-}
-
 /* The word at `at`, false if there is none. */
 static bool read_word(reader *r, uintptr_t at, uintptr_t *word) {
     if (is_own(r, at)) {
-        *word = own_word(at);
+        *word = fh_stack_word_at(at);
         return true;
     }
     if (at & 7) return false;
@@ -129,10 +123,10 @@ __attribute__((always_inline)) static inline bool by_plain_table(const reader *r
     if (rule.fp_from == FH_FROM_CFA) {
         uintptr_t at = cfa + (uintptr_t)((intptr_t)rule.fp * 8);
         if (!is_own(r, at)) return false;
-        fp = own_word(at);
+        fp = fh_stack_word_at(at);
         if (trail) f->fp_at = at;
     }
-    f->pc = own_word(cfa - 8);
+    f->pc = fh_stack_word_at(cfa - 8);
     note(trail, cfa - 8);
     f->sp = cfa;
     f->fp = fp;
@@ -255,17 +249,6 @@ unsigned fh_stack_walk_trail(uintptr_t *out, unsigned most, const void *frame, f
     unsigned n = walk_along(out, most, f, &whole, trail);
     if (trail->count > FH_TRAIL_MOST) trail->count = 0;
     return n;
-}
-
-bool fh_stack_same(const void *frame, const fh_word *at, const fh_word *word, unsigned n) {
-    const uintptr_t top = own_top, bytes = top - (uintptr_t)frame;
-    if ((uintptr_t)frame - (top - own_bytes) >= own_bytes) return false;
-    for (unsigned i = 0; i < n; i++) {
-        uintptr_t address = (uintptr_t)fh_load_acquire(&at[i]);
-        bool own = address - (uintptr_t)frame < bytes;
-        if (!own || own_word(address) != fh_load_acquire(&word[i])) return false;
-    }
-    return true;
 }
 
 size_t fh_stack_memory(void) {
