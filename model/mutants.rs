@@ -350,13 +350,13 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[
             (
                 "store/holes.c",
-                "if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, parts - 1));",
+                "if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(first + 1, parts - 1));",
                 ";",
             ),
             (
                 "store/holes.c",
                 "uint64_t before = fh_or_release(&slab->free[w], mask);",
-                "uint64_t before = fh_or_release(&slab->free[w], mask);\n    fh_and_relaxed(joined_word(slab, w), ~(mask & ~(UINT64_C(1) << i % 64)));",
+                "uint64_t before = fh_or_release(&slab->free[w], mask);\n    fh_and_relaxed(joined_word(slab, w), ~(mask & ~(UINT64_C(1) << first)));",
             ),
         ],
     },

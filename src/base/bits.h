@@ -51,20 +51,27 @@ static inline uint64_t fh_run_starts(uint64_t w, unsigned n) {
     return w;
 }
 
-/* Length of the longest run of set bits: the largest power of two first, then what can be added to it. */
+/* Length of the longest run of set bits, by its binary digits, the highest first. In registers and without a branch: a claim of
+ * slots asks four times, and with an array and loops it took 125 instructions instead of 55. */
 static inline unsigned fh_longest_run(uint64_t w) {
-    uint64_t starts[6] = {w}; /* where runs of 1, 2, 4 … 32 bits begin */
-    unsigned i = 0, n = 1;
-    if (w == 0) return 0;
+    /* Where runs of 1, 2, 4 … 32 bits begin. */
+    uint64_t of_2 = w & w >> 1, of_4 = of_2 & of_2 >> 2, of_8 = of_4 & of_4 >> 4, of_16 = of_8 & of_8 >> 8;
+    uint64_t of_32 = of_16 & of_16 >> 16, starts = ~UINT64_C(0); /* of runs of n bits */
+    unsigned n = 0;
     if (w == ~UINT64_C(0)) return 64;
-    for (uint64_t twice; i < 5 && (twice = starts[i] & starts[i] >> n) != 0; n *= 2) starts[++i] = twice;
-    uint64_t longest = starts[i];
-    while (i-- > 0) {
-        uint64_t longer = longest & starts[i] >> n;
-        if (!longer) continue;
-        longest = longer;
-        n += 1u << i;
-    }
+#define FH_LONGER(bits, more)                                                                                          \
+    do {                                                                                                               \
+        uint64_t longer = starts & (bits) >> n;                                                                        \
+        starts = longer ? longer : starts;                                                                             \
+        n = longer ? n + (more) : n;                                                                                   \
+    } while (0)
+    FH_LONGER(of_32, 32);
+    FH_LONGER(of_16, 16);
+    FH_LONGER(of_8, 8);
+    FH_LONGER(of_4, 4);
+    FH_LONGER(of_2, 2);
+    FH_LONGER(w, 1);
+#undef FH_LONGER
     return n;
 }
 

@@ -62,7 +62,8 @@ void fh_release_unchecked(const char *call, void *p) {
     if (!p) return;
     unsigned c = fh_class_at(p);
     int error = errno; /* free keeps it */
-    if (c == FH_CLASS_SPECIAL && !fh_is_observing() && fh_large_free(p)) {
+    /* Of these two kinds the cache keeps nothing, so the thread need not enter it. */
+    if (c == FH_CLASS_SPECIAL && !fh_is_observing() && (fh_large_free(p) || fh_holes_give(call, p))) {
         fh_thread_safe_point(FH_AFTER_FREE);
         errno = error;
         return;

@@ -140,6 +140,12 @@ static inline bool fh_cold_again(size_t given, size_t free_then) {
     return given >= FH_COLD_AGAIN_BYTES && given >= free_then / 16;
 }
 
+/* A slab of a cold class is opened to other sizes when five eighths of it are free. In one of which half is free most holes are one
+ * or two blocks long, so few guests fit; and each of its own blocks takes the slow half of free from then on. */
+static inline bool fh_opening_pays(size_t free) {
+    return free >= FH_SLOT_SIZE / 8 * 5;
+}
+
 /* ── Huge pages ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A free slot on a huge page has memory as soon as a neighbour has, and no book shows it. A heap with a small limit of its

@@ -85,7 +85,7 @@ static void purge_and_open(size_t slot, unsigned c, uint32_t *free_in_half) {
     size_t chunk = slot / FH_CHUNK_SLOTS;
     unsigned half = slot % FH_CHUNK_SLOTS / HALF_SLOTS;
     if (!fh_thp_is_huge(chunk) || fh_thp_split(chunk, half, *free_in_half)) fh_pages_purge(slot);
-    if (c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST) fh_holes_open(slot, c);
+    if (c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST && fh_opening_pays(fh_pages_free_bytes(slot))) fh_holes_open(slot, c);
 }
 
 /* The hinted slabs of a region, class by class. */

@@ -20,10 +20,18 @@ static void fade(void) {
     fh_cas_relaxed(&fh_order.credit, &credit, rest);
 }
 
+static fh_word allowance, allowed_ns; /* the latter: when it has grown last; 0: it has not begun to */
+
+/* The allowance grows from the first purge on, because before that nothing can be missed. Had it all of its 16 MiB then, each
+ * program that ends within a quarter of a second would pay 4,096 page faults before it has any credit. */
+static void begin_allowance(void) {
+    uint64_t none = 0;
+    if (FH_UNLIKELY(!fh_load(&allowed_ns))) fh_cas_relaxed(&allowed_ns, &none, fh_system_nanoseconds());
+}
+
 /* What of these refaults is worth credit. Of threads that are here at once the first has the time that has passed, and each
  * takes of the allowance what there is: two may take the same, which is a few bytes of credit too few. */
 static size_t earn(size_t bytes) {
-    static fh_word allowance, allowed_ns;
     uint64_t now = fh_system_nanoseconds(), then = fh_load(&allowed_ns);
     size_t left = (size_t)fh_load(&allowance);
     if (now > then && fh_cas_relaxed(&allowed_ns, &then, now)) left = fh_allowance_after(left, now - then);
@@ -33,6 +41,7 @@ static size_t earn(size_t bytes) {
 }
 
 size_t fh_credit_now(void) {
+    begin_allowance();
     if (fh_load(&fh_order.credit)) fade();
     uint64_t bytes = fh_load(&fh_counts.refaulted) ? fh_swap_acq_rel(&fh_counts.refaulted, 0) : 0;
     size_t earned = bytes ? earn((size_t)bytes) : 0;

@@ -95,6 +95,13 @@ size_t fh_hint_find_in(unsigned partition, unsigned hint, unsigned lowest_level)
     }
 }
 
+unsigned fh_hint_first(unsigned hint, unsigned end) {
+    FH_ASSERT(end <= FH_HINTS);
+    /* acquire: as in find_region, which this saves for hints that no child has. */
+    while (hint < end && !fh_load_acquire(&fh_window.top.hint[hint])) hint++;
+    return hint;
+}
+
 size_t fh_hint_next(unsigned hint, size_t from) {
     size_t chunks = fh_window_chunks(), chunk = from / FH_CHUNK_SLOTS;
     unsigned first = from % FH_CHUNK_SLOTS;

@@ -38,6 +38,9 @@ static inline bool fh_hint_is_set(unsigned hint, size_t slot) {
 /* The lowest child at that level with the hint set, of that partition, or FH_NONE. The level is 0 or 1. */
 size_t fh_hint_find_in(unsigned partition, unsigned hint, unsigned level);
 
+/* The first hint from this one on, and before `end`, that any child may have; `end` if none has. Cost: a load a hint. */
+unsigned fh_hint_first(unsigned hint, unsigned end);
+
 /* The lowest slot with the hint of a class, of that partition, that is none of the n in apart[] (slots; FH_NONE is ignored). If
  * these are the only ones, FH_NONE; if the search would be long, one of them. */
 size_t fh_hint_find_apart(unsigned partition, unsigned hint, const size_t *apart, unsigned n);

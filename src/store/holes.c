@@ -210,9 +210,13 @@ bool fh_holes_is_joined(const fh_slab *slab, unsigned i) {
     return fh_load(&slab->free[PART_WORDS + i / 64]) >> i % 64 & 1;
 }
 
+/* Parts of the block that begins with part `first` of a word with these joined bits. */
+static unsigned parts_from(uint64_t joined, unsigned first) {
+    return first == 63 ? 1 : 1 + fh_lowest_bit(~(joined >> (first + 1)));
+}
+
 unsigned fh_holes_parts(const fh_slab *slab, unsigned i) {
-    uint64_t joined = fh_load(&slab->free[PART_WORDS + i / 64]);
-    return i % 64 == 63 ? 1 : 1 + fh_lowest_bit(~(joined >> (i % 64 + 1)));
+    return parts_from(fh_load(&slab->free[PART_WORDS + i / 64]), i % 64);
 }
 
 unsigned fh_holes_joined(const fh_slab *slab, unsigned parts) {
@@ -235,28 +239,37 @@ void *fh_holes_block_of(const void *p, size_t *bytes) {
     return fh_slot_address(fh_slot_of(p)) + i * part;
 }
 
+/* A block that is free, or that does not begin at p. */
+__attribute__((noinline)) static void report(const char *call, const void *p) {
+    size_t bytes = 0;
+    const void *begin = fh_holes_block_of(p, &bytes);
+    bool inside = begin && begin != p;
+    fh_report_fault(inside ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, call, p, (size_t)begin, bytes);
+}
+
 bool fh_holes_give(const char *call, void *p) {
     fh_slab *slab;
     unsigned i;
     uint64_t state;
     if (!find(p, &slab, &i, &state)) return false;
-    size_t slot = fh_slot_of(p), bytes = 0;
-    void *begin = fh_holes_block_of(p, &bytes);
-    if (FH_UNLIKELY(begin != p)) {
-        fh_report_fault(begin ? FH_FAULT_INSIDE : FH_FAULT_DOUBLE_FREE, call, p, (size_t)begin, bytes);
+    size_t slot = fh_slot_of(p), part = fh_class_size(fh_state_class(state));
+    unsigned w = i / 64, first = i % 64;
+    uint64_t joined = fh_load(joined_word(slab, w)), wrong = (fh_load(&slab->free[w]) | joined) >> first & 1;
+    if (FH_UNLIKELY(wrong || fh_slot_address(slot) + i * part != p)) {
+        report(call, p);
         return true;
     }
-    unsigned w = i / 64, parts = fh_holes_parts(slab, i);
+    unsigned parts = parts_from(joined, first);
     /* Relaxed: the release below publishes it, and until then no other thread reads the bits of our parts. */
-    FH_ASSERT(parts <= MOST_PARTS && i % 64 + parts <= 64);
-    if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(i % 64 + 1, parts - 1));
-    uint64_t mask = fh_run_mask(i % 64, parts);
+    FH_ASSERT(parts <= MOST_PARTS && first + parts <= 64);
+    if (parts > 1) fh_and_relaxed(joined_word(slab, w), ~fh_run_mask(first + 1, parts - 1));
+    uint64_t mask = fh_run_mask(first, parts);
     /* release: the program's last use of the block, and the above, before another thread takes a part. */
     uint64_t before = fh_or_release(&slab->free[w], mask);
-    if (FH_UNLIKELY(before & mask)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, bytes);
+    if (FH_UNLIKELY(before & mask)) fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, parts * part);
     fh_fence_after_rmw();
     bool full = (before | mask) == ~UINT64_C(0) || (w + 1) * 64 > fh_state_bump(state);
     fh_slab_given(slab, slot, FH_CLASS_BORROWED, 1, full);
-    fh_event_given(FH_CLASS_BORROWED, bytes);
+    fh_event_given(FH_CLASS_BORROWED, parts * part);
     return true;
 }

@@ -483,14 +483,13 @@ static void give_scattered(unsigned c, unsigned n, void **blocks) {
     }
 }
 
-/* A guess from four pairs of neighbours. */
+/* A guess from four pairs of neighbours, or from all if there are fewer. In one block there is nothing to sort. While the heap
+ * contracts, most of what is given is two or three blocks that were freed in no order. */
 static bool are_scattered(unsigned c, unsigned n, void **blocks) {
-    if (n < 8) return n == 1; /* and there is nothing to sort in one block */
-    unsigned apart = 0;
-    for (unsigned k = 0; k < n; k += n / 4) {
-        if (k + 1 < n) apart += fh_slab_head(c, fh_slot_of(blocks[k])) != fh_slab_head(c, fh_slot_of(blocks[k + 1]));
-    }
-    return apart >= 3;
+    unsigned apart = 0, pairs = 0, step = n < 8 ? 1 : n / 4;
+    for (unsigned k = 0; k + 1 < n; k += step, pairs++)
+        apart += fh_slab_head(c, fh_slot_of(blocks[k])) != fh_slab_head(c, fh_slot_of(blocks[k + 1]));
+    return pairs < 3 ? apart == pairs : apart >= 3;
 }
 
 void fh_slab_give(unsigned c, unsigned n, void **blocks) {

@@ -29,7 +29,9 @@ OFF, LESS = "double_free=flush", 6
 # (size, depth): at most so many. Up to a full magazine the pair is as cheap as at depth 1; from there on the two magazines of the
 # bin change places twice in a round.
 DEEP = {(48, 8): 38, (48, 16): 38, (48, 32): 38, (48, 128): 38, (48, 500): 39, (48, 600): 39,
-        (1000, 8): 38, (1000, 100): 42, (5000, 8): 50, (30000, 4): 50, (30000, 8): 88, (30000, 12): 80, (60000, 4): 50}
+        (1000, 8): 38, (1000, 100): 42, (5000, 8): 50, (30000, 4): 50, (30000, 8): 88, (30000, 12): 80, (60000, 4): 50,
+        # Slabs that come and go: what a claim of slots costs.
+        (8192, 256): 420, (60000, 256): 540}
 DEEP_FEW, DEEP_MANY = 24000, 48000
 # malloc_usable_size: no word of the block's slab is read, which would not be in the CPU's cache.
 USABLE_SIZES = [16, 100, 1000, 5000, 65536]
