@@ -14,11 +14,15 @@
 const char fh_overrides_malloc = 1;
 const char fh_override_wanted = 1;
 
-FH_EXPORT void *malloc(size_t size) {
+/* The hit path begins with a cache line. Where it begins otherwise depends on all code before it: by 16 bytes more or less a bare
+ * loop took 4 % more time (edge-64B), and on a line 3 to 7 % less. */
+#define FH_ON_A_LINE __attribute__((aligned(64)))
+
+FH_ON_A_LINE FH_EXPORT void *malloc(size_t size) {
     return fh_alloc(size);
 }
 
-FH_EXPORT void free(void *p) {
+FH_ON_A_LINE FH_EXPORT void free(void *p) {
     fh_release(p);
 }
 
