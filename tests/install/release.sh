@@ -7,7 +7,8 @@ root=$1 work=$2 form=$3
 # shellcheck source=tests/support/skip.sh
 . "$root/tests/support/skip.sh"
 fail() { echo "CHECK FAILED: $*"; exit 1; }
-git -C "$root" rev-parse --verify --quiet HEAD >/dev/null || skip "these sources are no git repository, and a release is made of a commit"
+# Named once: what is committed meanwhile is not compared.
+commit=$(git -C "$root" rev-parse --verify --quiet HEAD) || skip "these sources are no git repository, and a release is made of a commit"
 
 options=()
 [ "$form" != short ] || options=(--short)
@@ -15,7 +16,7 @@ rm -rf "$work"
 mkdir -p "$work"
 for run in first second; do
     # Times, the umask and the folder differ.
-    BUILD=$work/$run.build "$root/scripts/release.sh" "${options[@]}" HEAD "$work/$run" 2>"$work/$run.log" ||
+    BUILD=$work/$run.build "$root/scripts/release.sh" "${options[@]}" "$commit" "$work/$run" 2>"$work/$run.log" ||
         fail "the $run run failed: $(cat "$work/$run.log")"
     umask 077
     sleep 1
@@ -34,15 +35,17 @@ if [ "$form" = whole ]; then
     done
     mkdir "$work/unpacked"
     tar -xzf "$work"/first/freehold-*-linux-*.tar.gz -C "$work/unpacked"
-    LD_PRELOAD=$work/unpacked/lib/libfreehold.so FREEHOLD=verbose=1 true 2>&1 | grep freehold >/dev/null || fail "the library does not run"
+    # A program, and not a command of the shell's own, which would not be run under it.
+    LD_PRELOAD=$work/unpacked/lib/libfreehold.so FREEHOLD=verbose=1 cat /dev/null >"$work/said" 2>&1 || true
+    grep -q 'is active' "$work/said" || fail "the library does not run: $(cat "$work/said")"
     ! grep -rqF "$work" "$work/unpacked" || fail "a path of this machine is in $(grep -rlF "$work" "$work/unpacked" | tr '\n' ' ')"
 fi
 
 # What is already there is not mixed with a release, and a tag that is not there is said.
-! "$root/scripts/release.sh" --short HEAD "$work/first" 2>"$work/again.log" || fail "it wrote into a folder that is not empty"
+! "$root/scripts/release.sh" --short "$commit" "$work/first" 2>"$work/again.log" || fail "it wrote into a folder that is not empty"
 grep -q 'is not empty' "$work/again.log" || fail "$(cat "$work/again.log")"
 ! "$root/scripts/release.sh" --short no-such-tag "$work/third" 2>"$work/third.log" || fail "it made a release of nothing"
 grep -q 'there is no tag no-such-tag' "$work/third.log" || fail "$(cat "$work/third.log")"
 sed -n 's/^release: left out: //p' "$work/first.log" | while read -r what; do skip_part "$what"; done
-echo "two releases of $(git -C "$root" rev-parse --short HEAD) are equal: $(($(grep -c . "$work/first/SHA256SUMS"))) files"
+echo "two releases of $(git -C "$root" rev-parse --short "$commit") are equal: $(($(grep -c . "$work/first/SHA256SUMS"))) files"
 rm -rf "$work"
