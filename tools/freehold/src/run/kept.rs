@@ -261,8 +261,11 @@ fn bytes_below(directory: &Path) -> u64 {
     entries
         .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
         .map(|(path, meta)| {
-            let below = if meta.is_dir() { bytes_below(&path) } else { 0 };
-            below + meta.blocks() * 512
+            if meta.is_dir() {
+                bytes_below(&path)
+            } else {
+                meta.blocks() * 512
+            }
         })
         .sum()
 }
