@@ -334,6 +334,7 @@ static void lodgers(void) {
     fh_thread_flush();
     for (unsigned repeat = 0; repeat < 2; repeat++) {
         for (unsigned i = 0; i < LARGE; i++) large[i] = get(176);
+        for (unsigned i = 0; i < LARGE; i += 64) CHECK(fh_malloc_usable_size(large[i]) >= 176, "size");
         for (unsigned i = 0; i < LARGE; i++) drop(large[i], 176);
     }
     stall_ask_figures();
