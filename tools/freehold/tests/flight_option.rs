@@ -160,7 +160,7 @@ fn who_died_is_found_by_its_number_and_who_ended_leaves_nothing() {
         let number = number(&ended);
         let left: Vec<_> = records_in(Path::new("/dev/shm"))
             .into_iter()
-            .filter(|path| path.to_string_lossy().contains(&number))
+            .filter(|path| path.ends_with(format!("freehold-flight-{number}")))
             .collect();
         assert!(left.is_empty(), "{words:?}: {left:?}");
     }
