@@ -252,6 +252,7 @@ void recorder_in_child(void) {
     recorder_asked = NULL;
     here.parent = here.header->process;
     munmap(here.header, here.bytes);
+    here.header = NULL; // there may be no other one
     if (is_our_file()) {
         close(here.file);
     }

@@ -2,6 +2,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
+#include "observe/profile.h"
 #include "system/again.h"
 #include "system/inspect.h"
 #include "system/system.h"
@@ -13,7 +14,7 @@
 #define MOST ((size_t)64 << 30)
 #define PATH_MOST 4096
 
-/* The end of the library's directory decides: a build has the recorder beside it, an installation one deeper. */
+/* Below the library's directory: a build has the recorder beside the library, an installation one deeper. */
 static const char *const recorders[] = {"libfreehold-record.so", "freehold/libfreehold-record.so"};
 
 static void say(const char *what, const char *about, const char *why, const char *reason) {
@@ -48,7 +49,7 @@ static int make_directory(char *path, size_t size) {
     int error = EEXIST;
     for (unsigned i = 0; i < 1000 && error == EEXIST; i++) {
         fh_text t = fh_text_in(path, size);
-        fh_text_string(&t, wanted ? wanted : "/dev/shm");
+        fh_text_string(&t, wanted ? wanted : FH_PROFILE_DIRECTORY);
         fh_text_string(&t, "/freehold-flight-");
         fh_text_number(&t, fh_system_pid());
         if (i) fh_text_char(&t, '-');

@@ -1,7 +1,7 @@
 /* The fourth seam, of the library that is loaded (libfreehold.so) alone: the same program once more, from its beginning, with
  * another library in front. Its functions are NULL in every other library, and in a port without them.
  *
- * Thread-safety: one thread, before the program's own code begins. Neither allocates. */
+ * Thread-safety: one thread, before the program's own code begins. None allocates. */
 #ifndef FH_SYSTEM_AGAIN_H
 #define FH_SYSTEM_AGAIN_H
 

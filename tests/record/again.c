@@ -5,6 +5,7 @@
 //     exit    ends as it should
 //     _exit   ends by _exit
 //     vfork   a child of vfork cannot exec and calls _exit; then as kill
+//     clear   without its environment; a child of fork ends as it should, and then the program does
 //     exec    becomes itself with the mode that follows
 //
 // A line on stdout for each word of the command line, and one each for its name, its number, and its calls of malloc.
@@ -35,6 +36,17 @@ int main(int argc, char **argv) {
             _exit(127);
         }
         waitpid(child, NULL, 0);
+    }
+    if (strcmp(mode, "clear") == 0) {
+        int status = 1;
+        clearenv();
+        pid_t child = fork();
+        if (child == 0) {
+            exit(0);
+        }
+        if (waitpid(child, &status, 0) != child || status != 0) {
+            return 4;
+        }
     }
     char name[16];
     prctl(PR_GET_NAME, name);

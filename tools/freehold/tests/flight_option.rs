@@ -150,13 +150,15 @@ fn who_died_is_found_by_its_number_and_who_ended_leaves_nothing() {
     assert_eq!(replayed["below_limit"], serde_json::json!(["freehold"]));
 
     for words in [
+        &["clear"][..],
         &["exit"][..],
         &["_exit"],
         &["exec", "exit"],
         &["exec", "exec", "_exit"],
     ] {
         let ended = run(words);
-        assert!(ended.status.code().is_some(), "{words:?}");
+        let code = ended.status.code();
+        assert!([Some(0), Some(3)].contains(&code), "{words:?}: {code:?}");
         let number = number(&ended);
         let left: Vec<_> = records_in(Path::new("/dev/shm"))
             .into_iter()
@@ -216,6 +218,40 @@ fn a_script_is_started_again_as_a_script() {
         [script.to_str().unwrap(), "a", "", "b c"]
     );
     assert_eq!(place.records().len(), 1);
+}
+
+/// What is recorded from within such a program is the command's, which reads it after the program's end.
+#[test]
+fn a_recording_from_within_such_a_program_is_whole() {
+    let Some(place) = Place::new("a_recording_from_within_such_a_program_is_whole") else {
+        return;
+    };
+    let trace = place.directory.path().join("within.trace");
+    let output = Command::new(command())
+        .args(["record", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(&place.program)
+        .arg("exit")
+        .env("FREEHOLD_RECORD_KEEP", "0")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let info = freehold(&["trace", "info", "--json", trace.to_str().unwrap()]);
+    let info: Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert_eq!(info["tally"]["calls"]["malloc"], 1000);
+    let kept = place.directory.path().join("kept");
+    let output = Command::new(command())
+        .args(["record", "--flight", "1m", "-o"])
+        .arg(&kept)
+        .arg("--")
+        .arg(&place.program)
+        .arg("exit")
+        .env("FREEHOLD_RECORD_KEEP", "0")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 1);
 }
 
 /// `freehold run` keeps the records beside the profile file.

@@ -45,6 +45,7 @@ impl Recordable {
         }
         environment.push(("FREEHOLD_RECORD", self.directory.path().into()));
         environment.push(("FREEHOLD_RECORD_LATER", "1".into()));
+        environment.push(("FREEHOLD_RECORD_KEEP", "1".into()));
         environment.push(("FREEHOLD_RECORD_BLOCKS", BLOCKS.to_string().into()));
     }
 }

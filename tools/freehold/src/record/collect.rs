@@ -132,6 +132,8 @@ impl Collector {
         vec![
             ("FREEHOLD_RECORD", directory.unwrap_or_default()),
             ("FREEHOLD_RECORD_WHEN_FULL", self.when_full.clone().into()),
+            // This command may run in a program with option flight, whose records go with it.
+            ("FREEHOLD_RECORD_KEEP", "1".into()),
             ("FREEHOLD_RECORD_BLOCKS", self.blocks.to_string().into()),
             (
                 "FREEHOLD_RECORD_READER",

@@ -49,6 +49,7 @@ pub fn begin(
         .env("FREEHOLD_RECORD", &directory)
         .env("FREEHOLD_RECORD_WHEN_FULL", "ring")
         .env("FREEHOLD_RECORD_BLOCKS", (bytes / BLOCK as u64).to_string())
+        .env("FREEHOLD_RECORD_KEEP", "1")
         .env("FREEHOLD_RECORD_ON", allocator)
         .env("FREEHOLD_RECORD_READER", "0");
     eprintln!(
