@@ -285,10 +285,13 @@ NOINLINE static void everything(void) {
     CHAIN_LEAVE();
 }
 
-/* With an argument: threads alone, for builds under a sanitizer that puts signals off. */
+/* With an argument: threads alone, for builds under a sanitizer that puts signals off. Then too the first walk of all is this
+ * thread's: it enters the modules. A walk that comes while another thread enters one does without it, so threads that walk
+ * first, all at once, would find nothing. */
 int main(int arguments, char **argument) {
     (void)argument;
     chain_now = &the_chain;
+    check_shapes();
     if (arguments == 1) {
         everything();
 #ifndef NO_CONTEXTS
