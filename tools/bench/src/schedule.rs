@@ -110,6 +110,8 @@ struct Schedule<'a> {
     begun: Instant,
     /// Seconds that a workload's group took the last time.
     cost: HashMap<String, f64>,
+    /// The most memory that a workload has needed under any allocator.
+    peak: HashMap<String, u64>,
     /// Pairs that failed once: they are reported, and not tried again.
     failed: HashSet<(String, String)>,
     /// Groups so far.
@@ -126,6 +128,7 @@ impl<'a> Schedule<'a> {
             progress: Progress::new(total, selection.budget),
             begun: Instant::now(),
             cost: HashMap::new(),
+            peak: HashMap::new(),
             failed: HashSet::new(),
             groups: 0,
             last_saved: Instant::now(),
@@ -220,11 +223,16 @@ impl<'a> Schedule<'a> {
                 continue;
             }
             self.progress.at(&workload.name, &allocator.name);
+            let peak = self.peak.entry(workload.name.clone()).or_default();
+            if self.selection.warm {
+                memory::warm_for(*peak);
+            }
             let run = self.launcher.measure(workload, &allocator, round)?;
             if stopped() {
                 // Killed in the middle; that is no failure of the allocator's.
                 break;
             }
+            *peak = run.peak_rss.max(*peak);
             if !matches!(run.outcome, Outcome::Ok) {
                 self.progress.say(&format!(
                     "{} under {}: {} {}",
