@@ -112,3 +112,39 @@ fn main() -> ExitCode {
         ExitCode::from(2)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a user is shown and not told about.
+    fn unexplained(path: &str, command: &clap::Command, found: &mut Vec<String>) {
+        if command.get_about().is_none() {
+            found.push(path.to_owned());
+        }
+        for argument in command.get_arguments() {
+            if argument.get_help().is_none() && !argument.is_hide_set() {
+                found.push(format!("{path} {}", argument.get_id()));
+            }
+        }
+        for below in command.get_subcommands() {
+            unexplained(&format!("{path} {}", below.get_name()), below, found);
+        }
+    }
+
+    #[test]
+    fn help_says_something_of_each_command_and_argument() {
+        let mut found = Vec::new();
+        unexplained("freehold", &Cli::command(), &mut found);
+        assert!(found.is_empty(), "without help: {found:#?}");
+    }
+
+    #[test]
+    fn help_of_each_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let after = command.get_after_help().or(command.get_after_long_help());
+            let shown = after.is_some_and(|text| text.to_string().contains("freehold "));
+            assert!(shown || command.is_hide_set(), "{}", command.get_name());
+        }
+    }
+}

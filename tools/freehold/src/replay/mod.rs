@@ -46,6 +46,7 @@ use reproduce::Recorded;
     freehold replay --until-end 4711 --limit 512m  what option `flight` has kept of process 4711\n\n\
     Exit code: 0; 1 if an allocator failed, or gave a block that was not as it should be.")]
 pub struct Args {
+    /// The trace that is replayed.
     trace: PathBuf,
 
     /// The allocators: freehold, system, known names, or paths of libraries.

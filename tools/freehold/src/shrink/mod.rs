@@ -47,6 +47,7 @@ use search::{Answer, search};
     A crash is a signal, or a block that is not as it should be.\n\n\
     Exit code: 0; 1 if the trace does not show it.")]
 pub struct Args {
+    /// The trace that is made smaller, in another file.
     trace: PathBuf,
 
     /// What the trace has to show.

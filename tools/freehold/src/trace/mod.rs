@@ -35,12 +35,15 @@ pub struct Args {
 enum What {
     /// Totals, peaks, sizes, lifetimes, and what was lost.
     Info {
+        /// The trace's file.
         trace: PathBuf,
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// One line an operation: nanoseconds, thread, call, slot, size, alignment.
     Dump {
+        /// The trace's file.
         trace: PathBuf,
         /// The ancestors' form instead, which `import` reads: `a SIZE ID` and `r ID`. A resize is a release and an allocation.
         #[arg(long)]
@@ -48,19 +51,23 @@ enum What {
     },
     /// A part of it; blocks that are live at its beginning are allocated first.
     Cut {
+        /// The trace's file, which stays as it is.
         trace: PathBuf,
+        /// The new trace.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
         /// The first operation, counted from 0.
         #[arg(long, default_value_t = 0)]
         from: u64,
-        /// How many operations.
-        #[arg(long, default_value_t = u64::MAX)]
+        /// How many operations; if not given, all that follow.
+        #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
         count: u64,
     },
     /// Without times and the allocator's name, and with sizes rounded up to one of eight steps a doubling.
     Anonymize {
+        /// The trace's file, which stays as it is.
         trace: PathBuf,
+        /// The new trace.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
         /// Keep the sizes as they are.
@@ -72,15 +79,18 @@ enum What {
         /// The directory, one process's file in it, or the process's number; without it all that is there. Of a directory -o
         /// takes the file with the most records.
         recording: Option<PathBuf>,
+        /// The new trace.
         #[arg(long, short, value_name = "FILE", requires = "recording")]
         output: Option<PathBuf>,
     },
     /// From the text of another tool; packed by gzip or zstd, or as it is.
     Import {
+        /// The other tool's file.
         text: PathBuf,
         /// Whose text. If not given, the first line decides.
         #[arg(long, value_enum)]
         format: Option<Format>,
+        /// The new trace.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
