@@ -62,7 +62,7 @@ static inline bool stays(const void *p, unsigned c, size_t n) {
     size_t size = fh_class_size(c);
     if (n > size) return false;
     /* Within an eighth: what could be released is not worth the trouble. */
-    if (fh_class_is_run(c)) return n > size - size / 8 && fh_large_size(p) == size;
+    if (fh_class_is_run(c)) return n > size - size / 8 && fh_large_is(p, size);
     if (n <= size / 2 && size > 64) return false;
     return fh_slab_begins_at(c, p);
 }
@@ -107,11 +107,16 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
     return q;
 }
 
-/* True, and reported, if the thread has the block at p, of class c, cached: it is free. */
-static bool is_freed(const char *call, void *p, unsigned c) {
-    if (FH_LIKELY(c == FH_CLASS_SPECIAL || !fh_twice_is_free(fh_own(), c, p))) return false;
+/* Out of line, or each call would save registers. */
+__attribute__((noinline, cold)) static void report_freed(const char *call, void *p, unsigned c) {
     fh_report_fault(FH_FAULT_DOUBLE_FREE, call, p, 0, fh_class_size(c));
     errno = EINVAL;
+}
+
+/* True, and reported, if the thread has the block at p, of class c, cached: it is free. */
+static inline bool is_freed(const char *call, void *p, unsigned c) {
+    if (FH_LIKELY(c == FH_CLASS_SPECIAL || !fh_twice_is_free(fh_own(), c, p))) return false;
+    report_freed(call, p, c);
     return true;
 }
 

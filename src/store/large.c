@@ -35,11 +35,6 @@ static size_t pages_of(size_t size) {
 
 /* ── The record of a block ───────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The word `pages`: how many, and in the upper half the first one, counted from the beginning of the slot. */
-static uint64_t pack(size_t n, size_t first) {
-    FH_ASSERT(n >= 1 && n >> 32 == 0 && first < FH_SLOT_PAGES);
-    return (uint64_t)first << 32 | n;
-}
 static size_t count_in(uint64_t word) {
     return (uint32_t)word;
 }
@@ -90,10 +85,10 @@ static void label(size_t slot, size_t first, size_t pages, size_t slots) {
     fh_slab *record = fh_slab_at(slot);
     bool cached = pages > FH_SLOT_PAGES && pages <= PAGED_MOST && !fh_partition_of_slot(slot);
     fh_class_set(slot, cached ? fh_class_run(pages * FH_PAGE) : FH_CLASS_SPECIAL);
-    fh_store(&record->pages, pack(pages, first));
+    fh_store(&record->pages, fh_large_word(pages, first));
     /* release: a reader of the heap that sees the state sees the class. */
     if (first == 0) fh_store_release(&record->state, fh_state_make_run(slots));
-    set_over(slot, touched_slots(slot, pack(pages, first)), true);
+    set_over(slot, touched_slots(slot, fh_large_word(pages, first)), true);
 }
 
 /* No block begins here any more; what it had is still the caller's. */

@@ -18,7 +18,9 @@
 #ifndef FH_STORE_LARGE_H
 #define FH_STORE_LARGE_H
 
-#include "base/types.h"
+#include "base/assert.h"
+#include "store/edge.h"
+#include "store/window.h"
 
 /* At least `size` bytes at a multiple of align (a power of two); NULL: no memory. *clean: reads as zero. */
 void *fh_large_alloc(size_t size, size_t align, bool *clean);
@@ -39,6 +41,20 @@ void fh_large_give(unsigned c, void *p);
 
 /* Bytes of the large block that begins at p which the program may use, 0 if none does. */
 size_t fh_large_size(const void *p);
+
+/* The word `pages`: how many, and in the upper half the first one, counted from the beginning of the slot. */
+static inline uint64_t fh_large_word(size_t n, size_t first) {
+    FH_ASSERT(n >= 1 && n >> 32 == 0 && first < FH_SLOT_PAGES);
+    return (uint64_t)first << 32 | n;
+}
+
+/* True if a large block of just so many bytes, a multiple of 4 KiB, begins at p, which is in a slot of a large block's class. One
+ * word is read: realloc asks each time whether a block stays as it is. */
+static inline bool fh_large_is(const void *p, size_t size) {
+    size_t offset = (uintptr_t)p % FH_SLOT_SIZE;
+    uint64_t word = fh_large_word(size / FH_PAGE, offset / FH_PAGE);
+    return offset % FH_PAGE == 0 && fh_load(&fh_slab_at(fh_slot_of(p))->pages) == word;
+}
 
 /* The large block that p points into (its beginning), or NULL. For messages, and for the search for leaks. */
 void *fh_large_around(const void *p);
