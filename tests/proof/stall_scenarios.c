@@ -70,8 +70,8 @@ static void all_sizes(void) {
         for (unsigned k = 0; k < KINDS; k++) round_of(kinds[k], &seed);
         stall_live += 14000000; /* what grows gets half as much again, and is in two places while it moves */
         void *p = fh_malloc(100000);
-        static const size_t steps[] = {300000, 150000, 3000000, 6000000};
-        for (unsigned i = 0; i < 4; i++) CHECK((p = fh_realloc(p, steps[i])) != NULL, "no %zu bytes", steps[i]);
+        static const size_t steps[] = {100000, 300000, 150000, 3000000, 6000000};
+        for (unsigned i = 0; i < 5; i++) CHECK((p = fh_realloc(p, steps[i])) != NULL, "no %zu bytes", steps[i]);
         fh_free(p);
         stall_live -= 14000000;
         fh_free(fh_aligned_alloc(1 << 18, 1 << 18));
