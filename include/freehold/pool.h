@@ -32,7 +32,7 @@ extern "C" {
 typedef struct fh_pool fh_pool;
 
 typedef struct fh_pool_options {
-    fh_heap *heap;     /* where the memory comes from; NULL: from where malloc's does */
+    fh_heap *heap;     /* where the memory comes from; NULL: where malloc's does when the pool is made */
     void *reserved[3]; /* 0 */
 } fh_pool_options;
 
