@@ -1,5 +1,5 @@
 /* How many instructions each call on a bounded heap takes, of all calls of sixteen threads at full speed. None may take more than 2,000.
- * bounded_counted SITUATION. FREEHOLD_TEST_OPERATIONS: how many calls, of all threads. FREEHOLD_TEST_ALLOWED: another bound, which must be found out.
+ * bounded_counted SITUATION [ALLOWED]. FREEHOLD_TEST_OPERATIONS: how many calls, of all threads.
  *
  * The files of the library through which such a call goes are linked as count_instructions.py compiles them: they count for
  * themselves. bounded_steps.c counts few calls, but the library as it is, and by the processor. Both ways are compared first:
@@ -157,9 +157,9 @@ static void *call_all(void *none) {
     return NULL;
 }
 
-static void count_all(const char *situation, size_t limit, size_t least, size_t most, uint64_t calls) {
+static void count_all(const char *situation, size_t limit, size_t least, size_t most, uint64_t calls,
+                      unsigned long allowed) {
     pthread_t thread[THREADS];
-    unsigned long allowed = (unsigned long)env_number("FREEHOLD_TEST_ALLOWED", 2000);
     shared.heap = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_BOUNDED, .hard_limit = limit});
     CHECK(shared.heap != NULL, "no heap");
     shared.least = least;
@@ -198,7 +198,8 @@ int main(int arguments, char **argument) {
         if (strcmp(argument[1], situation[i].name) != 0) continue;
         compare_calls(situation[i].limit < 64 * MIB ? situation[i].limit : 64 * MIB, situation[i].most, 300);
         count_all(situation[i].name, situation[i].limit, situation[i].least, situation[i].most,
-                  env_number("FREEHOLD_TEST_OPERATIONS", 1000000));
+                  env_number("FREEHOLD_TEST_OPERATIONS", 1000000),
+                  arguments > 2 ? strtoul(argument[2], NULL, 10) : 2000);
         return 0;
     }
     CHECK(false, "no such situation");
