@@ -11,8 +11,10 @@
  *              thread that ends is no reader any more. In the child of a fork only the thread that forked may be one.
  *              Not async-signal-safe.
  *   Bound      the backlog has at most as many bytes as the option `defer` says (64m), each thread looks at
- *              it every 256 KiB. At the bound one line on stderr names the reader that is furthest behind, and its thread.
- *   Blocks     of fh_malloc and its family, and of malloc in the drop-in. */
+ *              it every 256 KiB. It has some two million blocks at most, which is less than 64m where they have 16 bytes. At the
+ *              bound one line on stderr names the reader that is furthest behind, and its thread.
+ *   Blocks     of fh_malloc and its family, and of malloc in the drop-in. Of heaps too (freehold/heap.h), except private ones: before
+ *              a heap's reset or destroy fh_defer_barrier has returned 0. */
 #ifndef FREEHOLD_DEFER_H
 #define FREEHOLD_DEFER_H
 
@@ -25,12 +27,12 @@ extern "C" {
 /* ── For writers ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Frees the block at p when all readers have passed. 1: it is no longer the caller's. NULL: 1, and nothing happens. 0 with errno
- * EAGAIN or ENOMEM: it still is the caller's, who may try again, keep it, or let its readers pass. Cost: 25 instructions;
- * each 508th call stamps the batch, and frees what is ripe. */
+ * EAGAIN or ENOMEM: it still is the caller's, who may try again, keep it, or let its readers pass. A block above the bound is freed
+ * only where no reader is online. Cost: 25 instructions; each 508th call stamps the batch, and frees what is ripe. */
 FH_API int fh_defer_free(void *p);
 
 /* A new block of `size` bytes with the content of the one at p, which readers may read until they have passed. The caller
- * publishes the new one. Never in place. NULL with errno: the block at p is as it was. size 0 is an error, EINVAL. */
+ * publishes the new one. Never in place; of a heap's block it is of the same heap. NULL with errno: the block at p is as it was. size 0 is an error, EINVAL. */
 FH_API void *fh_defer_realloc(void *p, size_t size) __attribute__((warn_unused_result)) FH_API_SIZE(2);
 
 /* ── For readers ─────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -17,24 +17,47 @@
 
 namespace freehold {
 
+class heap; /* of freehold.hpp, which has a make for it */
+
 namespace inside {
+
+template <class... Arguments> struct begins_with_heap : std::false_type {};
+template <class First, class... Others>
+struct begins_with_heap<First, Others...> : std::is_same<typename std::decay<First>::type, heap> {};
 
 inline void *allocate_slow(std::size_t size, std::size_t alignment) {
     return alignment <= 16 ? fh_malloc(size) : fh_aligned_alloc(alignment, size);
 }
 
-/* The first attempt has failed. */
-__attribute__((noinline, unused)) inline void *try_again(std::size_t size, std::size_t alignment) {
+/* The first attempt has failed. nullptr: there is no handler any more. */
+inline void *ask_handler(std::size_t size, std::size_t alignment) {
     for (;;) {
         std::new_handler handler = std::get_new_handler();
-        if (!handler) break;
+        if (!handler) return nullptr;
         handler();
         if (void *p = allocate_slow(size, alignment)) return p;
     }
+}
+
+__attribute__((noinline, unused)) inline void *try_again(std::size_t size, std::size_t alignment) {
+    if (void *p = ask_handler(size, alignment)) return p;
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
     throw std::bad_alloc();
 #else
     std::abort();
+#endif
+}
+
+/* The same for those who ask for nullptr. The handler may throw too. */
+__attribute__((noinline, unused)) inline void *try_again_nothrow(std::size_t size, std::size_t alignment) noexcept {
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
+    try {
+        return ask_handler(size, alignment);
+    } catch (...) {
+        return nullptr;
+    }
+#else
+    return ask_handler(size, alignment);
 #endif
 }
 
@@ -47,6 +70,12 @@ FH_FAST_INLINE void *allocate(std::size_t size, std::size_t alignment = 16) {
     return FH_FAST_LIKELY(p != nullptr) ? p : inside::try_again(size, alignment);
 }
 
+/* nullptr where that throws. */
+FH_FAST_INLINE void *allocate_nothrow(std::size_t size, std::size_t alignment = 16) noexcept {
+    void *p = alignment <= 16 ? fh_fast_malloc(size) : inside::allocate_slow(size, alignment);
+    return FH_FAST_LIKELY(p != nullptr) ? p : inside::try_again_nothrow(size, alignment);
+}
+
 FH_FAST_INLINE void deallocate(void *p, std::size_t size, std::size_t alignment = 16) {
     if (alignment <= 16) {
         fh_fast_free_sized(p, size);
@@ -57,7 +86,9 @@ FH_FAST_INLINE void deallocate(void *p, std::size_t size, std::size_t alignment 
 
 /* new and delete of one object, inlined. `remove` takes nullptr. A T that has heirs is not removed by a pointer to T,
  * because the size would be wrong: such a class is refused unless it is final. */
-template <class T, class... Arguments> T *make(Arguments &&...arguments) {
+template <class T, class... Arguments,
+          typename std::enable_if<!inside::begins_with_heap<Arguments...>::value, int>::type = 0>
+T *make(Arguments &&...arguments) {
     void *p = allocate(sizeof(T), alignof(T));
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
     try {
@@ -81,7 +112,7 @@ template <class T> void remove(T *object) {
 
 /* What allocate_at_least returns: the block and how many objects it has room for. */
 #if defined(__cpp_lib_allocate_at_least)
-template <class T> using allocation = std::allocation_result<T *, std::size_t>;
+template <class T> using allocation = std::allocation_result<T *>;
 #else
 template <class T> struct allocation {
     T *ptr;
@@ -134,10 +165,33 @@ template <class T> struct allocator {
 
 } // namespace freehold
 
+/* Of a class with an alignment above 16 the compiler calls these since C++17. Inlined or not, they have to be there: without them
+ * it takes the others. */
+#if defined(__cpp_aligned_new)
+#define FREEHOLD_FAST_ALIGNED_OPERATORS                                                                                \
+    static void *operator new(std::size_t size, std::align_val_t alignment) {                                          \
+        return freehold::allocate(size, static_cast<std::size_t>(alignment));                                          \
+    }                                                                                                                  \
+    static void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {         \
+        return freehold::allocate_nothrow(size, static_cast<std::size_t>(alignment));                                  \
+    }                                                                                                                  \
+    static void operator delete(void *p, std::size_t, std::align_val_t) noexcept {                                     \
+        fh_free(p);                                                                                                    \
+    }                                                                                                                  \
+    static void operator delete(void *p, std::align_val_t, const std::nothrow_t &) noexcept {                          \
+        fh_free(p);                                                                                                    \
+    }
+#else
+#define FREEHOLD_FAST_ALIGNED_OPERATORS
+#endif
+
 /* In a class: its objects, and those of its heirs, are allocated and freed inline by new and delete. */
 #define FREEHOLD_FAST_OPERATORS                                                                                        \
     static void *operator new(std::size_t size) {                                                                      \
         return freehold::allocate(size);                                                                               \
+    }                                                                                                                  \
+    static void *operator new(std::size_t size, const std::nothrow_t &) noexcept {                                     \
+        return freehold::allocate_nothrow(size);                                                                       \
     }                                                                                                                  \
     static void *operator new(std::size_t, void *place) noexcept {                                                     \
         return place;                                                                                                  \
@@ -145,7 +199,11 @@ template <class T> struct allocator {
     static void operator delete(void *p, std::size_t size) noexcept {                                                  \
         if (p) freehold::deallocate(p, size);                                                                          \
     }                                                                                                                  \
+    static void operator delete(void *p, const std::nothrow_t &) noexcept {                                            \
+        fh_fast_free(p);                                                                                               \
+    }                                                                                                                  \
     static void operator delete(void *, void *) noexcept {                                                             \
-    }
+    }                                                                                                                  \
+    FREEHOLD_FAST_ALIGNED_OPERATORS
 
 #endif

@@ -32,7 +32,7 @@ extern "C" {
 typedef struct fh_pool fh_pool;
 
 typedef struct fh_pool_options {
-    fh_heap *heap;     /* where the memory comes from; NULL: from where malloc's does */
+    fh_heap *heap;     /* where the memory comes from; NULL: where malloc's does when the pool is made */
     void *reserved[3]; /* 0 */
 } fh_pool_options;
 
@@ -40,11 +40,7 @@ typedef struct fh_pool_options {
  * EINVAL: a size of 0 or above 16 KiB, or an alignment that is none. Cost: an allocation; the first cell takes 64 KiB, of which
  * only what is used is touched. */
 FH_API fh_pool *fh_pool_new(size_t size, size_t alignment, const fh_pool_options *options);
-#ifdef __cplusplus
-#define fh_pool_new_of(type) fh_pool_new(sizeof(type), alignof(type) < 8 ? 8 : alignof(type), NULL)
-#else
 #define fh_pool_new_of(type) fh_pool_new(sizeof(type), __alignof__(type) < 8 ? 8 : __alignof__(type), NULL)
-#endif
 
 /* All cells are free. One 64 KiB stays. */
 FH_API void fh_pool_reset(fh_pool *pool);

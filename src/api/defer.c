@@ -4,6 +4,10 @@
 #include "api/calls.h"
 #include "heap/defer.h"
 
+#include "freehold/heap.h"
+
+#include <string.h>
+
 /* No hit: also large blocks, and those that are in no slab of their class. 0 bytes: it is no block, and that was reported. */
 __attribute__((noinline)) static int defer_slowly(void *p) {
     unsigned c = fh_class_at(p);
@@ -24,7 +28,16 @@ void *fh_defer_realloc(void *p, size_t size) {
     if (FH_UNLIKELY(size == 0)) return fh_fail(EINVAL);
     if (!p) return fh_alloc(size);
     size_t old = fh_call_usable_size(p);
-    return old ? fh_defer_resize(p, old, size) : fh_fail(EINVAL);
+    if (!old) return fh_fail(EINVAL);
+    /* As realloc: a block of a heap stays one. */
+    fh_heap *heap = fh_heap_of(p);
+    void *q = heap ? fh_heap_malloc(heap, size) : fh_alloc(size);
+    if (!q) return NULL;
+    memcpy(q, p, old < size ? old : size);
+    if (fh_defer(p, old)) return q;
+    int error = errno;
+    fh_release(q);
+    return fh_fail(error);
 }
 
 int fh_reader_register(const char *name) {

@@ -1,6 +1,7 @@
 /* The names of freehold/pool.h. What they do is in heap/pool.c. */
 #include "api/calls.h"
 #include "heap/pool.h"
+#include "heap/scope.h"
 #include "heap/valid.h"
 
 #include "freehold/pool.h"
@@ -13,7 +14,8 @@ fh_pool *fh_pool_new(size_t size, size_t alignment, const fh_pool_options *optio
     if (!known || size == 0 || size > FH_POOL_CELL_MOST) return fh_fail(EINVAL);
     if (!fh_is_power_of_two(alignment) || alignment > FH_POOL_ALIGN_MOST) return fh_fail(EINVAL);
     if (alignment < 8) alignment = 8;
-    return fh_pool_make(fh_round_up(size, alignment), alignment, o->heap);
+    /* Of the scope's heap as a whole: or the pages that it takes after the scope would be elsewhere. */
+    return fh_pool_make(fh_round_up(size, alignment), alignment, o->heap ? o->heap : fh_scope_heap());
 }
 
 void fh_pool_reset(fh_pool *pool) {

@@ -9,6 +9,8 @@
 
 /* Steps of a call. What it does last before it looks at them may take forty more. */
 #define STEPS 140
+/* Of one for a run, whose price is in them. With 140 it often did not look at all words of a heap of 256 MiB. */
+#define RUN_STEPS 180
 
 /* Threads begin to look at so many places. */
 #define PLACES 16u
@@ -162,7 +164,7 @@ static bool make(search *s, size_t i, unsigned kind, bool *same) {
     uint64_t was = fh_load(&s->b->slab[i].state);
     unsigned before = kind_of(was);
     *same = before == kind;
-    s->left -= 3;
+    s->left -= 4;
     if ((was & HOLDERS) || before >= OF_RUN) return false;
     if (!fh_cas_acq_rel(&s->b->slab[i].state, &was, state_of(BEING_MADE, 0) | 1)) return false;
     if (!before || *same) return true;
@@ -267,7 +269,7 @@ static void *make_run(search *s, size_t first, unsigned n) {
     unsigned made = 0;
     bool same;
     while (made < n && make(s, first + made, OF_RUN, &same)) made++;
-    s->left -= 8 + (int)made;
+    s->left -= 8 + 2 * (int)made;
     fh_marks_clear_bits(&m, first / 64, fh_run_mask((unsigned)(first % 64), made));
     if (made < n) {
         s->left -= 6;
@@ -300,32 +302,74 @@ static size_t elsewhere(const search *s, size_t w, unsigned met) {
     return met == 0 && own != w ? own : w + s->b->words * 5 / 8 + 1;
 }
 
+/* Shifts that lead from the places where a run of one slab may begin to those of a longer one. */
+typedef struct {
+    unsigned step[4];
+} run_steps;
+
+_Static_assert(RUN_MOST <= 16, "four steps reach as far");
+
+static run_steps steps_to(unsigned length) {
+    run_steps all = {{0}};
+    for (unsigned i = 0, have = 1; have < length; have += all.step[i++])
+        all.step[i] = have < length - have ? have : length - have;
+    return all;
+}
+
+static inline uint64_t run_starts(uint64_t bits, const run_steps *all) {
+    bits &= bits >> all->step[0];
+    bits &= bits >> all->step[1];
+    bits &= bits >> all->step[2];
+    return bits & bits >> all->step[3];
+}
+
+/* Where a run may begin. */
+typedef struct {
+    fh_marks marks; /* of empty slabs */
+    size_t words, looks;
+    uint64_t allowed;
+    run_steps steps;
+    int price; /* of taking what was found */
+} run_search;
+
+/* The first word from w on, round the end, in which a run may begin, and where. FH_MARKS_NONE: there is none, or too few steps are left.
+ * A call looks at many words. So each look has few instructions, some thirty, and keeps what it needs in registers. */
+static size_t find_starts(run_search *r, size_t w, uint64_t *starts, fh_steps *left) {
+    size_t words = r->words, looks = r->looks;
+    uint64_t bits = 0;
+    for (; looks > 0 && *left > r->price; looks--) {
+        bits = fh_load_acquire(&r->marks.word[w]);
+        if (FH_UNLIKELY(!bits)) {
+            w = fh_marks_find_word(&r->marks, w, &bits, left);
+            if (w == FH_MARKS_NONE) return w;
+        }
+        bits = run_starts(bits, &r->steps) & r->allowed;
+        *left -= 4;
+        if (bits) break;
+        if (++w == words) w = 0;
+    }
+    r->looks = looks;
+    *starts = bits;
+    return bits ? w : FH_MARKS_NONE;
+}
+
 /* s->c slabs in a row, of one word. Classes begin with the lowest slabs, and so runs begin in the middle. Who meets others there looks
  * elsewhere, and begins where it found some from then on. */
 static void *take_run(search *s, size_t align) {
-    fh_marks m = marks_of(s->b, 0);
+    size_t words = s->b->words;
+    run_search r = {marks_of(s->b, 0),          words,          words + PLACES,
+                    aligned_slabs(s->b, align), steps_to(s->c), 12 + 7 * (int)s->c};
     fh_word *seat = &s->b->seat[s->place][0];
     size_t w = (size_t)fh_load(seat);
-    int price = 10 + 6 * (int)s->c;
-    uint64_t allowed = aligned_slabs(s->b, align), own = w ? own_slabs(s) : ~UINT64_C(0);
-    unsigned met = 0;
-    w = w ? w - 1 : s->b->words / 2;
-    for (size_t looks = 0; looks < s->b->words + PLACES && s->left > price; looks++) {
-        uint64_t bits = fh_load_acquire(&m.word[w]);
-        if (!bits) w = fh_marks_find_word(&m, w, &bits, &s->left);
-        if (w == FH_MARKS_NONE) return NULL;
-        uint64_t starts = fh_run_starts(bits, s->c) & allowed;
-        size_t next = w + 1;
-        s->left -= 4;
-        if (starts) {
-            unsigned at = fh_lowest_bit(starts & own ? starts & own : starts);
-            void *p = make_run(s, w * 64 + at, s->c);
-            if (p && met) fh_store(seat, w + 1);
-            if (p) return p;
-            next = elsewhere(s, w, met++);
-            own = own_slabs(s);
-        }
-        w = next % s->b->words;
+    uint64_t own = w ? own_slabs(s) : ~UINT64_C(0), starts;
+    w = w ? w - 1 : words / 2;
+    for (unsigned met = 0; (w = find_starts(&r, w, &starts, &s->left)) != FH_MARKS_NONE; met++) {
+        unsigned at = fh_lowest_bit(starts & own ? starts & own : starts);
+        void *p = make_run(s, w * 64 + at, s->c);
+        if (p && met) fh_store(seat, w + 1);
+        if (p) return p;
+        w = elsewhere(s, w, met) % words;
+        own = own_slabs(s);
     }
     return NULL;
 }
@@ -358,6 +402,7 @@ void *fh_bounded_take(fh_bounded *b, size_t align, size_t n) {
     size_t all = n > BLOCK_MOST || align > BLOCK_MOST ? n : rounded(align, n);
     if (all > BLOCK_MOST || align > BLOCK_MOST) {
         s.c = all ? (unsigned)((all + FH_SLOT_SIZE - 1) / FH_SLOT_SIZE) : 1;
+        s.left = RUN_STEPS;
         return take_run(&s, align);
     }
     s.c = fh_class_of(all);

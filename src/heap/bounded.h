@@ -19,7 +19,7 @@
  * and a slab without a holder has all of them. Marks (marks.h) lead to slabs with room, for each class, and to empty ones: set by who
  * leaves a full slab, or as the last holder; cleared by who fills it, or is the first holder.
  *
- * Each call has STEPS steps of some eight instructions. A look at a word or at a bit is one, and becoming a holder is some. If they
+ * Each call has STEPS steps, or RUN_STEPS, of some eight instructions. A look at a word or at a bit is one, and becoming a holder is some. If they
  * are used up there is no block, as if there was no room: then others have taken what this call was about to take, several times. Nothing
  * is tried again for ever, and a compare-and-swap that fails is a slab passed over.
  *

@@ -4,6 +4,7 @@
 #include "base/hooks.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "cache/alloc.h"
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
@@ -65,14 +66,26 @@ static participant *next_of(const participant *r) {
 
 /* ── Participants ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* A block for this file. It is of no heap, though the thread be in the scope of one: that may end before, and others look at it. */
+static void *alloc_own(size_t n) {
+    bool clean;
+    void *p = fh_alloc_cached(n);
+    return p ? p : fh_alloc_unobserved(FH_MIN_ALIGN, n, &clean);
+}
+
+static void release_own(void *p) {
+    if (!fh_release_cached(p)) fh_release_unchecked("fh_defer_free", p);
+}
+
 static participant *take_record(void) {
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
         uint64_t free = 0;
         /* acq_rel: what its last thread left in it. */
         if (!fh_load(&r->taken) && fh_cas_acq_rel(&r->taken, &free, 1)) return r;
     }
-    participant *r = fh_alloc_zeroed(sizeof *r);
+    participant *r = alloc_own(sizeof *r);
     if (!r) return NULL;
+    memset(r, 0, sizeof *r);
     fh_store(&r->taken, 1);
     uint64_t newest = fh_load(&participants);
     do {
@@ -185,7 +198,7 @@ void fh_reader_return(void) {
 /* ── What may be freed ───────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The least that a reader online has seen, and at most what it would see now: of what is stamped later the walk says nothing,
- * because its readers may have come after it. *who is the reader that is behind, or NULL. */
+ * because its readers may have come after it. *who is the reader that is furthest behind; NULL: none is online. */
 static uint64_t least_seen(participant **who) {
     /* acq_rel and the fence: a reader that is not seen here comes online later, and finds no block of the batches up to this epoch. */
     uint64_t least = fh_add_acq_rel(&epoch, 0) + 1;
@@ -193,10 +206,9 @@ static uint64_t least_seen(participant **who) {
     *who = NULL;
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
         uint64_t seen = fh_load_acquire(&r->seen); /* acquire: pairs with the reader's release */
-        if (seen != 0 && seen < least) {
-            least = seen;
-            *who = r;
-        }
+        if (seen == 0) continue;
+        if (seen < least || !*who) *who = r;
+        if (seen < least) least = seen;
     }
     return least;
 }
@@ -208,7 +220,7 @@ static bool is_ripe(const batch *b, uint64_t least) {
 static void free_batch(batch *b) {
     fh_release_batch(b->block, b->count);
     fh_sub_release(&backlog, b->bytes);
-    fh_release(b);
+    release_own(b);
 }
 
 /* Puts a batch into a free slot. False: all of them are taken. release: its content. */
@@ -278,7 +290,7 @@ static bool hand_in(participant *r) {
 static void report_stalled(void) {
     participant *r;
     uint64_t seen = least_seen(&r);
-    if (!r || fh_load(&r->reported) == seen) return;
+    if (!r || seen >= now() || fh_load(&r->reported) == seen) return;
     fh_store(&r->reported, seen);
     uint64_t name[NAME / sizeof(uint64_t)];
     for (size_t i = 0; i < NAME / sizeof(uint64_t); i++) name[i] = fh_load(&r->name[i]);
@@ -311,7 +323,6 @@ static bool make_room(participant *r, size_t bytes) {
     size_t left = room_left(r);
     set_room(r, left < ROOM_ONCE || bytes > ROOM_ONCE ? left : ROOM_ONCE);
     if (bytes <= left) return true;
-    report_stalled();
     errno = EAGAIN;
     return false;
 }
@@ -329,32 +340,37 @@ static bool make_open(participant *r) {
         free_ripe(r, SEARCHED);
     }
     if (r->open) return r->open->count < BATCH_BLOCKS;
-    batch *b = fh_alloc(sizeof *b);
+    batch *b = alloc_own(sizeof *b);
     if (!b) return false;
     b->bytes = b->count = 0;
     set_open(r, b);
     return true;
 }
 
+/* p cannot wait. It need not where no reader is: one that comes later does not find it. */
+static bool free_at_once(void *p) {
+    participant *any;
+    (void)least_seen(&any);
+    if (any) return false;
+    fh_release(p);
+    return true;
+}
+
 bool fh_defer(void *p, size_t bytes) {
+    int error = errno;
     participant *r = join();
     if (!r) {
         errno = ENOMEM;
         return false;
     }
     count_hits(r);
-    return make_room(r, bytes) && make_open(r) && fh_defer_hit(r->hit, p, bytes);
-}
-
-void *fh_defer_resize(void *p, size_t old, size_t n) {
-    void *q = fh_alloc(n);
-    if (!q) return NULL;
-    memcpy(q, p, old < n ? old : n);
-    if (fh_defer(p, old)) return q;
-    int error = errno;
-    fh_release(q);
-    errno = error;
-    return NULL;
+    if (make_room(r, bytes) && make_open(r) && fh_defer_hit(r->hit, p, bytes)) return true;
+    if (free_at_once(p)) {
+        errno = error;
+        return true;
+    }
+    if (errno == EAGAIN) report_stalled();
+    return false;
 }
 
 size_t fh_deferred_bytes(void) {
@@ -416,7 +432,10 @@ static void count_hits_of_gone(participant *r) {
 void fh_hook_participants_forked(void) {
     fh_scope_forked();
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
-        if (r == own()) continue;
+        if (r == own()) {
+            if (r->stays) fh_store(&r->thread, fh_system_thread_number()); /* another one than in the parent */
+            continue;
+        }
         count_hits_of_gone(r);
         r->hit = NULL;
         r->stays = 0;

@@ -32,8 +32,8 @@
 uint64_t fh_defer_stamp(void);
 bool fh_defer_has_passed(uint64_t stamp);
 
-/* Frees p, a block of so many bytes, when all readers have passed. False with errno EAGAIN: the backlog is at its bound; or ENOMEM. p is still the
- * caller's. */
+/* Frees p, a block of so many bytes, when all readers have passed. False with errno EAGAIN: the backlog is at its bound, or all slots
+ * are taken; or ENOMEM. p is still the caller's. Where no reader is online there is neither: then p is freed at once. */
 bool fh_defer(void *p, size_t bytes);
 
 /* The same if the calling thread's batch has a place and room for it; else false, and nothing has happened. 0 bytes: false. No
@@ -47,9 +47,6 @@ static inline bool fh_defer_hit(fh_deferring *d, void *p, size_t bytes) {
     d->room -= bytes;
     return true;
 }
-
-/* A copy of n bytes of the block at p, which has `old` and is deferred. NULL with errno: p is as it was. */
-void *fh_defer_resize(void *p, size_t old, size_t n);
 
 /* The calling thread reads from now on, and no more. A name is cut to 15 bytes; NULL is none. False: no memory. */
 bool fh_reader_begin(const char *name);

@@ -68,7 +68,7 @@ static inline void fh_marks_clear(const fh_marks *m, size_t number) {
 static inline size_t fh_marks_find_word(const fh_marks *m, size_t w, uint64_t *bits, fh_steps *left) {
     uint64_t from = ~UINT64_C(0) << w % 64;
     size_t t = w / 64;
-    *left -= 2;
+    *left -= 4;
     for (unsigned i = 0; i <= m->tops; i++, from = ~UINT64_C(0)) { /* the first one twice */
         for (uint64_t words = fh_load_acquire(&m->top[t]) & from; words; words &= words - 1) {
             size_t found = t * 64 + fh_lowest_bit(words);

@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "cache/cache.h"
 #include "heap/take.h"
+#include "heap/told.h"
 #include "system/report.h"
 
 #include <string.h>
@@ -25,6 +26,7 @@ struct fh_pool {
     page *newest;
     fh_heap *heap;
     size_t size, first; /* bytes of a cell; where the first one begins in a page */
+    size_t cells;       /* of a page */
     size_t pages;
 };
 
@@ -56,17 +58,29 @@ static void *take(fh_heap *heap, size_t align, size_t n) {
     return heap ? fh_heap_take(heap, align, n, &clean) : fh_alloc_aligned(align, n);
 }
 
+/* Bytes of a page that are the pool's. What a heap writes behind a block is to be in the same 64 KiB. */
+static size_t page_room(const fh_heap *heap) {
+    return heap && fh_heap_keeps_sizes(heap) ? PAGE - FH_TOLD_ROOM : PAGE;
+}
+
+/* Where a page begins. Of a heap with extents twice as aligned as need be: so it is a large block, and in no extent, whose header
+ * would cost a page. */
+static size_t page_alignment(const fh_heap *heap) {
+    bool extents = heap && !heap->given && !fh_heap_is_paged(heap) && !fh_heap_is_bounded(heap);
+    return extents ? 2 * PAGE : PAGE;
+}
+
 fh_pool *fh_pool_make(size_t size, size_t align, fh_heap *heap) {
     fh_pool *pool = take(heap, FH_MIN_ALIGN, sizeof *pool);
     if (!pool) return NULL;
     size_t header = sizeof(page) + (FH_CHECKED ? (PAGE / size + 63) / 64 * sizeof(uint64_t) : 0);
     *pool = (fh_pool){.heap = heap, .size = size, .first = fh_round_up(header < 64 ? 64 : header, align)};
+    pool->cells = (page_room(heap) - pool->first) / size;
     return pool;
 }
 
 static bool add_page(fh_pool *pool) {
-    /* Of a heap twice as aligned as need be: so it is a large block, and in no extent, whose header would cost a page. */
-    page *p = take(pool->heap, pool->heap ? 2 * PAGE : PAGE, PAGE);
+    page *p = take(pool->heap, page_alignment(pool->heap), page_room(pool->heap));
     if (!p) return false;
     p->pool = (uintptr_t)pool + (FH_CHECKED ? 1 : 0);
     p->before = pool->newest;
@@ -77,10 +91,9 @@ static bool add_page(fh_pool *pool) {
 
 /* The newest page's cells were never used. */
 static void begin_page(fh_pool *pool) {
-    size_t cells = (PAGE - pool->first) / pool->size;
     pool->next = (char *)pool->newest + pool->first;
-    pool->end = pool->next + cells * pool->size;
-    for (size_t w = 0; FH_CHECKED && w < (cells + 63) / 64; w++) pool->newest->live[w] = 0;
+    pool->end = pool->next + pool->cells * pool->size;
+    for (size_t w = 0; FH_CHECKED && w < (pool->cells + 63) / 64; w++) pool->newest->live[w] = 0;
 }
 
 void fh_pool_clear(fh_pool *pool) {
@@ -158,7 +171,7 @@ size_t fh_pool_count_bytes(const fh_pool *pool) {
 }
 
 size_t fh_pool_count_live(const fh_pool *pool) {
-    size_t cells = pool->pages * ((PAGE - pool->first) / pool->size), free = 0;
+    size_t cells = pool->pages * pool->cells, free = 0;
     for (void *cell = FH_CHECKED ? pool->kept : pool->free; cell; memcpy(&cell, cell, sizeof cell)) free++;
     return cells - (size_t)(pool->end - pool->next) / pool->size - free;
 }

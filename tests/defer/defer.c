@@ -1,6 +1,7 @@
 /* freehold/defer.h, call by call: what waits for whom, what the bound does, and what becomes of a reader whose thread ends, comes
  * late, is offline, or is not there in the child of a fork. */
 #include <freehold/defer.h>
+#include <freehold/heap.h>
 
 #include "../support/check.h"
 #include "../support/processes.h"
@@ -152,6 +153,60 @@ static void reallocated(void) {
     fh_reader_unregister();
 }
 
+static size_t blocks_of(fh_heap *h) {
+    fh_heap_figures f;
+    CHECK(fh_heap_stats(h, &f) == 0, "no figures");
+    return f.count;
+}
+
+/* What the deferred free needs for itself is not the heap's in whose scope a thread is: that may end before. */
+static void *in_scope(void *unused) {
+    (void)unused;
+    void *old = block();
+    fh_heap *heap = fh_heap_new(NULL);
+    CHECK(heap && fh_heap_enter(heap) == 0, "no scope");
+    CHECK(fh_reader_register("in a scope") == 1, "not registered");
+    defer(old);
+    CHECK(fh_heap_leave() == 0 && blocks_of(heap) == 0, "%zu blocks are of the heap", blocks_of(heap));
+    CHECK(fh_heap_destroy(heap) == 0, "not destroyed");
+    defer(block());
+    expect_left(0, "this thread has passed");
+    return NULL;
+}
+
+/* Blocks of a heap: the copy is of the heap too, and its limit holds. */
+static void of_a_heap(void) {
+    fh_heap *heap = fh_heap_new(&(fh_heap_options){.hard_limit = 1 << 20});
+    CHECK(heap != NULL, "no heap");
+    char *p = fh_heap_malloc(heap, 100);
+    CHECK(p != NULL, "no memory");
+    memset(p, 7, 100);
+    char *q = fh_defer_realloc(p, 5000);
+    CHECK(q && fh_heap_of(q) == heap && q[99] == 7, "the copy is elsewhere");
+    errno = 0;
+    CHECK(!fh_defer_realloc(q, 2 << 20) && errno == ENOMEM && q[99] == 7, "a limit was passed: errno %d", errno);
+    defer(q);
+    expect_left(0, "there is no reader");
+    CHECK(blocks_of(heap) == 0 && fh_heap_destroy(heap) == 0, "%zu blocks are left", blocks_of(heap));
+}
+
+/* A block above the bound cannot wait. It need not where no reader is. */
+static void above_the_bound(void) {
+    CHECK(fh_option_set("defer", "1m") == 0, "no such option");
+    void *large = fh_malloc((size_t)3 << 20);
+    CHECK(fh_reader_register("main") == 1, "not registered");
+    errno = 0;
+    CHECK(fh_defer_free(large) == 0 && errno == EAGAIN, "a bound of a third: errno %d", errno);
+    fh_reader_offline();
+    errno = 5;
+    CHECK(fh_defer_free(large) == 1 && errno == 5, "errno %d where no reader is online", errno);
+    fh_reader_unregister();
+    CHECK(fh_option_set("defer", "0") == 0, "no such option");
+    defer(block());
+    CHECK(fh_option_set("defer", "64m") == 0, "no such option");
+    expect_left(0, "nothing was to wait");
+}
+
 #ifndef T_SANITIZED
 
 /* In a child: until the bound is met. */
@@ -175,11 +230,33 @@ static void fill(void *unused) {
     fflush(stdout);
 }
 
-static void bound(void) {
+/* In a child: small blocks fill the queue before their bytes reach the bound. */
+static void fill_queue(void *unused) {
+    (void)unused;
+    CHECK(fh_reader_register("sleeper") == 1, "not registered");
+    dprintf(2, "thread %ld\n", syscall(SYS_gettid));
+    size_t n = 0;
+    while (fh_defer_free(fh_malloc(16)) == 1) CHECK(++n < 3000000, "no bound after %zu blocks", n);
+    CHECK(errno == EAGAIN && fh_defer_backlog() == n * 16 && n > 2000000, "errno %d after %zu blocks", errno, n);
+    fh_quiescent();
+    fh_defer_barrier(); /* frees, and has slots for the rest then */
+    expect_left(0, "all have passed");
+}
+
+/* In a child whose parent's reader forked. */
+static void fill_forked(void *unused) {
+    (void)unused;
+    CHECK(fh_option_set("defer", "1m") == 0, "no such option");
+    dprintf(2, "thread %ld\n", syscall(SYS_gettid));
+    while (fh_defer_free(fh_malloc(5000)) == 1) continue;
+    CHECK(errno == EAGAIN, "errno %d", errno);
+}
+
+static void bound(void (*fills)(void *unused)) {
     char text[4096];
     int out[2], saved = dup(2);
     CHECK(pipe(out) == 0 && dup2(out[1], 2) == 2, "no pipe");
-    int status = run_in_child(fill, NULL);
+    int status = run_in_child(fills, NULL);
     dup2(saved, 2);
     close(out[1]);
     ssize_t n = read(out[0], text, sizeof text - 1);
@@ -265,8 +342,17 @@ int main(void) {
     with_a_reader();
     late_reader();
     reallocated();
+    of_a_heap();
+    above_the_bound();
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, in_scope, NULL) == 0, "no thread");
+    pthread_join(thread, NULL);
 #ifndef T_SANITIZED
-    bound();
+    bound(fill);
+    bound(fill_queue);
+    CHECK(fh_reader_register("sleeper") == 1, "not registered");
+    bound(fill_forked);
+    fh_reader_unregister();
     forked();
     forked_with_open_batch();
 #else

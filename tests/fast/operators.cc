@@ -43,6 +43,41 @@ struct alignas(256) wide {
     char bytes[256];
 };
 
+// A size that no class of blocks is a multiple of, once something is in front of the block.
+struct alignas(64) aligned_heir : object {
+    FREEHOLD_FAST_OPERATORS
+    explicit aligned_heir(int n) : object(n) {
+    }
+    char more[150] = {};
+};
+
+#if defined(__cpp_aligned_new)
+const bool compiler_aligns = true;
+#else
+const bool compiler_aligns = false;
+#endif
+
+template <class T> void expect_aligned(const T *p) {
+    CHECK(p && reinterpret_cast<uintptr_t>(p) % alignof(T) == 0, "at %p", static_cast<const void *>(p));
+}
+
+// Also where there is something in front of each block: in a heap, and in a checked program.
+void class_operators_aligned() {
+    object *held[100];
+    fh_heap *heap = fh_heap_new(nullptr);
+    for (int scope = 0; scope < 2; scope++) {
+        CHECK(!scope || (heap && fh_heap_enter(heap) == 0), "no scope");
+        for (int i = 0; i < 100; i++) {
+            aligned_heir *p = i % 2 ? new aligned_heir(i) : new (std::nothrow) aligned_heir(i);
+            expect_aligned(p);
+            held[i] = p;
+        }
+        for (object *p : held) delete p;
+        CHECK(!scope || fh_heap_leave() == 0, "no scope is left");
+    }
+    CHECK(fh_heap_destroy(heap) == 0 && alive == 0, "%d objects are left", alive);
+}
+
 void class_operators() {
     for (int i = 0; i < 1000; i++) {
         object *small = new object(i), *large = new heir(i);
@@ -55,6 +90,13 @@ void class_operators() {
         } catch (int n) {
             CHECK(n == -1, "%d was thrown", n);
         }
+        try {
+            delete new (std::nothrow) object(-1);
+            CHECK(false, "nothing was thrown");
+        } catch (int n) {
+            CHECK(n == -1, "%d was thrown", n);
+        }
+        delete new (std::nothrow) heir(i);
     }
     CHECK(alive == 0, "%d objects are left", alive);
 }
@@ -133,15 +175,32 @@ void no_memory() {
     }
 }
 
+struct vast {
+    FREEHOLD_FAST_OPERATORS
+    char more[static_cast<std::size_t>(1) << 59];
+};
+
+// As the operators of all classes: the handler is asked, and then there is none.
+void no_memory_nothrow() {
+    handled = 0;
+    std::set_new_handler(handler);
+    CHECK(new (std::nothrow) vast == nullptr &&handled == 3, "the handler was called %d times", handled);
+    std::set_new_handler([] { throw std::bad_alloc(); });
+    CHECK(new (std::nothrow) vast == nullptr, "there was memory");
+    std::set_new_handler(nullptr);
+}
+
 } // namespace
 
 int main() {
     class_operators();
+    if (compiler_aligns) class_operators_aligned();
     from_a_scope();
     objects();
     containers();
     at_least();
     no_memory();
+    no_memory_nothrow();
     CHECK(fh_verify() == 0, "the heap is damaged");
     return 0;
 }

@@ -1,10 +1,29 @@
 /* freehold.hpp: containers, std::pmr and objects in a heap, its limit as an exception, and nothing that stays. */
 #include "../support/check.h"
 
+// Both headers have a freehold::make. All is a call, because the library may be a shared one.
+#define FH_FAST_CALLS 1
+#include <freehold/fast.h>
 #include <freehold/freehold.hpp>
 #include <map>
 #include <string>
 #include <vector>
+
+struct sum {
+    sum(int first, int second) : is(first + second) {
+    }
+    int is;
+};
+
+// One makes in a heap, the other where malloc does.
+static void both_headers(freehold::heap &h) {
+    const freehold::heap &same = h;
+    auto one = freehold::make<sum>(h, 1, 2), two = freehold::make<sum>(same, 3, 4);
+    sum *three = freehold::make<sum>(5, 6);
+    CHECK(fh_heap_of(one.get()) == h.get() && fh_heap_of(two.get()) == h.get() && !fh_heap_of(three), "another place");
+    CHECK(one->is == 3 && two->is == 7 && three->is == 11, "%d, %d and %d", one->is, two->is, three->is);
+    freehold::remove(three);
+}
 
 static std::size_t live(const freehold::heap &h) {
     fh_heap_figures f;
@@ -160,6 +179,7 @@ int main() {
     containers(h);
     CHECK(live(h) == 0, "%zu blocks of containers are left", live(h));
     objects(h);
+    both_headers(h);
     CHECK(live(h) == 0, "%zu objects are left", live(h));
     scopes(h);
     CHECK(live(h) == 0, "%zu blocks of a scope are left", live(h));

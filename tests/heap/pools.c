@@ -90,6 +90,47 @@ static void of_heap(void) {
     CHECK(fh_verify() == 0, "the heap is damaged");
 }
 
+/* A cell costs what it has, of every kind of heap: of what the heap has left, at least nine tenths are cells. */
+static void packed_of_heap(void) {
+    static const unsigned kinds[] = {0, FH_HEAP_PRIVATE, FH_HEAP_TYPE_STABLE, FH_HEAP_SIZES, FH_HEAP_BOUNDED};
+    static char given[4 << 20];
+    for (size_t i = 0; i <= sizeof kinds / sizeof kinds[0]; i++) {
+        bool is_given = i == sizeof kinds / sizeof kinds[0];
+        fh_heap_options options = {.flags = is_given ? 0 : kinds[i],
+                                   .hard_limit = is_given ? 0 : sizeof given,
+                                   .memory = is_given ? given : NULL,
+                                   .memory_size = is_given ? sizeof given : 0};
+        fh_heap *h = fh_heap_new(&options);
+        CHECK(h != NULL, "no heap of kind %zu", i);
+        fh_pool *p = pool_of(24, 8, h);
+        size_t got = 0;
+        void *last = NULL;
+        for (void *one; (one = fh_pool_alloc(p)) != NULL; got++) {
+            memset(one, (int)i, 24);
+            last = one;
+        }
+        CHECK(got * 24 >= sizeof given / 10 * 9, "kind %zu: %zu cells of 24 in 4 MiB", i, got);
+        CHECK(fh_pool_live(p) == got, "%zu cells are live, not %zu", fh_pool_live(p), got);
+        fh_pool_free(p, last);
+        CHECK(fh_pool_alloc(p) == last, "the last one does not come back");
+        fh_pool_destroy(p);
+        CHECK(fh_heap_destroy(h) == 0, "not destroyed");
+    }
+    CHECK(fh_verify() == 0, "the heap is damaged");
+}
+
+/* A pool that is made in a scope is of that heap, as all else, and stays so. */
+static void in_scope(void) {
+    fh_heap *h = fh_heap_new(NULL);
+    CHECK(h && fh_heap_enter(h) == 0, "no scope");
+    fh_pool *p = pool_of(1000, 0, NULL);
+    CHECK(fh_heap_leave() == 0, "no scope is left");
+    for (unsigned i = 0; i < 1000; i++)
+        CHECK(fh_heap_of(fh_pool_alloc(p)) == h, "cell %u is of another heap than the pool", i);
+    CHECK(fh_heap_destroy(h) == 0, "not destroyed"); /* with the pool */
+    CHECK(fh_verify() == 0, "the heap is damaged");
+}
+
 static void errors(void) {
     static const size_t bad[][2] = {{0, 8}, {16385, 8}, {SIZE_MAX, 8}, {8, 3}, {8, 8192}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -164,15 +205,24 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"sizes", sizes},     {"packed", packed},         {"of_heap", of_heap},     {"errors", errors},
-                 {"threads", threads}, {"wrong_pool", wrong_pool}, {"of_malloc", of_malloc}, {"ended", ended},
-                 {"twice", twice},     {"inside", inside}};
+    } parts[] = {{"sizes", sizes},
+                 {"packed", packed},
+                 {"of_heap", of_heap},
+                 {"errors", errors},
+                 {"packed_of_heap", packed_of_heap},
+                 {"in_scope", in_scope},
+                 {"threads", threads},
+                 {"wrong_pool", wrong_pool},
+                 {"of_malloc", of_malloc},
+                 {"ended", ended},
+                 {"twice", twice},
+                 {"inside", inside}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
         puts("ok");
         return 0;
     }
-    fprintf(stderr, "usage: pools sizes|packed|of_heap|errors|threads|wrong_pool|of_malloc|ended|twice|inside\n");
+    fprintf(stderr, "usage: pools PART\n");
     return 2;
 }
