@@ -14,6 +14,7 @@
 #include "misuse/watched.h"
 #include "store/locate.h"
 #include "store/window.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -22,15 +23,13 @@
 /* ── Beginning ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 bool fh_checked_start(fh_tool_kind tool) {
-    static const char refused[] =
-        "freehold: check=1 is for the start of a program with one thread, without observe=1\n";
-    static const char unseen[] =
-        "freehold: the tool that watches this program sees no fh_ blocks: they are for the start, with one thread\n";
     if (fh_is_checking()) return true;
     fh_checked_secret = fh_system_nanoseconds() ^ (uint64_t)(uintptr_t)&fh_checked_secret << 16;
     if (!fh_stacks_start() || !fh_quarantine_start() || !fh_thread_check_all()) {
         bool wanted = FH_SETTING(check) != 0;
-        fh_system_write(2, wanted ? refused : unseen, wanted ? sizeof refused - 1 : sizeof unseen - 1);
+        FH_REPORT_LINE(
+            wanted ? "check=1 is for the start of a program with one thread, without observe=1"
+                   : "the tool that watches this program sees no fh_ blocks: they are for the start, with one thread");
         return false;
     }
     fh_tool_start(tool);
