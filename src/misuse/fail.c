@@ -229,8 +229,6 @@ static void log_numbers(const char *what, uint32_t hash, uint64_t first, uint64_
 static void say_failed(size_t n, uint32_t hash, uint32_t stack) {
     char buffer[2048];
     fh_text t = fh_text_in(buffer, sizeof buffer);
-    const uint64_t *addresses = NULL;
-    unsigned frames = fh_stacks_get(stack, &addresses);
     if (fh_swap_acq_rel(&said, 1)) return;
     fh_text_string(&t, "freehold: an allocation of ");
     fh_text_number(&t, n);
@@ -238,7 +236,7 @@ static void say_failed(size_t n, uint32_t hash, uint32_t stack) {
     fh_text_string(&t, ", because option fail says so; fail=site:");
     fh_text_hex(&t, hash);
     fh_text_string(&t, " repeats it\n");
-    fh_misuse_put_stack(&t, "asked for", addresses, frames);
+    fh_misuse_put_noted(&t, "asked for", stack);
     fh_system_write(2, t.begin, fh_text_length(&t));
 }
 
