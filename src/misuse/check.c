@@ -92,7 +92,7 @@ static void write_marker(char *begin, size_t offset) {
     fh_store_release(&marker->state, fh_checked_state(FH_CHECKED_MARKER, 0, 0, 0));
 }
 
-/* Makes the memory at begin a live block, but for what is in it and behind it. */
+/* Makes the memory at begin a live block, except for what is in it and behind it. */
 static inline fh_checked *make(char *begin, size_t align, size_t n, uint32_t stack) {
     size_t offset = room_before(align) - sizeof(fh_checked);
     if (offset) write_marker(begin, offset);
@@ -277,7 +277,7 @@ static inline bool win(fh_checked *h, uint32_t stack, uint64_t *was) {
     *was = fh_load_acquire(&h->state);
     while (FH_LIKELY(fh_checked_kind_of(*was) == FH_CHECKED_LIVE)) {
         uint64_t freed = (*was & (UINT32_MAX & ~UINT64_C(0xFF))) | FH_CHECKED_FREED | (uint64_t)stack << 32;
-        /* acq_rel: what was written into the block before it was freed; and the stack for whoever loses. */
+        /* acq_rel: what was written into the block before it was freed; and the stack for the call that loses. */
         if (FH_LIKELY(fh_cas_acq_rel(&h->state, was, freed))) return true;
     }
     return false;

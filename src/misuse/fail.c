@@ -24,7 +24,7 @@ typedef enum { NONE, NTH, EVERY, AFTER, SITE } fail_kind;
 
 typedef struct {
     fail_kind kind;
-    uint64_t number; /* which one; every so many; after so many bytes; the site */
+    uint64_t number; /* which one; the distance of one to the next; bytes before the first; the site */
 } fail_when;
 
 /* 0 → hash by compare-and-swap, relaxed: the number is all there is. The counts are added to. */

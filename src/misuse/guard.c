@@ -26,8 +26,8 @@
 #define MAPPED_SELDOMER 8u
 
 /* A guarded block takes some 10 µs, which a program that allocates all the time would feel. So there is one for each of these
- * pieces of the program's CPU time, which is a hundredth of it, and so many at once at the beginning. Whoever asks for one in less
- * than so many allocations means it, and gets all of them.
+ * pieces of the program's CPU time, which is a hundredth of it, and PACE_AT_ONCE at the beginning. A user who asks for one in less
+ * than PACED_FROM allocations means it, and gets all of them.
  *
  * Rejected: the wall clock alone. On a machine with other work it runs several times as fast as the program. It is asked first,
  * because it costs no system call. */
