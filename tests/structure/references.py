@@ -7,7 +7,8 @@
 4. The walks of docs/HACKING.md: each file is there (but for "new" ones), and what is said to be in it is.
 5. Each option of the library is in the table of README.md and in the list of freehold.h.
 6. Each folder of tests/ has a row in tests/README.md, and each label of ctest is named there.
-7. A comment of the C code that points to a file (`store/slab.c`) points to one that is there.
+7. src/README.md says how many functions a port provides.
+8. A comment of the C code that points to a file (`store/slab.c`) points to one that is there.
 
 Before that one mistake of each kind is planted, and has to be found."""
 
@@ -119,6 +120,13 @@ def check_folders(root, labels):
     return problems + [f"tests/README.md: label {label} is not in it" for label in labels if f"`{label}`" not in text]
 
 
+def check_seam(root):
+    text = re.sub(r"/\*.*?\*/", "", (root / "src/system/system.h").read_text(encoding="utf-8"), flags=re.S)
+    count = len(re.findall(r"^[a-z][^;{}()\n]*\bfh_system_\w+\(", text, re.M))
+    said = re.findall(r"`system/system\.h` \| (\d+) functions", (root / "src/README.md").read_text(encoding="utf-8"))
+    return [] if said == [str(count)] else [f"src/README.md: system.h has {count} functions, not {' '.join(said) or 'none'}"]
+
+
 def check_comments(root):
     problems = []
     for path in sorted((root / "src").rglob("*.[ch]")):
@@ -131,7 +139,7 @@ def check_comments(root):
 
 def check_code(root, labels):
     walks = check_walks(root, root / "docs/HACKING.md")
-    return walks + check_options(root) + check_folders(root, labels) + check_comments(root)
+    return walks + check_options(root) + check_folders(root, labels) + check_seam(root) + check_comments(root)
 
 
 def plant_code(root):
@@ -141,6 +149,8 @@ def plant_code(root):
         "src/api/options.c": '    {"key", "about"},\n    {"other", "about"},\n/* see api/left.h and api/options.c */\n',
         "README.md": "| `key` | what it does |\n",
         "include/freehold/freehold.h": " *     other      0 1\n",
+        "src/system/system.h": "/* a seam */\nvoid fh_system_a(int x);\nfh_word *fh_system_b(void);\n",
+        "src/README.md": "| `system/system.h` | 3 functions: |\n",
         "tests/README.md": "| `here/` | x | `known` |\n",
         "tests/here/a.c": "", "tests/there/b.c": "",
     }
@@ -148,7 +158,7 @@ def plant_code(root):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return ["gone.c is not there", "nowhere is not in", "option other has no row", "option key is not in the list",
-            "there/ has no row", "label unknown is not in it", "api/left.h is not there"]
+            "there/ has no row", "label unknown is not in it", "has 2 functions, not 3", "api/left.h is not there"]
 
 
 def self_test_code():
