@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use observed::{command, compile, text};
-use profile_file::testing::skip;
+use observed::{command, compile, imported, is_beside, text};
 use serde_json::Value;
 
 /// An allocator that dies when a block of 777 bytes is asked for while one of 555 is live.
@@ -45,13 +44,8 @@ struct Place {
 
 impl Place {
     fn new(what: &str) -> Option<Self> {
-        let built = command();
-        let found = built.ancestors().skip(1).take(4).any(|directory| {
-            directory.join("freehold-replayer").is_file()
-                && directory.join("libfreehold.so").is_file()
-        });
-        if !found {
-            skip(&format!("{what}: no replayer in the build directory"));
+        let files = ["freehold-replayer", "libfreehold.so"];
+        if !is_beside(what, &files) {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -63,17 +57,7 @@ impl Place {
     }
 
     fn imported(&self, lines: &str) -> PathBuf {
-        std::fs::write(self.path("text"), lines).unwrap();
-        let trace = self.path("whole.trace");
-        let import = Command::new(command())
-            .args(["trace", "import"])
-            .arg(self.path("text"))
-            .arg("-o")
-            .arg(&trace)
-            .output()
-            .unwrap();
-        assert!(import.status.success(), "{}", text(&import.stderr));
-        trace
+        imported(self.directory.path(), lines)
     }
 }
 
