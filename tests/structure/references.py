@@ -7,7 +7,7 @@
 4. The walks of docs/HACKING.md: each file is there (but for "new" ones), and what is said to be in it is.
 5. Each option of the library is in the table of README.md and in the list of freehold.h.
 6. Each folder of tests/ has a row in tests/README.md, and each label of ctest is named there.
-7. src/README.md says how many functions a port provides.
+7. src/README.md says how many functions a port provides, docs/concurrency.md how many bugs are seeded in the model.
 8. A comment of the C code that points to a file (`store/slab.c`) points to one that is there.
 
 Before that one mistake of each kind is planted, and has to be found."""
@@ -127,6 +127,13 @@ def check_seam(root):
     return [] if said == [str(count)] else [f"src/README.md: system.h has {count} functions, not {' '.join(said) or 'none'}"]
 
 
+def check_seeded(root):
+    texts = [path.read_text(encoding="utf-8") for path in (root / "model").glob("mutants*.rs")]
+    count = sum(len(re.findall(r'^ *name: "', text, re.M)) for text in texts)
+    said = re.findall(r"(\d+) seeded bugs in", (root / "docs/concurrency.md").read_text(encoding="utf-8"))
+    return [] if said == [str(count)] else [f"docs/concurrency.md: {count} bugs are seeded, not {' '.join(said) or 'none'}"]
+
+
 def check_comments(root):
     problems = []
     for path in sorted((root / "src").rglob("*.[ch]")):
@@ -139,7 +146,7 @@ def check_comments(root):
 
 def check_code(root, labels):
     walks = check_walks(root, root / "docs/HACKING.md")
-    return walks + check_options(root) + check_folders(root, labels) + check_seam(root) + check_comments(root)
+    return walks + check_options(root) + check_folders(root, labels) + check_seam(root) + check_seeded(root) + check_comments(root)
 
 
 def plant_code(root):
@@ -150,6 +157,8 @@ def plant_code(root):
         "README.md": "| `key` | what it does |\n",
         "include/freehold/freehold.h": " *     other      0 1\n",
         "src/system/system.h": "/* a seam */\nvoid fh_system_a(int x);\nfh_word *fh_system_b(void);\n",
+        "model/mutants.rs": '        name: "one",\n        name: "two",\n',
+        "docs/concurrency.md": "1 seeded bugs in the real files\n",
         "src/README.md": "| `system/system.h` | 3 functions: |\n",
         "tests/README.md": "| `here/` | x | `known` |\n",
         "tests/here/a.c": "", "tests/there/b.c": "",
@@ -158,7 +167,8 @@ def plant_code(root):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return ["gone.c is not there", "nowhere is not in", "option other has no row", "option key is not in the list",
-            "there/ has no row", "label unknown is not in it", "has 2 functions, not 3", "api/left.h is not there"]
+            "there/ has no row", "label unknown is not in it", "has 2 functions, not 3", "2 bugs are seeded, not 1",
+            "api/left.h is not there"]
 
 
 def self_test_code():
