@@ -216,7 +216,7 @@ fn a_crash_comes_down_to_its_two_blocks() {
     assert!(said.contains("crash: SIGABRT"), "{said}");
     assert!(said.contains("No block can be left out any more"), "{said}");
     // Beside the trace, because no other place was named.
-    let info = json(&["trace", "info"], &place.path("whole.small.trace"));
+    let info = json(&["trace", "info"], &place.path("text.small.trace"));
     assert_eq!(info["tally"]["ops"], 2, "{said}");
     assert_eq!(info["tally"]["peak_bytes"], 555 + 777);
     // Nor does the whole one crash elsewhere.
@@ -240,7 +240,7 @@ fn a_slow_call_is_found() {
     let output = shrink(&trace, &["--until", &condition, "--for", "1h"]);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
-    let info = json(&["trace", "info"], &place.path("whole.small.trace"));
+    let info = json(&["trace", "info"], &place.path("text.small.trace"));
     assert_eq!(info["tally"]["ops"], 1, "{said}");
     assert_eq!(info["tally"]["peak_bytes"], 777);
     // Times are compared as the program's threads waited for each other.
