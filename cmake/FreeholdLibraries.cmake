@@ -48,9 +48,14 @@ target_link_libraries(freehold_override PRIVATE freehold_flags freehold_sanitize
 target_compile_options(freehold_override PRIVATE -fexceptions)
 set_target_properties(freehold_override PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
-add_library(freehold_loaded OBJECT ${loaded_sources})
-target_link_libraries(freehold_loaded PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
-set_target_properties(freehold_loaded PROPERTIES POSITION_INDEPENDENT_CODE ON)
+# A port begins without them.
+set(loaded "")
+if(loaded_sources)
+    add_library(freehold_loaded OBJECT ${loaded_sources})
+    target_link_libraries(freehold_loaded PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
+    set_target_properties(freehold_loaded PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    set(loaded $<TARGET_OBJECTS:freehold_loaded>)
+endif()
 
 # The C compiler links, and CMake must not add the C++ library because one of the objects came from C++.
 set(CMAKE_CXX_IMPLICIT_LINK_LIBRARIES "")
@@ -76,7 +81,7 @@ endfunction()
 
 set(core $<TARGET_OBJECTS:freehold_core>)
 set(override $<TARGET_OBJECTS:freehold_override>)
-freehold_library(freehold SHARED freehold ${core} ${override} $<TARGET_OBJECTS:freehold_loaded>)
+freehold_library(freehold SHARED freehold ${core} ${override} ${loaded})
 freehold_library(freehold_static STATIC freehold ${core} ${override})
 # A member of an archive is only linked when something names what is in it, and a program that allocates only through
 # strdup or fopen never names malloc: it would get the C library's.
@@ -87,9 +92,11 @@ freehold_library(embed_static STATIC freehold-embed ${core})
 # The library for every program of a system, which has a list of those that keep the C library's malloc. It is part of a
 # package, not of an installation.
 option(FREEHOLD_GLOBAL "Build libfreehold-global.so" ${FREEHOLD_TESTS})
-if(FREEHOLD_GLOBAL AND NOT FREEHOLD_SANITIZE)
-    add_library(freehold_global SHARED ${core} $<TARGET_OBJECTS:freehold_loaded> src/api/global.c
-                                       src/system/${system_name}_global.c src/system/${system_name}_override_prctl.c)
+file(GLOB global_sources CONFIGURE_DEPENDS src/system/${system_name}_global.c src/system/${system_name}_override_prctl.c)
+if(FREEHOLD_GLOBAL
+   AND global_sources
+   AND NOT FREEHOLD_SANITIZE)
+    add_library(freehold_global SHARED ${core} ${loaded} src/api/global.c ${global_sources})
     target_link_libraries(freehold_global PRIVATE freehold_flags Threads::Threads ${CMAKE_DL_LIBS})
     target_link_options(freehold_global PRIVATE ${FREEHOLD_LINK_OPTIONS})
     set_target_properties(freehold_global PROPERTIES OUTPUT_NAME freehold-global LINKER_LANGUAGE C)

@@ -159,7 +159,7 @@ const ADAPTED: &[(&str, &str, &str)] = &[
 ];
 
 /// The files of the library that are explored, as they ship: store, cache and reclaim whole with the check of all, the tables
-/// that they read, and of the observer the two tables that many threads write.
+/// that they read, the heaps, and of the observer and of misuse the tables that many threads write.
 fn real_files(source: &Path) -> Vec<String> {
     let mut files: Vec<String> = [
         "base/classes.c",
@@ -192,7 +192,7 @@ fn real_files(source: &Path) -> Vec<String> {
     .map(String::from)
     .to_vec();
     for layer in ["store", "cache", "reclaim", "check"] {
-        for entry in fs::read_dir(source.join(layer)).expect("the folder of a layer") {
+        for entry in fs::read_dir(source.join(layer)).expect("the directory of a layer") {
             let name = entry
                 .expect("an entry")
                 .file_name()

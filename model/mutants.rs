@@ -1,4 +1,4 @@
-//! The seeded bugs, each of which a test must find (`tests/seeded.rs`).
+//! The seeded bugs, each of which a test must find (`tests/seeded/`).
 
 /// One seeded bug: its name, and for each place the file, the text that must be there once, and what replaces it.
 pub struct Mutant {

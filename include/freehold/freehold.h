@@ -187,7 +187,7 @@ FH_API size_t fh_heap_check(void);
  *                                       /dev/shm, or where page says, for after a crash; see docs/recording.md. At start only
  *     check      0 1 2                  find misuse at the call, as docs/misuse.md says: fill, guards, quarantine, call stacks.
  *                                       2: and verify the heap now and then. At start, while there is one thread
- *     fail       7, every:1000, …       allocations that fail on purpose: the 7th; each 1,000th; after:64m, all after so many bytes;
+ *     fail       7, every:1000, …       allocations that fail on purpose: the 7th; each 1,000th; after:64m, all after 64 MiB;
  *                                       site:HASH, all of one call stack. Turns check on. At start only
  *     fail_log   a path without comma   the file that sites, failures and what is live at exit are appended to. The same
  *     guard      0, 1000, …             one allocation in so many has guards around it: an overrun or a use after free faults,

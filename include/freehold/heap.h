@@ -141,7 +141,7 @@ typedef struct fh_heap_options {
  * child of a fork goes on with the same heap as its parent, unless it is private.
  * With `pages` all blocks are in memory that the program's callbacks give, and nothing comes from elsewhere. The heap asks for 1 MiB
  * at first, then for as much as it has, and if that is refused for half of it, and so on, down to what the block needs. That memory counts for limits. What `get`
- * gives with another alignment, in Freehold's own memory, or as a part of what a heap has, is given back, and the call fails
+ * gives with another alignment, in Freehold's own memory, or as a part of what a heap has, goes back by `give_back`, and the call fails
  * with ENOMEM. So does the 65th piece, of all heaps over given memory and pages together. The rest is as with `memory`.
  * Errors: ENOMEM; EINVAL: a flag that there is not, a hard limit below 64 KiB, a soft limit above the hard one, memory that
  * is too small, is another heap's, or comes with a limit, or pages without get or give_back, with memory, or with a flag for

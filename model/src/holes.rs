@@ -56,7 +56,7 @@ pub(crate) fn holes() -> Vec<Entry> {
             ),
         ),
         entry(
-            "holes: a slab is made anew while it is being opened",
+            "holes: a slab is made again while it is being opened",
             Some(1),
             two(
                 // The host has another slab, so that this one goes with its last block.

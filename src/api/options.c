@@ -18,6 +18,7 @@
 #include "observe/metrics.h"
 #include "observe/observe.h"
 #include "system/inspect.h"
+#include "system/report.h"
 #include "system/system.h"
 #include "system/tools.h"
 
@@ -394,11 +395,9 @@ static void read_perturb(void) {
 
 /* False, with a line on stderr: it is too late, or another option finds more. The first blocks of a program may be from before. */
 static bool start_hardened(void) {
-    static const char refused[] =
-        "freehold: harden is for the start of a program with one thread, without check or observe\n";
     if (fh_is_hardened()) return true;
     if (fh_is_checking() || fh_is_observing() || fh_system_threads() > 1) {
-        fh_system_write(2, refused, sizeof refused - 1);
+        FH_REPORT_LINE("harden is for the start of a program with one thread, without check or observe");
         fh_store(&fh_settings.harden, FH_HARDEN_OFF);
         return false;
     }
@@ -451,9 +450,8 @@ void fh_hook_sandbox(void) {
 
 /* The program has begun, and cannot be started again with the recorder in front. */
 static bool flight_is_too_late(uint64_t before) {
-    static const char refused[] = "freehold: flight is for the start of a program: FREEHOLD=flight=64m\n";
     if (FH_SETTING(flight) == before) return false;
-    fh_system_write(2, refused, sizeof refused - 1);
+    FH_REPORT_LINE("flight is for the start of a program: FREEHOLD=flight=64m");
     fh_store(&fh_settings.flight, before);
     return true;
 }

@@ -81,16 +81,6 @@ static inline void fh_bin_push(fh_bin *bin, void **top, void *p) {
     bin->top++;
 }
 
-/* Pushes p without a look at whether it is free already. */
-static inline void fh_push(fh_bin *bin, void *p) {
-    void **top = bin->top;
-    if (FH_UNLIKELY(top == bin->end)) {
-        fh_release_slow(p, bin);
-        return;
-    }
-    fh_bin_push(bin, top, p);
-}
-
 /* Requests above 1 KiB; out of line to keep malloc in one cache line or two. */
 void *fh_alloc_coarse(size_t n);
 

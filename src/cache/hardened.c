@@ -41,7 +41,7 @@ static void *put(fh_word *next, fh_word *places, unsigned n, const void *p) {
     return (void *)(uintptr_t)fh_swap_acq_rel(&places[at], (uintptr_t)p); // NOLINT(performance-no-int-to-ptr)
 }
 
-/* The block at p, of so many bytes, waits. Returns one that does not any more, or NULL. */
+/* The block at p, of `size` bytes, waits. Returns one that does not any more, or NULL. */
 static void *delay(const void *p, size_t size) {
     rings *r = &delayed[fh_system_cpu_hint() % FH_SHARDS];
     if (size <= FH_FINE_MAX) return put(&r->next, r->fine, FH_DELAY_FINE, p);

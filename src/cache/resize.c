@@ -69,7 +69,7 @@ static inline bool stays(const void *p, unsigned c, size_t n) {
 
 /* A block that a thread could cache, and that loses a quarter or more. Cut where it is, it leaves a piece that no block of its old
  * length fits into, and the next one takes new memory: a server that reads each piece into 256 KiB and keeps 100 KB of it had
- * twice the memory that it used. A copy goes where it fits, and the old block serves again, still in the processor's cache.
+ * twice the memory that it used. A copy goes where it fits, and the old block serves again, still in the CPU's cache.
  * Under a limit both at once may be too much. */
 static bool is_better_copied(size_t old, size_t n) {
     return old <= FH_RUN_CACHED_MAX && n <= old - old / 4 && n <= SHRUNK_COPIED_MOST && !fh_limit_is_set();

@@ -76,7 +76,7 @@ static inline bool fh_is_contracting(void) {
 /* Blocks that each magazine of a bin may hold whose class is shrunk. */
 unsigned fh_shrunk_bin_blocks(void);
 
-/* So many bytes of class c came out of a bin that is full, and there is no demand for them at present. True if the class is
+/* `bytes` of class c came out of a bin that is full, and there is no demand for them at present. True if the class is
  * shrunk now. The thread that shrinks it empties the depot. */
 bool fh_shrink_count(unsigned c, size_t bytes);
 
@@ -89,7 +89,7 @@ static inline void fh_shrink_demand(unsigned c) {
     if (FH_UNLIKELY(fh_load(&fh_shrink_class[c]) != 0)) fh_store(&fh_shrink_class[c], 0);
 }
 
-/* A thread has flushed so many bytes out of its bins, or refilled them (negative). */
+/* A thread has flushed `bytes` out of its bins, or refilled them (negative). */
 void fh_contraction_count(int64_t bytes);
 static inline void fh_count_flushed(fh_thread *t, int64_t bytes) {
     t->flushed += bytes;

@@ -2,6 +2,7 @@
 
 #include "base/classes.h"
 #include "base/text.h"
+#include "system/report.h"
 #include "system/system.h"
 
 /* In the order of fh_equation. */
@@ -99,8 +100,8 @@ static void say_place(fh_text *t, const fh_violation *v) {
 
 void fh_check_say(const fh_violation *v) {
     char buffer[320];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
-    fh_text_string(&t, "freehold: verify: ");
+    fh_text t = fh_line_begin(buffer, sizeof buffer);
+    fh_text_string(&t, "verify: ");
     fh_text_string(&t, fh_equation_name(v->equation));
     fh_text_string(&t, " violated: ");
     fh_text_string(&t, fh_equation_text(v->equation));
@@ -109,7 +110,5 @@ void fh_check_say(const fh_violation *v) {
     fh_text_hex(&t, v->found);
     fh_text_string(&t, ", expected ");
     fh_text_hex(&t, v->expected);
-    t.end++; /* the byte kept for the end of the line */
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
+    fh_line_write(&t);
 }

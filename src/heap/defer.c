@@ -94,7 +94,7 @@ static participant *take_record(void) {
     return r;
 }
 
-/* Of whoever has a record. acquire: nothing but zeros, which the mapping is. */
+/* Of the thread that has a record. acquire: nothing but zeros, which the mapping is. */
 static fh_word *queue(void) {
     return (fh_word *)(uintptr_t)fh_load_acquire(&slots);
 }

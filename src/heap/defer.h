@@ -32,8 +32,8 @@
 uint64_t fh_defer_stamp(void);
 bool fh_defer_has_passed(uint64_t stamp);
 
-/* Frees p, a block of so many bytes, when all readers have passed. False with errno EAGAIN: the backlog is at its bound, or all slots
- * are taken; or ENOMEM. p is still the caller's. Where no reader is online there is neither: then p is freed at once. */
+/* Frees p, a block of `bytes`, when all readers have passed. False with errno EAGAIN: the backlog is at its bound, or all slots are
+ * taken; or ENOMEM. p is still the caller's. Where no reader is online there is neither: then p is freed at once. */
 bool fh_defer(void *p, size_t bytes);
 
 /* The same if the calling thread's batch has a place and room for it; else false, and nothing has happened. 0 bytes: false. No
@@ -64,7 +64,7 @@ void fh_defer_safepoint(void);
  * whose batches are in the queue. */
 size_t fh_defer_flush(void);
 
-/* Bytes that wait, but for open batches of other threads. */
+/* Bytes that wait, except in open batches of other threads. */
 size_t fh_deferred_bytes(void);
 
 /* The same without the calling thread's: what was handed in. One load, for any thread at any time. */

@@ -11,7 +11,7 @@
 
 #define WORD_BYTES ((size_t)64 * FH_MIN_ALIGN)
 #define LEAST ((size_t)4096)
-/* A freed block of so many bytes is worth a callback. */
+/* A freed block of as many bytes is worth a callback. */
 #define PURGED_FROM FH_SLOT_SIZE
 #define ALL (~UINT64_C(0))
 

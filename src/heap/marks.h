@@ -29,7 +29,7 @@ typedef struct {
     unsigned tops; /* words of the upper level */
 } fh_marks;
 
-/* A call has so many steps, of some eight instructions each. It takes what it costs off, and stops where it would begin anew when
+/* A call has so many steps, of some eight instructions each. It takes what it costs off, and stops where it would begin again when
  * none are left. */
 typedef int fh_steps;
 

@@ -143,7 +143,7 @@ void *fh_stripes_take(fh_heap *h, unsigned c);
 /* Keeps block i of e, whose byte is 0 already. False: it is to be freed by its bit. Of a heap that has stripes. */
 bool fh_stripes_keep(fh_extent *e, unsigned i);
 
-/* The heap was refused memory: gives back what can be reached. True: something was. */
+/* The heap was refused memory: releases what can be reached. True: something was. */
 bool fh_stripes_empty(fh_heap *h);
 
 /* All of its blocks go. Returns the stripes' slot, which is to be released, or NULL. No other call is on the heap. */

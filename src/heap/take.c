@@ -35,7 +35,7 @@ static uint64_t aligned_units(size_t units) {
     return units >= 64 ? 1 : ~UINT64_C(0) / ((UINT64_C(1) << units) - 1);
 }
 
-/* The units are the caller's. Where the last block ended that was there, this one mostly ends too. */
+/* The units are the caller's. Where the last block ended that was there, this one usually ends too. */
 static inline void show_units(fh_heap *h, unsigned w, unsigned at, unsigned units) {
     uint64_t own = fh_run_mask(at, units), end = UINT64_C(1) << (at + units - 1), there = fh_load(&h->last[w]) & own;
     if (there & ~end) fh_bits_clear(h, &h->last[w], there & ~end);
@@ -263,7 +263,7 @@ static void *take_of_class(fh_heap *h, unsigned list, unsigned c, fh_heap **full
 
 /* ── Large blocks ────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Type-stable: a free block of so many bytes, whose node has it again. NULL: there is none. Cost: a walk over all nodes. */
+/* Type-stable: a free block of `bytes`, whose node has it again. NULL: there is none. Cost: a walk over all nodes. */
 static void *take_idle(fh_heap *h, size_t align, size_t bytes) {
     fh_extent *e = (fh_extent *)(uintptr_t)fh_load_acquire(&h->list[0]);
     for (; e; e = e->next) {
@@ -367,7 +367,7 @@ __attribute__((noinline)) static void *take_of_apart(fh_heap *h, size_t align, s
     return NULL;
 }
 
-/* Where the last search found a block, this one mostly finds one too. NULL: not there. */
+/* Where the last search found a block, this one usually finds one too. NULL: not there. */
 static inline void *take_near(fh_heap *h, size_t n) {
     if (n <= FH_UNITS_MOST && !fh_load(&h->grown))
         return take_units_in(h, (unsigned)fh_load(&h->from), units_for(n), ~UINT64_C(0));

@@ -10,7 +10,7 @@
  *
  * In the child of a fork no call of another thread is on a heap: both words have the process's generation in them.
  *
- * Thread-safety: any thread. Progress: wait-free but for the claim of an entry, which is lock-free. */
+ * Thread-safety: any thread. Progress: wait-free except for the claim of an entry, which is lock-free. */
 #ifndef FH_HEAP_USE_H
 #define FH_HEAP_USE_H
 

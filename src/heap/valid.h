@@ -7,7 +7,7 @@
 /* A number that no other living thread has. */
 uint64_t fh_heap_this_thread(void);
 
-/* True if h is a heap, whoever may use it. */
+/* True if h is a heap, in use or not. */
 bool fh_heap_exists(const fh_heap *h);
 
 /* True unless it is private to another thread. */

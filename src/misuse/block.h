@@ -54,7 +54,7 @@ typedef enum {
 #define FH_FRESH_BYTE 0xAF /* in a block that was allocated and not written yet */
 #define FH_FREED_BYTE 0xDF /* in a block that is free */
 
-/* Of a longer block the first and the last half of so many bytes are filled, or memory that a program never touches would
+/* Of a longer block the first and the last 2 KiB are filled, or memory that a program never touches would
  * become resident. */
 #define FH_FILL_MOST ((size_t)4 * 1024)
 
@@ -117,7 +117,7 @@ fh_checked *fh_checked_around(const void *p);
 /* The one whose memory begins at `begin`, which is a block of the store; NULL: it is no checked one. */
 fh_checked *fh_checked_in(const void *begin, size_t size);
 
-/* True if what is at h, in a block of the store of `size` bytes, would be the header of a live block but for its canary: an
+/* True if what is at h, in a block of the store of `size` bytes, would be the header of a live block except for its canary: an
  * underrun has met it. Headers behind an alignment are not recognised. */
 bool fh_checked_was_header(const fh_checked *h, size_t size);
 

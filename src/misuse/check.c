@@ -14,6 +14,7 @@
 #include "misuse/watched.h"
 #include "store/locate.h"
 #include "store/window.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -22,15 +23,13 @@
 /* ── Beginning ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 bool fh_checked_start(fh_tool_kind tool) {
-    static const char refused[] =
-        "freehold: check=1 is for the start of a program with one thread, without observe=1\n";
-    static const char unseen[] =
-        "freehold: the tool that watches this program sees no fh_ blocks: they are for the start, with one thread\n";
     if (fh_is_checking()) return true;
     fh_checked_secret = fh_system_nanoseconds() ^ (uint64_t)(uintptr_t)&fh_checked_secret << 16;
     if (!fh_stacks_start() || !fh_quarantine_start() || !fh_thread_check_all()) {
         bool wanted = FH_SETTING(check) != 0;
-        fh_system_write(2, wanted ? refused : unseen, wanted ? sizeof refused - 1 : sizeof unseen - 1);
+        FH_REPORT_LINE(
+            wanted ? "check=1 is for the start of a program with one thread, without observe=1"
+                   : "the tool that watches this program sees no fh_ blocks: they are for the start, with one thread");
         return false;
     }
     fh_tool_start(tool);
@@ -93,7 +92,7 @@ static void write_marker(char *begin, size_t offset) {
     fh_store_release(&marker->state, fh_checked_state(FH_CHECKED_MARKER, 0, 0, 0));
 }
 
-/* Makes the memory at begin a live block, but for what is in it and behind it. */
+/* Makes the memory at begin a live block, except for what is in it and behind it. */
 static inline fh_checked *make(char *begin, size_t align, size_t n, uint32_t stack) {
     size_t offset = room_before(align) - sizeof(fh_checked);
     if (offset) write_marker(begin, offset);
@@ -278,7 +277,7 @@ static inline bool win(fh_checked *h, uint32_t stack, uint64_t *was) {
     *was = fh_load_acquire(&h->state);
     while (FH_LIKELY(fh_checked_kind_of(*was) == FH_CHECKED_LIVE)) {
         uint64_t freed = (*was & (UINT32_MAX & ~UINT64_C(0xFF))) | FH_CHECKED_FREED | (uint64_t)stack << 32;
-        /* acq_rel: what was written into the block before it was freed; and the stack for whoever loses. */
+        /* acq_rel: what was written into the block before it was freed; and the stack for the call that loses. */
         if (FH_LIKELY(fh_cas_acq_rel(&h->state, was, freed))) return true;
     }
     return false;

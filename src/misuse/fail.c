@@ -24,7 +24,7 @@ typedef enum { NONE, NTH, EVERY, AFTER, SITE } fail_kind;
 
 typedef struct {
     fail_kind kind;
-    uint64_t number; /* which one; every so many; after so many bytes; the site */
+    uint64_t number; /* which one; the distance of one to the next; bytes before the first; the site */
 } fail_when;
 
 /* 0 → hash by compare-and-swap, relaxed: the number is all there is. The counts are added to. */
@@ -229,8 +229,6 @@ static void log_numbers(const char *what, uint32_t hash, uint64_t first, uint64_
 static void say_failed(size_t n, uint32_t hash, uint32_t stack) {
     char buffer[2048];
     fh_text t = fh_text_in(buffer, sizeof buffer);
-    const uint64_t *addresses = NULL;
-    unsigned frames = fh_stacks_get(stack, &addresses);
     if (fh_swap_acq_rel(&said, 1)) return;
     fh_text_string(&t, "freehold: an allocation of ");
     fh_text_number(&t, n);
@@ -238,7 +236,7 @@ static void say_failed(size_t n, uint32_t hash, uint32_t stack) {
     fh_text_string(&t, ", because option fail says so; fail=site:");
     fh_text_hex(&t, hash);
     fh_text_string(&t, " repeats it\n");
-    fh_misuse_put_stack(&t, "asked for", addresses, frames);
+    fh_misuse_put_noted(&t, "asked for", stack);
     fh_system_write(2, t.begin, fh_text_length(&t));
 }
 

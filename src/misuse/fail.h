@@ -3,7 +3,7 @@
  *
  *     fail=7             the 7th allocation of the process
  *     fail=every:1000    each 1,000th
- *     fail=after:64m     all, once so many bytes were asked for
+ *     fail=after:64m     all, once 64 MiB were asked for
  *     fail=site:1A2B3C4D all of one call stack
  *     fail=none          none; for fail_log
  *

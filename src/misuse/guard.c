@@ -15,6 +15,7 @@
 #include "store/guarded.h"
 #include "store/limit.h"
 #include "system/inspect.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -25,8 +26,8 @@
 #define MAPPED_SELDOMER 8u
 
 /* A guarded block takes some 10 µs, which a program that allocates all the time would feel. So there is one for each of these
- * pieces of the program's CPU time, which is a hundredth of it, and so many at once at the beginning. Whoever asks for one in less
- * than so many allocations means it, and gets all of them.
+ * pieces of the program's CPU time, which is a hundredth of it, and PACE_AT_ONCE at the beginning. A user who asks for one in less
+ * than PACED_FROM allocations means it, and gets all of them.
  *
  * Rejected: the wall clock alone. On a machine with other work it runs several times as fast as the program. It is asked first,
  * because it costs no system call. */
@@ -79,21 +80,15 @@ static bool start(void) {
     return true;
 }
 
-static void say(const char *what, uint64_t number, const char *more) {
-    char buffer[256];
-    fh_text t = fh_text_in(buffer, sizeof buffer);
-    fh_text_string(&t, "freehold: ");
-    fh_text_string(&t, what);
-    if (number) fh_text_number(&t, number);
-    fh_text_string(&t, more);
-    fh_text_char(&t, '\n');
-    fh_system_write(2, t.begin, fh_text_length(&t));
-}
-
 static void say_banner(uint64_t one_in) {
     if (!FH_SETTING(verbose)) return;
-    say(marks ? "guards by MADV_GUARD_INSTALL, for one allocation in " : "guards by mprotect, for one allocation in ",
-        one_in, marks ? "" : ", because the kernel has no MADV_GUARD_INSTALL");
+    char buffer[256];
+    fh_text t = fh_line_begin(buffer, sizeof buffer);
+    fh_text_string(&t, marks ? "guards by MADV_GUARD_INSTALL, for one allocation in "
+                             : "guards by mprotect, for one allocation in ");
+    fh_text_number(&t, one_in);
+    if (!marks) fh_text_string(&t, ", because the kernel has no MADV_GUARD_INSTALL");
+    fh_line_write(&t);
 }
 
 bool fh_guard_configure(void) {
@@ -105,18 +100,18 @@ bool fh_guard_configure(void) {
         return true;
     }
     if (fh_is_checking()) {
-        say("option guard does nothing, because option check finds more", 0, "");
+        FH_REPORT_LINE("option guard does nothing, because option check finds more");
         return true;
     }
     if (fh_is_hardened()) {
-        say("option guard does nothing beside option harden", 0, "");
+        FH_REPORT_LINE("option guard does nothing beside option harden");
         return true;
     }
     /* acquire: what the thread that started it has written. */
     if (fh_cas_acquire(&life, &seen, STARTING)) {
         seen = start() ? STARTED : FAILED;
         fh_store_release(&life, seen);
-        if (seen == FAILED) say("option guard does nothing, because there is no memory for it", 0, "");
+        if (seen == FAILED) FH_REPORT_LINE("option guard does nothing, because there is no memory for it");
     }
     if (seen != STARTED) return seen == STARTING;
     uint64_t one_in = marks ? wanted : wanted * MAPPED_SELDOMER;

@@ -8,22 +8,15 @@
 
 #include <errno.h>
 
-#define LONGEST ((size_t)16 * 1024)
-
-static void say_size(fh_text *t, size_t n) {
-    fh_text_number(t, n);
-    fh_text_string(t, n == 1 ? " byte" : " bytes");
-}
-
 static void say_a_block(fh_text *t, const fh_guard_report *r) {
     fh_text_string(t, "a block of ");
-    say_size(t, r->view.size);
+    fh_misuse_put_size(t, r->view.size);
 }
 
 /* "byte 40 of a block of 40 bytes", "4 bytes before a block of 40 bytes". */
 static void say_beside(fh_text *t, const fh_guard_report *r, uintptr_t address) {
     if (r->side == FH_GUARD_BEFORE) {
-        say_size(t, r->view.block - address);
+        fh_misuse_put_size(t, r->view.block - address);
         fh_text_string(t, " before ");
     } else {
         fh_text_string(t, "byte ");
@@ -43,7 +36,7 @@ static void say_touch(fh_text *t, const fh_guard_report *r) {
         fh_text_string(t, "a guard between blocks, of which nothing is known; look for an overwritten pointer");
     } else if (r->side == FH_GUARD_INSIDE) {
         fh_text_string(t, "use after free, ");
-        say_size(t, r->p - r->view.block);
+        fh_misuse_put_size(t, r->p - r->view.block);
         fh_text_string(t, " into ");
         say_a_block(t, r);
         fh_text_string(t, "; look for a pointer that was kept");
@@ -62,7 +55,7 @@ static void say_foreign(fh_text *t, const fh_guard_report *r) {
     } else if (r->side == FH_GUARD_BEFORE) {
         say_beside(t, r, r->p);
     } else {
-        say_size(t, r->p - (r->view.block + r->view.size));
+        fh_misuse_put_size(t, r->p - (r->view.block + r->view.size));
         fh_text_string(t, " behind the end of ");
         say_a_block(t, r);
     }
@@ -73,18 +66,18 @@ static void say_what(fh_text *t, const fh_guard_report *r) {
     switch (r->what) {
     case FH_GUARD_DOUBLE_FREE:
         fh_text_string(t, "double free: this block of ");
-        say_size(t, r->view.size);
+        fh_misuse_put_size(t, r->view.size);
         fh_text_string(t, " is free already; look for a second owner, or set the pointer to NULL where it is released "
                           "first");
         break;
     case FH_GUARD_USED_FREE:
         fh_text_string(t, "use after free: this block of ");
-        say_size(t, r->view.size);
+        fh_misuse_put_size(t, r->view.size);
         fh_text_string(t, " is free already; look for a second owner of it");
         break;
     case FH_GUARD_WRONG_BEGIN:
         fh_text_string(t, "pointer into the middle of a block: the block of ");
-        say_size(t, r->view.size);
+        fh_misuse_put_size(t, r->view.size);
         fh_text_string(t, " begins at ");
         fh_text_hex(t, r->view.block);
         if (r->view.kind == FH_GUARD_FREED) fh_text_string(t, ", and is free already");
@@ -115,40 +108,32 @@ static void say_call(fh_text *t, const fh_guard_report *r) {
     fh_text_string(t, r->call ? "): " : ": ");
 }
 
-static void say_stack(fh_text *t, const char *what, uint32_t number) {
-    const uint64_t *addresses = NULL;
-    unsigned n = fh_stacks_get(number, &addresses);
-    fh_misuse_put_stack(t, what, addresses, n);
-}
-
 static void say_block(fh_text *t, const fh_guard_report *r) {
     fh_text_string(t, "  the block: ");
-    say_size(t, r->view.size);
+    fh_misuse_put_size(t, r->view.size);
     fh_text_string(t, " at ");
     fh_text_hex(t, r->view.block);
     fh_text_string(t, ", guarded\n");
-    say_stack(t, "allocated", r->view.made);
-    if (r->view.kind == FH_GUARD_FREED) say_stack(t, "freed", r->view.freed);
+    fh_misuse_put_noted(t, "allocated", r->view.made);
+    if (r->view.kind == FH_GUARD_FREED) fh_misuse_put_noted(t, "freed", r->view.freed);
 }
 
 void fh_guard_say(const fh_guard_report *r) {
     static const char *const where[] = {"touched", "read", "written", "executed"};
     int saved = errno;
-    char few[1024];
-    /* A thread's stack may be short, and a signal's more so. */
-    char *buffer = fh_system_map(LONGEST, fh_system_page_size());
-    fh_text t = buffer ? fh_text_in(buffer, LONGEST) : fh_text_in(few, sizeof few);
-    say_call(&t, r);
-    say_what(&t, r);
-    if (r->side != FH_GUARD_NO_BLOCK) say_block(&t, r);
+    fh_misuse_message m;
+    fh_misuse_begin(&m);
+    fh_text *t = &m.text;
+    say_call(t, r);
+    say_what(t, r);
+    if (r->side != FH_GUARD_NO_BLOCK) say_block(t, r);
     if (r->frame) {
-        say_stack(&t, "found", fh_stacks_note(r->frame));
+        fh_misuse_put_noted(t, "found", fh_stacks_note(r->frame));
     } else {
-        fh_misuse_put_stack(&t, where[r->access], r->touched, r->touched_count);
+        fh_misuse_put_stack(t, where[r->access], r->touched, r->touched_count);
     }
-    if (r->at) fh_misuse_put_bytes(&t, r->at);
-    fh_system_write(2, t.begin, fh_text_length(&t));
-    if (buffer) fh_system_unmap(buffer, LONGEST);
+    if (r->at) fh_misuse_put_bytes(t, r->at);
+    fh_misuse_write(&m);
     if (r->what != FH_GUARD_TOUCHED && FH_SETTING(on_error) == FH_ON_ERROR_ABORT) fh_system_abort();
     errno = saved;
 }

@@ -78,7 +78,7 @@ void fh_guard_begin(unsigned slot, uintptr_t block, size_t size, size_t pages, u
     fh_guard_slot *s = &slot_table[slot];
     uint64_t state = fh_load(&s->state);
     FH_ASSERT(kind_of(state) == FH_GUARD_TAKEN && size <= pages);
-    /* release, each: whoever reads one of them sees that the slot was TAKEN when he looks at its state again. */
+    /* release, each: a thread that reads one of them sees that the slot was TAKEN when it looks at its state again. */
     fh_store_release(&s->block, block);
     fh_store_release(&s->size, size);
     fh_store_release(&s->pages, pages);
@@ -91,7 +91,7 @@ bool fh_guard_end(unsigned slot, uintptr_t block, uint32_t stack, fh_guard_view 
     uint64_t state = fh_load_acquire(&s->state); /* acquire: the rest of the slot */
     *view = fh_guard_look(slot);
     if (view->kind != FH_GUARD_LIVE || view->block != block || kind_of(state) != FH_GUARD_LIVE) return false;
-    /* acq_rel: what was written into the block before it was freed; and the stack for whoever loses. */
+    /* acq_rel: what was written into the block before it was freed; and the stack for the call that loses. */
     if (fh_cas_acq_rel(&s->state, &state, next_state(state, FH_GUARD_FREED, stack))) return true;
     *view = fh_guard_look(slot);
     return false;

@@ -26,14 +26,14 @@ static size_t size_of(const fh_misuse_report *r) {
     return r->h ? r->h->size : 0;
 }
 
-static void say_size(fh_text *t, size_t n) {
+void fh_misuse_put_size(fh_text *t, size_t n) {
     fh_text_number(t, n);
     fh_text_string(t, n == 1 ? " byte" : " bytes");
 }
 
 static void say_a_block(fh_text *t, const fh_misuse_report *r) {
     fh_text_string(t, "a block of ");
-    say_size(t, size_of(r));
+    fh_misuse_put_size(t, size_of(r));
 }
 
 /* "byte 40 of …": where r->at is in the block. */
@@ -78,7 +78,7 @@ static void say_touched(fh_text *t, const fh_misuse_report *r) {
         fh_text_string(t, "double free: ");
         if (r->h) {
             fh_text_string(t, "this block of ");
-            say_size(t, size_of(r));
+            fh_misuse_put_size(t, size_of(r));
             fh_text_string(t, " is free already");
         } else {
             fh_text_string(t, "no live block is left around it");
@@ -88,7 +88,7 @@ static void say_touched(fh_text *t, const fh_misuse_report *r) {
         break;
     case FH_MISUSE_USE_AFTER_FREE:
         fh_text_string(t, "use after free: this block of ");
-        say_size(t, size_of(r));
+        fh_misuse_put_size(t, size_of(r));
         fh_text_string(t, " is free already; look for a second owner of it");
         break;
     case FH_MISUSE_WRITTEN_FREE:
@@ -123,7 +123,7 @@ static void say_what(fh_text *t, const fh_misuse_report *r) {
         fh_text_string(t, "pointer into the middle of a block: ");
         if (r->h) {
             fh_text_string(t, "the block of ");
-            say_size(t, size_of(r));
+            fh_misuse_put_size(t, size_of(r));
             fh_text_string(t, " begins at ");
             fh_text_pointer(t, fh_checked_block(r->h));
         } else {
@@ -183,7 +183,7 @@ void fh_misuse_put_stack(fh_text *t, const char *what, const uint64_t *addresses
     for (unsigned i = 0; i < n; i++) say_frame(t, i, (uintptr_t)addresses[i]);
 }
 
-static void say_stack(fh_text *t, const char *what, uint32_t number) {
+void fh_misuse_put_noted(fh_text *t, const char *what, uint32_t number) {
     const uint64_t *addresses = NULL;
     unsigned n = fh_stacks_get(number, &addresses);
     fh_misuse_put_stack(t, what, addresses, n);
@@ -223,44 +223,52 @@ void fh_misuse_put_bytes(fh_text *t, const char *at) {
 static void say_block(fh_text *t, const fh_misuse_report *r) {
     uint64_t s = fh_load_acquire(&r->h->state);
     fh_text_string(t, "  the block: ");
-    say_size(t, r->h->size);
+    fh_misuse_put_size(t, r->h->size);
     fh_text_string(t, " at ");
     fh_text_pointer(t, fh_checked_block(r->h));
     fh_text_string(t, ", from ");
     fh_text_string(t, allocators[family_of(r)]);
     fh_text_char(t, '\n');
-    say_stack(t, "allocated", r->h->allocated);
+    fh_misuse_put_noted(t, "allocated", r->h->allocated);
     /* These are found by the call that frees it. */
     bool by_this = r->call && (r->what == FH_MISUSE_BEHIND || r->what == FH_MISUSE_BEFORE ||
                                r->what == FH_MISUSE_SIZE || r->what == FH_MISUSE_ALIGN || r->what == FH_MISUSE_FAMILY);
-    if (fh_checked_kind_of(s) != FH_CHECKED_LIVE && !by_this) say_stack(t, "freed", fh_checked_freed_of(s));
+    if (fh_checked_kind_of(s) != FH_CHECKED_LIVE && !by_this) fh_misuse_put_noted(t, "freed", fh_checked_freed_of(s));
+}
+
+void fh_misuse_begin(fh_misuse_message *m) {
+    m->mapped = fh_system_map(LONGEST, fh_system_page_size());
+    m->text = m->mapped ? fh_text_in(m->mapped, LONGEST) : fh_text_in(m->few, sizeof m->few);
+}
+
+void fh_misuse_write(fh_misuse_message *m) {
+    fh_system_write(2, m->text.begin, fh_text_length(&m->text));
+    if (m->mapped) fh_system_unmap(m->mapped, LONGEST);
 }
 
 void fh_misuse_tell(const fh_misuse_report *r) {
     int saved = errno;
-    char few[1024];
-    /* A thread's stack may be short, and a report is long. */
-    char *buffer = fh_system_map(LONGEST, fh_system_page_size());
-    fh_text t = buffer ? fh_text_in(buffer, LONGEST) : fh_text_in(few, sizeof few);
-    say_call(&t, r);
-    say_what(&t, r);
+    fh_misuse_message m;
+    fh_misuse_begin(&m);
+    fh_text *t = &m.text;
+    say_call(t, r);
+    say_what(t, r);
     if (r->h) {
-        say_block(&t, r);
+        say_block(t, r);
     } else if (r->what == FH_MISUSE_BEFORE) {
-        fh_text_string(&t, "  the block begins at ");
-        fh_text_pointer(&t, r->p);
-        fh_text_string(&t, ", and what was known of it is overwritten\n");
+        fh_text_string(t, "  the block begins at ");
+        fh_text_pointer(t, r->p);
+        fh_text_string(t, ", and what was known of it is overwritten\n");
     }
     if (r->frame) {
-        say_stack(&t, "found", fh_stacks_note(r->frame));
+        fh_misuse_put_noted(t, "found", fh_stacks_note(r->frame));
     } else if (r->found) {
-        fh_text_string(&t, "  ");
-        fh_text_string(&t, r->found);
-        fh_text_char(&t, '\n');
+        fh_text_string(t, "  ");
+        fh_text_string(t, r->found);
+        fh_text_char(t, '\n');
     }
-    if (r->at) fh_misuse_put_bytes(&t, r->at);
-    fh_system_write(2, t.begin, fh_text_length(&t));
-    if (buffer) fh_system_unmap(buffer, LONGEST);
+    if (r->at) fh_misuse_put_bytes(t, r->at);
+    fh_misuse_write(&m);
     errno = saved;
 }
 

@@ -37,8 +37,25 @@ void fh_misuse_say(const fh_misuse_report *r);
 /* The same, and always returns. */
 void fh_misuse_tell(const fh_misuse_report *r);
 
-/* For other reports of the layer: "  found at" and a line a frame; three rows of 16 bytes, of which the byte at `at` is in the
+/* ── Parts, for the other reports of the layer ───────────────────────────────────────────────────────────────────── */
+
+/* A report is long, and a thread's stack may be short, a signal's more so: the text is in pages of its own, or, where there are
+ * none, in the few bytes here, and cut off. */
+typedef struct {
+    fh_text text;
+    char *mapped;
+    char few[1024];
+} fh_misuse_message;
+
+void fh_misuse_begin(fh_misuse_message *m);
+void fh_misuse_write(fh_misuse_message *m);
+
+/* "1 byte", "40 bytes". */
+void fh_misuse_put_size(fh_text *t, size_t n);
+
+/* "  found at" and a line a frame, of a stack of misuse/stacks.h or of addresses; three rows of 16 bytes, of which the byte at `at` is in the
  * middle one, in brackets. */
+void fh_misuse_put_noted(fh_text *t, const char *what, uint32_t stack);
 void fh_misuse_put_stack(fh_text *t, const char *what, const uint64_t *addresses, unsigned n);
 void fh_misuse_put_bytes(fh_text *t, const char *at);
 

@@ -17,7 +17,7 @@
 
 #define FH_STACK_FRAMES 16u
 
-/* Maps both. False: no memory; then all stacks are 0. Or they are in memory of the caller's, of so many bytes, zero and at a
+/* Maps both. False: no memory; then all stacks are 0. Or they are in memory of the caller's, of fh_stacks_bytes(), zero and at a
  * multiple of 64. */
 bool fh_stacks_start(void);
 size_t fh_stacks_bytes(void);

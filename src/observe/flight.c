@@ -5,6 +5,7 @@
 #include "observe/profile.h"
 #include "system/again.h"
 #include "system/inspect.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -16,19 +17,6 @@
 
 /* Below the library's directory: a build has the recorder beside the library, an installation one deeper. */
 static const char *const recorders[] = {"libfreehold-record.so", "freehold/libfreehold-record.so"};
-
-static void say(const char *what, const char *about, const char *why, const char *reason) {
-    char buffer[PATH_MOST + 256];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
-    fh_text_string(&t, "freehold: flight: ");
-    fh_text_string(&t, what);
-    fh_text_string(&t, about);
-    fh_text_string(&t, why);
-    fh_text_string(&t, reason);
-    t.end++; /* the byte kept for the end of the line */
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
-}
 
 /* Makes `path` that of the recorder, which holds the library's own; false: there is none. */
 static bool find_recorder(char *path, size_t size) {
@@ -67,7 +55,7 @@ static void begin_again(const char *recorder, size_t bytes) {
     fh_text_char(&t, 0);
     int error = make_directory(directory, sizeof directory);
     if (error) {
-        say("cannot make ", directory, ": it is not recorded: ", fh_system_error(error));
+        FH_REPORT_LINE("flight: cannot make ", directory, ": it is not recorded: ", fh_system_error(error));
         return;
     }
     /* What page says stays; without it there is no need for what a program leaves that ended as it should. */
@@ -78,7 +66,8 @@ static void begin_again(const char *recorder, size_t bytes) {
     };
     error = fh_system_begin_again(recorder, set, sizeof set / sizeof *set);
     fh_system_remove_directory(directory);
-    say("cannot start the program again, with ", recorder, " in front: it is not recorded: ", fh_system_error(error));
+    FH_REPORT_LINE("flight: cannot start the program again, with ", recorder,
+                   " in front: it is not recorded: ", fh_system_error(error));
 }
 
 void fh_flight_begin(size_t bytes) {
@@ -86,13 +75,13 @@ void fh_flight_begin(size_t bytes) {
     bool ready;
     if (fh_system_environment("FREEHOLD_RECORD", &ready)) return;
     if (bytes > MOST) {
-        say("no more than 64g of records are kept: it is not recorded", "", "", "");
+        FH_REPORT_LINE("flight: no more than 64g of records are kept: it is not recorded");
     } else if (!fh_system_begin_again || !fh_system_is_in_front(path, sizeof path)) {
-        say("this library's malloc is not the program's from its start: preload libfreehold.so", "", "", "");
+        FH_REPORT_LINE("flight: this library's malloc is not the program's from its start: preload libfreehold.so");
     } else if (fh_system_threads() > 1) {
-        say("the program has threads already: it is not recorded", "", "", "");
+        FH_REPORT_LINE("flight: the program has threads already: it is not recorded");
     } else if (!find_recorder(path, sizeof path)) {
-        say("no libfreehold-record.so in ", path, " or in its freehold/: it is not recorded", "");
+        FH_REPORT_LINE("flight: no libfreehold-record.so in ", path, " or in its freehold/: it is not recorded");
     } else {
         begin_again(path, bytes);
     }

@@ -9,8 +9,8 @@
 
 #include "base/types.h"
 
-/* So many bytes of records. Returns only if there is nothing to do, as in a program that is recorded already, or if it cannot be
- * done, which is said on stderr: the program goes on without. */
+/* Keeps `bytes` of records. Returns only if there is nothing to do, as in a program that is recorded already, or if it cannot be
+ * done, which is said on stderr: the program continues. */
 void fh_flight_begin(size_t bytes);
 
 #endif

@@ -120,7 +120,7 @@ static void draw(fh_thread *t, uint64_t interval) {
 }
 
 /* Draws a distance for thread t. What it had left of the last one is dropped, which changes nothing: an exponential
- * distance has no memory, and a round of guards begins anew. */
+ * distance has no memory, and a round of guards begins again. */
 static void start(fh_thread *t, uint64_t interval) {
     if (!t->interval) {
         /* Another state for each thread, and for each child of a fork. */

@@ -36,7 +36,7 @@ static void into_file(fh_output *out, const char *bytes, size_t count) {
     }
 }
 
-void fh_put_bytes(fh_output *out, const char *bytes, size_t count) {
+static void put_bytes(fh_output *out, const char *bytes, size_t count) {
     if (out->fd >= 0) {
         into_file(out, bytes, count);
     } else {
@@ -46,12 +46,12 @@ void fh_put_bytes(fh_output *out, const char *bytes, size_t count) {
 }
 
 void fh_put(fh_output *out, const char *s) {
-    fh_put_bytes(out, s, strlen(s));
+    put_bytes(out, s, strlen(s));
 }
 
 void fh_put_number(fh_output *out, uint64_t n) {
     char digits[20]; /* of 2^64 */
     fh_text t = fh_text_in(digits, sizeof digits);
     fh_text_number(&t, n);
-    fh_put_bytes(out, digits, fh_text_length(&t));
+    put_bytes(out, digits, fh_text_length(&t));
 }

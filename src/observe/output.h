@@ -25,7 +25,6 @@ fh_output fh_output_to_buffer(char *buffer, size_t size);
 fh_output fh_output_to_file(int fd, char *buffer, size_t size);
 void fh_output_end(fh_output *out);
 
-void fh_put_bytes(fh_output *out, const char *bytes, size_t count);
 void fh_put(fh_output *out, const char *s);
 void fh_put_number(fh_output *out, uint64_t n);
 

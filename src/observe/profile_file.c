@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "system/inspect.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include "freehold/freehold.h"
@@ -124,22 +125,6 @@ fh_profile_header *fh_profile(void) {
     /* acquire: pairs with the release in fh_profile_begin, which comes after the file is filled in. */
     if (fh_load_acquire(&life) != LIVE || FH_UNLIKELY(!fh_load(alive_word()))) return NULL;
     return (fh_profile_header *)(uintptr_t)fh_load(&header_address);
-}
-
-/* ── Messages ────────────────────────────────────────────────────────────────────────────────────────────────────── */
-
-static void say(const char *what, const char *directory, int error, const char *then) {
-    char buffer[768];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
-    fh_text_string(&t, "freehold: ");
-    fh_text_string(&t, what);
-    fh_text_string(&t, directory);
-    fh_text_string(&t, ": ");
-    fh_text_string(&t, fh_system_error(error));
-    fh_text_string(&t, then);
-    t.end++;
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
 }
 
 /* ── Making ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -268,12 +253,15 @@ static void *make_file(const fh_process *self) {
     if (file.path[0]) fh_shared_remove(&file);
     if (file.path[0] && file.descriptor > 0) fh_shared_forget(&file);
     if (keep_file || FH_SETTING(verbose)) {
-        say("the profile file cannot be made in ", directory, error, "; it is in memory, until the program ends");
+        FH_REPORT_LINE("the profile file cannot be made in ", directory, ": ", fh_system_error(error),
+                       "; it is in memory, until the program ends");
     }
     error = fh_shared_create_nameless(&file, FH_PROFILE_MEMFD);
     p = error ? NULL : fh_shared_extend(&file, 0, first_bytes, &error);
-    if (!p)
-        say("the program is not observed: no profile file in ", directory, error, ", and none in memory; see page=DIR");
+    if (!p) {
+        FH_REPORT_LINE("the program is not observed: no profile file in ", directory, ": ", fh_system_error(error),
+                       ", and none in memory; see page=DIR");
+    }
     return p;
 }
 

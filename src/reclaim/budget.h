@@ -129,7 +129,7 @@ static inline bool fh_cold_is_due(size_t chunks, size_t last) {
     return chunks >= FH_SEARCH_FROM && chunks >= last + last / 32 + 1;
 }
 
-/* And after so many bytes were taken from slabs: a heap whose holes are filled rarely grows. */
+/* And after a thirty-second of the heap was taken from slabs: a heap whose holes are filled rarely grows. */
 static inline bool fh_cold_is_due_by_flow(size_t heap, uint64_t taken) {
     return heap >= FH_COLD_HEAP_BYTES && taken >= FH_COLD_TAKEN_BYTES && taken >= heap / 32;
 }

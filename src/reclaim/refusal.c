@@ -10,6 +10,7 @@
 #include "reclaim/limits.h"
 #include "store/guarded.h"
 #include "system/limits.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -125,8 +126,8 @@ static void say_group(fh_text *t) {
 
 static void report(size_t n, const fh_limit_figures *own, fh_refusal which, const fh_system_limits *l, uint64_t more) {
     char buffer[640];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
-    say(&t, "freehold: no memory for a block of ");
+    fh_text t = fh_line_begin(buffer, sizeof buffer);
+    say(&t, "no memory for a block of ");
     fh_text_size(&t, n);
     say(&t, ": ");
     if (own) {
@@ -145,9 +146,7 @@ static void report(size_t n, const fh_limit_figures *own, fh_refusal which, cons
         say(&t, "freehold run PROGRAM");
     }
     say(&t, " shows by which call sites (option on_oom)");
-    t.end++; /* the byte kept for the end of the line, however long the message */
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
+    fh_line_write(&t);
 }
 
 /* ── Which limit ─────────────────────────────────────────────────────────────────────────────────────────────────── */

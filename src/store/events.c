@@ -22,7 +22,7 @@ static void watch_slots(uint64_t dirty) {
     fh_set_due(FH_DUE_BACKGROUND);
 }
 
-/* So many bytes are about to get memory, in a process whose control group has a limit. */
+/* `bytes` are about to get memory, in a process whose control group has a limit. */
 static void count_for_group(size_t bytes) {
     uint64_t wanted = fh_add_relaxed(&fh_counts.wanted, bytes) + bytes;
     if ((int64_t)(wanted - fh_load(&fh_order.group_read_at)) >= 0) fh_set_due(FH_DUE_GROUP);

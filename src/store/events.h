@@ -105,7 +105,7 @@ typedef struct {
     fh_word watch;           /* FH_WATCH_…: events that are worth counting */
     fh_word idle_slots;      /* with more dirty slots than this the policy checks */
     fh_word peak_slots;      /* with more slots in use than this the policy takes note of a peak */
-    fh_word inside_step;     /* slabs are sampled when so many bytes were flushed */
+    fh_word inside_step;     /* slabs are sampled when as many bytes were flushed */
     fh_word credit;          /* bytes of refault credit (reclaim/credit.h) */
     fh_word group_read_at;   /* the control group is to be read when `wanted` is so large; two's complement */
     fh_word cold_rounds;     /* rounds over the cold classes: more holes may be open */
@@ -159,7 +159,7 @@ static inline void fh_event_chunk(size_t index) {
     if (index >= FH_GROWTH_FROM) fh_set_due(FH_DUE_GROWTH);
 }
 
-/* So many bytes that were purged are in use again: a refault. */
+/* `bytes` that were purged are in use again: a refault. */
 static inline void fh_event_refaulted(size_t bytes) {
     fh_add_relaxed(&fh_counts.refaulted, bytes);
     fh_set_due(FH_DUE_REFAULT);
@@ -177,22 +177,22 @@ static inline void fh_event_came_back(void) {
     if (FH_UNLIKELY(fh_load(&fh_order.trimmed))) fh_store(&fh_order.trimmed, 0);
 }
 
-/* So many bytes of class c went back to slabs. */
+/* `bytes` of class c went back to slabs. */
 static inline void fh_event_given(unsigned c, size_t bytes) {
     fh_event_came_back();
     if (FH_UNLIKELY(fh_load(&fh_class_event[c].given))) fh_add_relaxed(&fh_class_event[c].given, bytes);
 }
 
-/* So many bytes were taken from slabs by a thread of that shard. The sum is of interest now and then. */
+/* `bytes` were taken from slabs by a thread of that shard. The sum is of interest now and then. */
 static inline void fh_event_taken(unsigned shard, size_t bytes) {
     uint64_t before = fh_add_relaxed(&fh_counts.shard_taken[shard][0], bytes);
     if (FH_UNLIKELY((before ^ (before + bytes)) >> FH_FLOW_STEP_SHIFT)) fh_set_due(FH_DUE_FLOW);
 }
 
-/* A thread has flushed so many bytes to depots and slabs, or refilled them (negative). */
+/* A thread has flushed `bytes` to depots and slabs, or refilled them (negative). */
 void fh_event_flushed(int64_t bytes);
 
-/* So many bytes are about to be used that may have no memory yet. */
+/* `bytes` are about to be used that may have no memory yet. */
 void fh_event_may_touch(size_t bytes);
 
 /* The first touch of a huge page took so long. */

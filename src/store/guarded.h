@@ -20,7 +20,7 @@ typedef struct {
 
 extern fh_guarded_books fh_guarded FH_HIDDEN;
 
-/* True if p is an address of the region. Whoever has a block of it has seen its bounds. */
+/* True if p is an address of the region. A thread that has a block of it has seen its bounds. */
 static inline bool fh_in_guards(const void *p) {
     uint64_t bytes = fh_load_acquire(&fh_guarded.bytes); /* acquire: `begin` before it */
     return FH_UNLIKELY((uintptr_t)p - (uintptr_t)fh_load(&fh_guarded.begin) < bytes);

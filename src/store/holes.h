@@ -43,7 +43,7 @@
 #define FH_OWNER_FIRST 2u /* 32 bytes: 2,048 parts at most */
 #define FH_OWNER_LAST 72u /* 2 KiB */
 
-/* May a guest of `size` bytes be on parts of so many bytes together? Of 100 bytes on two of 96 it would waste as much as it
+/* May a guest of `size` bytes be on parts of `on` bytes together? Of 100 bytes on two of 96 it would waste as much as it
  * saves: a quarter is the most. */
 static inline bool fh_guest_fits(size_t size, size_t on) {
     return on <= size + size / 4;

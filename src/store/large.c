@@ -42,7 +42,7 @@ static size_t first_in(uint64_t word) {
     return (size_t)(word >> 32) % FH_SLOT_PAGES;
 }
 
-/* Of a block of a hardened partition: the program has freed it, and it waits (cache/delay.h). */
+/* Of a block of a hardened partition: the program has freed it, and it waits (cache/hardened.h). */
 #define RETIRED (UINT64_C(1) << 63)
 
 /* The record of the slot in which a large block begins at p, and what its word says; NULL if none does. */

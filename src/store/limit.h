@@ -1,4 +1,4 @@
-/* Admission: may so many bytes be claimed while a hard limit is set? Arithmetic over the books, and nothing else: what is
+/* Admission: may bytes be claimed while a hard limit is set? Arithmetic over the books, and nothing else: what is
  * done about a refusal is the policy's (reclaim/limits.h), at the end of the slow path.
  *
  * What counts is memory that blocks are or were in: slots in use. It is charged where slots are claimed, never for a single
@@ -49,16 +49,16 @@ static inline bool fh_limit_excludes(size_t n) {
     return FH_UNLIKELY(hard != 0) && n > hard - fh_limit_reserve(hard);
 }
 
-/* May so many bytes be claimed? Only to be asked when a limit is set. If so, fh_limit_done must follow when the claim is
+/* May `bytes` be claimed? Only to be asked when a limit is set. If so, fh_limit_done must follow when the claim is
  * in the books, or has failed. `spare`: a single slot, for small blocks, which may come out of the reserve. */
 bool fh_limit_admit(size_t bytes, bool spare);
 void fh_limit_done(size_t bytes);
 
-/* So many bytes count no more but are not free yet. fh_limit_done must follow when they are. */
+/* `bytes` count no more but are not free yet. fh_limit_done must follow when they are. */
 void fh_limit_hold(size_t bytes);
 
 /* In the child of a fork: what other threads were about to claim is not pending here, because they do not exist. A claim that
- * a signal handler forked within goes on without being pending. */
+ * a signal handler forked within continues, and is not pending. */
 void fh_limit_forked(void);
 
 #endif

@@ -55,7 +55,7 @@ static inline size_t fh_sampled_usable(unsigned c, const void *p) {
     return fh_class_size(c) - (fh_load(s.word) >> s.shift & s.mask) * FH_MIN_ALIGN;
 }
 
-/* The block at p was just taken, and the program has so many bytes of it. */
+/* The block at p was just taken, and the program has `usable` bytes of it. */
 static inline void fh_sampled_begin(unsigned c, const void *p, size_t usable) {
     fh_sampled_short s = fh_sampled_short_at(c, p);
     uint64_t less = (fh_class_size(c) - usable) / FH_MIN_ALIGN;

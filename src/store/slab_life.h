@@ -39,7 +39,7 @@ static inline size_t fh_slab_head(unsigned c, size_t slot) {
     return slot & ~(size_t)(fh_class_table[c].slots - 1);
 }
 
-/* True if a block of a slab of class c, which p is in, begins at p. By arithmetic: the slab's metadata is not read, which is mostly
+/* True if a block of a slab of class c, which p is in, begins at p. By arithmetic: the slab's metadata is not read, which is usually
  * in no cache of the CPU. Nor is it asked whether that block was ever handed out. */
 static inline bool fh_slab_begins_at(unsigned c, const void *p) {
     size_t offset = ((uintptr_t)p - fh_window_base()) & (fh_class_table[c].slots * FH_SLOT_SIZE - 1);

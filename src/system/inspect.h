@@ -35,7 +35,7 @@ typedef struct {
     const char *path; /* terminated; "" if it has none. In the caller's buffer, until the next line is read */
 } fh_mapping;
 
-/* The list is read into a buffer of the caller's, aligned to 8. So many bytes hold the longest line that there can
+/* The list is read into a buffer of the caller's, aligned to 8. It has room for the longest line that there can
  * be. */
 #define FH_MAPPINGS_BYTES ((size_t)8 * 1024 + 64)
 

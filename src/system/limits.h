@@ -25,7 +25,7 @@ static inline int fh_exceeds(uint64_t used, uint64_t more, uint64_t limit) {
     return limit != FH_NO_LIMIT && (used > limit || more > limit - used);
 }
 
-/* Pure arithmetic: which limit is met by so many bytes more. In the order in which the kernel looks. */
+/* Pure arithmetic: which limit is met by `bytes` more. In the order in which the kernel looks. */
 static inline fh_refusal fh_refusal_judge(const fh_system_limits *l, uint64_t bytes) {
     if (bytes >= FH_ADDRESSES) return FH_REFUSED_TOO_LARGE;
     if (fh_exceeds(l->mappings, FH_MAPPINGS_SPARE, l->mappings_limit)) return FH_REFUSED_MAPPINGS;

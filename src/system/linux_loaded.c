@@ -9,8 +9,8 @@
 #include "base/atomic.h"
 #include "base/hooks.h"
 #include "base/settings.h"
-#include "base/text.h"
 #include "system/inspect.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <dlfcn.h>
@@ -36,14 +36,8 @@ static opener next_dlopen(void) {
 }
 
 static void say_dropped(const char *path) {
-    char buffer[512];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
-    fh_text_string(&t, "freehold: dlopen(");
-    fh_text_string(&t, path ? path : "NULL");
-    fh_text_string(&t, "): RTLD_DEEPBIND is dropped, or the library would have another malloc (option deepbind)");
-    t.end++; /* the byte kept for the end of the line */
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
+    FH_REPORT_LINE("dlopen(", path ? path : "NULL",
+                   "): RTLD_DEEPBIND is dropped, or the library would have another malloc (option deepbind)");
 }
 
 static int allowed_flags(const char *path, int flags) {

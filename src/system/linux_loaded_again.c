@@ -121,7 +121,7 @@ static char *add_variable(fh_text *t, const char *name, const char *value, const
     return entry;
 }
 
-/* The environment as it is, but for these variables. */
+/* The environment as it is, except for these variables. */
 static void set_environment(char **to, fh_text *t, const char *library, const fh_variable *set, size_t count) {
     const char *preloaded = NULL;
     for (char **entry = environ; *entry; entry++) {

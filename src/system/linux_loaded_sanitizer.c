@@ -1,7 +1,7 @@
 /* Linux, only in the drop-in that is loaded (libfreehold.so): a program that was built with a sanitizer has a malloc of its own, which
  * is before ours where the sanitizer is linked into the program. Freehold is then idle, and says so: nobody should measure it
  * there. Where ours is first all the same, the sanitizer does not see the program's blocks. */
-#include "base/text.h"
+#include "system/report.h"
 #include "system/system.h"
 
 #include <dlfcn.h>
@@ -33,15 +33,9 @@ static bool is_first(void) {
 __attribute__((constructor(102))) static void say_aside(void) {
     const char *name = sanitizer();
     if (!name || !dlsym) return;
-    char buffer[256];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
-    fh_text_string(&t, "freehold: ");
-    fh_text_string(&t, name);
-    fh_text_string(
-        &t, is_first()
-                ? " is in this program and does not see its blocks: run it without LD_PRELOAD, or with FREEHOLD=check=1"
-                : " is in this program and allocates for it: Freehold stands aside");
-    t.end++;
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
+    FH_REPORT_LINE(
+        name,
+        is_first()
+            ? " is in this program and does not see its blocks: run it without LD_PRELOAD, or with FREEHOLD=check=1"
+            : " is in this program and allocates for it: Freehold stands aside");
 }

@@ -8,10 +8,32 @@
 #include <errno.h>
 #include <string.h>
 
-/* "freehold: free(0x7f…): ", with the size too where the caller gave one. A block that is only found to be bad on its
+/* ── A line ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+fh_text fh_line_begin(char *buffer, size_t size) {
+    fh_text t = fh_text_in(buffer, size - 1); /* a byte is kept for the end of the line */
+    fh_text_string(&t, "freehold: ");
+    return t;
+}
+
+void fh_line_write(fh_text *t) {
+    t->end++;
+    fh_text_char(t, '\n');
+    fh_system_write(2, t->begin, fh_text_length(t));
+}
+
+void fh_report_line(const char *const parts[]) {
+    char buffer[4096 + 256]; /* with the longest path */
+    fh_text t = fh_line_begin(buffer, sizeof buffer);
+    for (; *parts; parts++) fh_text_string(&t, *parts);
+    fh_line_write(&t);
+}
+
+/* ── Misuse ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* "free(0x7f…): ", with the size too where the caller gave one. A block that is only found to be bad on its
  * way back from the thread's cache was released by some form of free. */
 static void say_call(fh_text *t, fh_fault fault, const char *call, const void *p, size_t a) {
-    fh_text_string(t, "freehold: ");
     fh_text_string(t, call ? call : "free");
     fh_text_char(t, '(');
     fh_text_pointer(t, p);
@@ -77,13 +99,11 @@ static void say_fault(fh_text *t, fh_fault fault, size_t a, size_t b) {
 void fh_report_fault(fh_fault fault, const char *call, const void *p, size_t a, size_t b) {
     int saved = errno;
     char buffer[384];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
+    fh_text t = fh_line_begin(buffer, sizeof buffer);
     say_call(&t, fault, call, p, a);
     say_fault(&t, fault, a, b);
     if (!call) fh_text_string(&t, " (found when the thread's cache was flushed, not in the call that did it)");
-    t.end++; /* the byte kept for the end of the line, however long the message */
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
+    fh_line_write(&t);
     if (FH_SETTING(on_error) == FH_ON_ERROR_ABORT) fh_system_abort();
     errno = saved;
 }
@@ -99,15 +119,13 @@ static const char *below_root(const char *file) {
 
 void fh_assert_failed(const char *file, unsigned line, const char *condition) {
     char buffer[384];
-    fh_text t = fh_text_in(buffer, sizeof buffer - 1);
-    fh_text_string(&t, "freehold: internal: ");
+    fh_text t = fh_line_begin(buffer, sizeof buffer);
+    fh_text_string(&t, "internal: ");
     fh_text_string(&t, below_root(file));
     fh_text_char(&t, ':');
     fh_text_number(&t, line);
     fh_text_string(&t, ": ");
     fh_text_string(&t, condition);
-    t.end++; /* the byte kept for the end of the line */
-    fh_text_char(&t, '\n');
-    fh_system_write(2, buffer, fh_text_length(&t));
+    fh_line_write(&t);
     fh_system_abort();
 }

@@ -5,12 +5,10 @@ Two runs that differ only in the number of pairs are subtracted, and of that the
 runs, in the program and in the library, refills too."""
 
 import os
-import re
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-import skips  # noqa: E402
+import valgrind  # noqa: E402
 
 FEW, MANY = 20000, 60000
 # Of each form what a pair may take; of a batch, a block.
@@ -20,22 +18,15 @@ DEFERRED = 1.5  # what malloc and a deferred free may cost in plain pairs
 LEAST = 8  # less than that would be no pair
 
 
-def instructions(program, form, pairs, folder):
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={os.path.join(folder, 'out')}", program, form, str(pairs)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
-    return int(re.search(r"Collected : (\d+)", said)[1])
-
-
 def each(program, form, folder):
-    many, few = instructions(program, form, MANY, folder), instructions(program, form, FEW, folder)
+    many, few = (valgrind.collected([program, form, pairs], folder) for pairs in (MANY, FEW))
     # Each run warms up with a tenth of its pairs.
     return (many - few) / ((MANY - FEW) * 1.1)
 
 
 def main():
     with_look, without, folder = sys.argv[1:4]
-    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        skips.skip("no valgrind")
+    valgrind.need()
     os.makedirs(folder, exist_ok=True)
     good = True
     for program, bounds, name in [(with_look, MOST, "FH_FAST_LOOK=1"), (without, MOST_WITHOUT_LOOK, "FH_FAST_LOOK=0")]:

@@ -5,31 +5,23 @@ A pool is held to its header's figures, and beside it stand malloc and the C++ l
 ahead of. Two runs that differ only in the number of cells are subtracted, and of that the loop without a cell."""
 
 import os
-import re
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-import skips  # noqa: E402
+import valgrind  # noqa: E402
 
 FEW, MANY = 16000, 64000
 MOST = 17.5  # 5 and 9, and the three of the loop that hold a cell
 
 
-def instructions(program, form, size, cells, folder):
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={os.path.join(folder, 'out')}", program, form, str(size), str(cells)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
-    return int(re.search(r"Collected : (\d+)", said)[1])
-
-
 def each(program, form, size, folder):
-    return (instructions(program, form, size, MANY, folder) - instructions(program, form, size, FEW, folder)) / (MANY - FEW)
+    many, few = (valgrind.collected([program, form, size, cells], folder) for cells in (MANY, FEW))
+    return (many - few) / (MANY - FEW)
 
 
 def main():
     program, folder = sys.argv[1:3]
-    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        skips.skip("no valgrind")
+    valgrind.need()
     os.makedirs(folder, exist_ok=True)
     good = True
     for size in (8, 24, 200):

@@ -5,31 +5,23 @@ Two runs that differ only in the number of blocks are subtracted, and of that th
 that runs. Of a frame block these are five, and what segments cost; of the others a block with its free."""
 
 import os
-import re
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-import skips  # noqa: E402
+import valgrind  # noqa: E402
 
 FEW, MANY = 20000, 60000
 MOST = {"frame": 5.5, "private": 310, "shared": 310, "grown": 150, "long": 240, "sized": 680, "type": 1700}
 
 
-def instructions(program, form, blocks, folder):
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={os.path.join(folder, 'out')}", program, form, str(blocks)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
-    return int(re.search(r"Collected : (\d+)", said)[1])
-
-
 def each(program, form, folder):
-    return (instructions(program, form, MANY, folder) - instructions(program, form, FEW, folder)) / (MANY - FEW)
+    many, few = (valgrind.collected([program, form, blocks], folder) for blocks in (MANY, FEW))
+    return (many - few) / (MANY - FEW)
 
 
 def main():
     program, folder = sys.argv[1:3]
-    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        skips.skip("no valgrind")
+    valgrind.need()
     os.makedirs(folder, exist_ok=True)
     empty, good = each(program, "empty", folder), True
     for form, most in MOST.items():

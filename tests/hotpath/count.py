@@ -11,12 +11,10 @@ should hardly feel. And of two calls that programs make all the time: at most 40
 calls at each allocation and each free, and at most 110 for a realloc of a block that stays as it is."""
 
 import os
-import re
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-import skips  # noqa: E402
+import valgrind  # noqa: E402
 
 SIZES = [16, 32, 64, 100, 128, 256, 512, 1000, 1024, 2048, 4096, 8192, 16384, 32768]
 FEW, MANY = 1000, 3000
@@ -41,31 +39,14 @@ MORE = {"usable": ("malloc_usable_size", MORE_SIZES, 40),
 
 
 def instructions(program, library, size, pairs, folder, options="", depth=1, more=()):
-    """Instructions that ran inside the library, by callgrind's own lines: `ob=` and `fn=` say where we are,
-    a line after `calls=` is what a callee cost (counted there already), any other number line is a cost here."""
-    out = os.path.join(folder, f"callgrind.{size}.{pairs}")
-    subprocess.run(["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no",
-                    "--compress-pos=no", program, str(size), str(pairs), str(depth), *more],
-                   check=True, env=dict(os.environ, LD_PRELOAD=library, FREEHOLD=options), stderr=subprocess.PIPE)
-    total, inside, callee = 0, False, False
-    name = os.path.basename(os.path.realpath(library))
-    for line in open(out, encoding="utf-8", errors="replace"):
-        if line.startswith("ob="):
-            inside = os.path.basename(os.path.realpath(line[3:].strip())) == name
-        elif line.startswith("calls="):
-            callee = True
-        elif re.match(r"[0-9+*-]", line):
-            if inside and not callee:
-                total += int(line.split()[1])
-            callee = False
-    os.remove(out)
-    return total
+    """Of that many pairs, inside the library."""
+    command = [program, size, pairs, depth, *more]
+    return valgrind.inside(command, library, folder, {"LD_PRELOAD": library, "FREEHOLD": options})
 
 
 def main():
     program, library, folder = sys.argv[1:4]
-    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        skips.skip("no valgrind")
+    valgrind.need()
     os.makedirs(folder, exist_ok=True)
     good = True
     for size, options in [(size, options) for options in ["", OFF] for size in SIZES]:

@@ -6,12 +6,11 @@ As hotpath/count.py. The quarantine is small and full, so each free lets a block
 take of blocks above 512 bytes is not counted."""
 
 import os
-import subprocess
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(here, "..", "support"), os.path.join(here, "..", "hotpath")]
-import skips  # noqa: E402
+import valgrind  # noqa: E402
 from count import instructions  # noqa: E402
 
 OPTIONS = "check=1,quarantine=64k"
@@ -22,8 +21,7 @@ MOST = {16: 850, 64: 850, 250: 1000, 1000: 1000}
 
 def main():
     program, library, folder = sys.argv[1:4]
-    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        skips.skip("no valgrind")
+    valgrind.need()
     os.makedirs(folder, exist_ok=True)
     good = True
     for size, most in MOST.items():

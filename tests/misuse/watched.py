@@ -16,6 +16,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import skips  # noqa: E402
+import valgrind  # noqa: E402
 
 # case → what memcheck says, the function, how the address is described; what AddressSanitizer says (None: nothing), the function
 READ, WRITE, CHOICE = "Invalid read of size 1", "Invalid write of size 1", "Conditional jump or move depends on uninit"
@@ -119,8 +120,7 @@ def memcheck_all(program, name, sources, *options):
 
 
 def check_memcheck(root, work, embed, embed_so, dropin):
-    if not shutil.which("valgrind"):
-        skips.skip("no valgrind")
+    valgrind.need()
     sources = {"watched.c"} | {os.path.basename(path) for path in glob.glob(os.path.join(root, "src/**/*.[ch]"), recursive=True)}
     ways = [
         ("archive", ["-DT_EMBED", embed], []),

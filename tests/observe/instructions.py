@@ -6,11 +6,10 @@ is none in this run: at most 12 more, all of malloc: a free of an observed threa
 guards, counting to the next one: at most 20."""
 
 import os
-import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "hotpath"))
-from count import instructions, skips  # noqa: E402
+from count import instructions, valgrind  # noqa: E402
 
 FEW, MANY = 2000, 6000
 BEFORE = 37  # of the pair up to 1 KiB, by gcc 12 at -O2; other compilers may need one more
@@ -20,8 +19,7 @@ GUARDS = 20
 
 def main():
     program, library, folder = sys.argv[1:4]
-    if not shutil.which("valgrind"):
-        skips.skip("no valgrind")
+    valgrind.need()
     os.makedirs(folder, exist_ok=True)
     good = True
     for size in (16, 100, 1024, 8192):

@@ -29,6 +29,7 @@ from math import exp, log
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import skips  # noqa: E402
+import valgrind  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REAL = os.path.join(HERE, "..", "..", "bench", "real")
@@ -147,8 +148,7 @@ def main():
     library = os.path.realpath(a.library)
     preload = library
     if a.instructions:
-        if not shutil.which("valgrind"):
-            skips.skip("no valgrind")
+        valgrind.need()
         preload = (a.clock or os.path.join(os.path.dirname(library), "tests/observe/libslow_clock.so")) + " " + library
     samples, ratios = [], []
     counted = a.instructions or a.calls

@@ -12,7 +12,6 @@ The recorder has more stamps where time passes between calls, and under callgrin
 all calls are close to each other, as they are at full speed."""
 
 import os
-import re
 import shutil
 import struct
 import subprocess
@@ -20,6 +19,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import skips  # noqa: E402
+import valgrind  # noqa: E402
 
 FEW, MANY = 20000, 60000
 # (size, depth): instructions of a loop of pairs under the recorder, as a multiple of those without it. Measured on x86-64:
@@ -38,13 +38,6 @@ MALLOC, FREE, STAMP = 1, 6, 13
 # Stamps for a call where threads hand on all of their blocks, and some: 0.010 and 0.007 measured. One in 241 calls has a
 # stamp anyway. While a call needed a stamp of its own for each block of another thread there were 1.0 and 0.09.
 MOST_STAMPS = 0.05
-
-
-def instructions(program, arguments, environment, folder):
-    done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind", program, *arguments],
-                          check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          text=True)
-    return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
 
 
 def recorded(folder):
@@ -71,7 +64,7 @@ def flight_is_cheap(alone, under, folder):
         skips.skip_part("no sqlite3")
         return True
     ring = {**under, "FREEHOLD_RECORD_WHEN_FULL": "ring", "FREEHOLD_RECORD_BLOCKS": "1024"}
-    plain, dear = [instructions("sqlite3", [":memory:", SQL], environment, folder) for environment in (alone, ring)]
+    plain, dear = [valgrind.collected(["sqlite3", ":memory:", SQL], folder, environment) for environment in (alone, ring)]
     recorded(folder)  # removes the files
     more = 100 * (dear / plain - 1)
     fits = more <= MOST_OF_SQLITE
@@ -97,8 +90,7 @@ def few_stamps(under, folder, program, arguments, calls):
 
 def main():
     program, library, recorder, folder = sys.argv[1:5]
-    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        skips.skip("no valgrind")
+    valgrind.need()
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     alone = {"LD_PRELOAD": library}
@@ -112,7 +104,7 @@ def main():
         counts, calls = {}, {}
         for pairs in FEW, MANY:
             arguments = [str(size), str(pairs), str(depth)]
-            counts[pairs] = [instructions(program, arguments, environment, folder) for environment in (alone, under)]
+            counts[pairs] = [valgrind.collected([program, *arguments], folder, environment) for environment in (alone, under)]
             calls[pairs] = recorded(folder)
         plain, dear = [(counts[MANY][i] - counts[FEW][i]) / (MANY - FEW) for i in (0, 1)]
         missing = [MANY - FEW - (calls[MANY][kind] - calls[FEW][kind]) for kind in (MALLOC, FREE)]

@@ -4,6 +4,11 @@
 1. A link inside the repository leads to a file, and to a title of it where it names one.
 2. Each document is reached from README.md by links.
 3. A test that is cited by name (`purge.limit`, `life.sandbox.*`) is known to the ctest of the build.
+4. The walks of docs/HACKING.md: each file is there (but for "new" ones), and what is said to be in it is.
+5. Each option of the library is in the table of README.md and in the list of freehold.h.
+6. Each folder of tests/ has a row in tests/README.md, and each label of ctest is named there.
+7. src/README.md says how many functions a port provides, docs/concurrency.md how many bugs are seeded in the model.
+8. A comment of the C code that points to a file (`store/slab.c`) points to one that is there.
 
 Before that one mistake of each kind is planted, and has to be found."""
 
@@ -73,6 +78,108 @@ def check(root, read, tests):
     return problems
 
 
+def identifiers(cell):
+    """What a cell names in code: `Row`, `fh_order`, `make_rows()`."""
+    return re.findall(r"`([A-Za-z_][A-Za-z0-9_]*)(?:\(\))?`", cell)
+
+
+def check_walks(root, walks):
+    """Rows of "| step | file | what is there |". A second file of a row may be named without its folder."""
+    problems = []
+    for row in re.findall(r"^\| \d+ \| (.*) \|$", walks.read_text(encoding="utf-8"), re.M):
+        names, _, about = row.partition(" | ")
+        folder, texts = "", []
+        for name in re.findall(r"`([\w./-]+\.[a-z]+)`", names):
+            path = root / name if "/" in name else root / folder / name
+            folder = pathlib.Path(name).parent if "/" in name else folder
+            if path.exists():
+                texts.append(path.read_text(encoding="utf-8"))
+            elif not about.startswith("new"):
+                problems.append(f"{walks.relative_to(root)}: {name} is not there")
+        for word in identifiers(about):
+            whole = re.compile(rf"\b{word}\b")
+            if texts and not (root / folder / word).exists() and not any(whole.search(text) for text in texts):
+                problems.append(f"{walks.relative_to(root)}: {word} is not in {names}")
+    return problems
+
+
+def check_options(root):
+    keys = re.findall(r'^    \{"([a-z_]+)",', (root / "src/api/options.c").read_text(encoding="utf-8"), re.M)
+    rows = re.findall(r"^\| `([a-z_]+)` \|", (root / "README.md").read_text(encoding="utf-8"), re.M)
+    listed = re.findall(r"^ \*     ([a-z_]+) {2,}", (root / "include/freehold/freehold.h").read_text(encoding="utf-8"), re.M)
+    problems = [] if keys else ["no options were found in src/api/options.c"]
+    problems += [f"README.md: option {key} has no row" for key in keys if key not in rows]
+    return problems + [f"freehold.h: option {key} is not in the list" for key in keys if key not in listed]
+
+
+def check_folders(root, labels):
+    text = (root / "tests/README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z_]+)/` \|", text, re.M)
+    folders = sorted(path.name for path in (root / "tests").iterdir() if path.is_dir() and path.name != "__pycache__")
+    problems = [f"tests/README.md: {name}/ has no row" for name in folders if name not in rows]
+    return problems + [f"tests/README.md: label {label} is not in it" for label in labels if f"`{label}`" not in text]
+
+
+def check_seam(root):
+    text = re.sub(r"/\*.*?\*/", "", (root / "src/system/system.h").read_text(encoding="utf-8"), flags=re.S)
+    count = len(re.findall(r"^[a-z][^;{}()\n]*\bfh_system_\w+\(", text, re.M))
+    said = re.findall(r"`system/system\.h` \| (\d+) functions", (root / "src/README.md").read_text(encoding="utf-8"))
+    return [] if said == [str(count)] else [f"src/README.md: system.h has {count} functions, not {' '.join(said) or 'none'}"]
+
+
+def check_seeded(root):
+    texts = [path.read_text(encoding="utf-8") for path in (root / "model").glob("mutants*.rs")]
+    count = sum(len(re.findall(r'^ *name: "', text, re.M)) for text in texts)
+    said = re.findall(r"(\d+) seeded bugs in", (root / "docs/concurrency.md").read_text(encoding="utf-8"))
+    return [] if said == [str(count)] else [f"docs/concurrency.md: {count} bugs are seeded, not {' '.join(said) or 'none'}"]
+
+
+def check_comments(root):
+    problems = []
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        for comment in re.findall(r"/\*.*?\*/|//[^\n]*", path.read_text(encoding="utf-8"), re.S):
+            for name in re.findall(r"(?<![\w/])((?:[a-z_]+/)+[a-z_]+\.(?:c|h|cc|def))\b", comment):
+                if not any((at / name).exists() for at in (root / "src", root / "tests", root / "include", root, path.parent)):
+                    problems.append(f"{path.relative_to(root)}: {name} is not there")
+    return problems
+
+
+def check_code(root, labels):
+    walks = check_walks(root, root / "docs/HACKING.md")
+    return walks + check_options(root) + check_folders(root, labels) + check_seam(root) + check_seeded(root) + check_comments(root)
+
+
+def plant_code(root):
+    """A repository of a few files with one mistake of each kind that check_code looks for; what it has to find."""
+    files = {
+        "docs/HACKING.md": "| 1 | `src/api/options.c`, `gone.c` | `key` and `nowhere` |\n| 2 | `src/x.c` | new |\n",
+        "src/api/options.c": '    {"key", "about"},\n    {"other", "about"},\n/* see api/left.h and api/options.c */\n',
+        "README.md": "| `key` | what it does |\n",
+        "include/freehold/freehold.h": " *     other      0 1\n",
+        "src/system/system.h": "/* a seam */\nvoid fh_system_a(int x);\nfh_word *fh_system_b(void);\n",
+        "model/mutants.rs": '        name: "one",\n        name: "two",\n',
+        "docs/concurrency.md": "1 seeded bugs in the real files\n",
+        "src/README.md": "| `system/system.h` | 3 functions: |\n",
+        "tests/README.md": "| `here/` | x | `known` |\n",
+        "tests/here/a.c": "", "tests/there/b.c": "",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return ["gone.c is not there", "nowhere is not in", "option other has no row", "option key is not in the list",
+            "there/ has no row", "label unknown is not in it", "has 2 functions, not 3", "2 bugs are seeded, not 1",
+            "api/left.h is not there"]
+
+
+def self_test_code():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder).resolve()
+        wanted = plant_code(root)
+        found = check_code(root, ["known", "unknown"])
+        if len(found) != len(wanted) or any(not any(text in problem for problem in found) for text in wanted):
+            sys.exit(f"CHECK FAILED: planted {wanted}, found {found}")
+
+
 def self_test(tests):
     """Plants one mistake of each kind beside what is right."""
     with tempfile.TemporaryDirectory() as folder:
@@ -91,11 +198,14 @@ def main():
     root, build = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
     told = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True).stdout
     tests = re.findall(r"^ *Test +#\d+: (\S+)", told, re.M)
+    named = subprocess.run(["ctest", "--test-dir", build, "--print-labels"], capture_output=True, text=True, check=True).stdout
+    labels = re.findall(r"^  (\S+)$", named, re.M)
     read = documents(root)
-    if len(tests) < 100 or not read:
-        sys.exit(f"CHECK FAILED: {len(tests)} tests and {len(read)} documents: nothing was checked")
+    if len(tests) < 100 or not read or not labels:
+        sys.exit(f"CHECK FAILED: {len(tests)} tests, {len(labels)} labels and {len(read)} documents: nothing was checked")
     self_test(tests)
-    problems = check(root, read, tests)
+    self_test_code()
+    problems = check(root, read, tests) + check_code(root, labels)
     print(*problems, sep="\n")
     print(f"{len(read)} documents, {len(tests)} tests, {len(problems)} problems")
     sys.exit(1 if problems else 0)

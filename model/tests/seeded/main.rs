@@ -312,7 +312,7 @@ fn opened_before_the_last_was_given() {
 fn opened_without_holding() {
     must_find_in(
         "opened_without_holding",
-        "holes: a slab is made anew while it is being opened",
+        "holes: a slab is made again while it is being opened",
         "(before & bits) == 0",
     );
 }

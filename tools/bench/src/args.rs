@@ -87,7 +87,7 @@ pub struct RunArgs {
     /// Huge page mode of the machine during the run (root only; put back afterwards).
     #[arg(long, value_enum)]
     pub thp: Option<HugePages>,
-    /// Folder for the JSON record and the HTML page.
+    /// Directory for the JSON record and the HTML page.
     #[arg(long, default_value = "build/bench-results")]
     pub out: PathBuf,
     /// The repository; found upwards from here when not given.
@@ -175,7 +175,7 @@ pub fn dispatch(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The nearest folder upwards that has the list of peers.
+/// The nearest directory upwards that has the list of peers.
 fn find_root(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let here = std::env::current_dir()?;
     let start = given.unwrap_or(&here).canonicalize()?;

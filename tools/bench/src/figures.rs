@@ -32,7 +32,7 @@ impl Metric {
         }
     }
 
-    /// Below this a value says more about the clock than about the program: the kernel accounts processor time by
+    /// Below this a value says more about the clock than about the program: the kernel accounts CPU time by
     /// its scheduler's ticks of some hundred microseconds.
     fn least(self) -> f64 {
         match self {

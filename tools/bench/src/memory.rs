@@ -1,8 +1,8 @@
 //! Warms the machine's memory before anything is measured.
 //!
 //! In a virtual machine the first growth into memory that the host never backed costs ten times a normal page fault.
-//! Whoever is measured first would pay for all who follow; so the harness touches more than any run will use, and
-//! gives it back.
+//! The allocator that is measured first would pay for all that follow; so the harness touches more than any run will use, and
+//! returns it.
 //!
 //! Many virtual machines return free memory to their host after some seconds. So the same is done before each run, with
 //! what its workload needs.

@@ -99,7 +99,7 @@ fn locate(root: &Path, crate_name: &str) -> anyhow::Result<Source> {
     let folder = package
         .manifest_path
         .parent()
-        .context("a manifest without a folder")?
+        .context("a manifest without a directory")?
         .to_owned();
     Ok(Source {
         folder,
@@ -221,7 +221,7 @@ fn expand(folder: &Path, patterns: &[String], exclude: &[String]) -> anyhow::Res
 /// How long compiling may go on without a word.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// True once in each `quiet`, whoever asks.
+/// True once in each `quiet`, for one caller.
 fn is_time(last_line: &Mutex<Instant>, quiet: Duration) -> bool {
     let mut last = last_line
         .lock()

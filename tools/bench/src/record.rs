@@ -252,7 +252,7 @@ pub fn label_with_version(allocator: &Allocator) -> String {
     }
 }
 
-/// A record of one workload "w" under allocators with the given processor times: for tests of what reads records.
+/// A record of one workload "w" under allocators with the given CPU times: for tests of what reads records.
 #[cfg(test)]
 pub fn example(allocators: &[(&str, &[f64])]) -> Record {
     let allocator = |name: &str| Allocator {

@@ -1,6 +1,6 @@
 //! The figures that steer the project, printed at the end of every run.
 //!
-//! First the geometric mean, over all rows, of our ratio to the best peer of that row, in processor time and in peak RSS.
+//! First the geometric mean, over all rows, of our ratio to the best peer of that row, in CPU time and in peak RSS.
 //! Beside it the same means against one reference (mimalloc 3), whose weak rows are marked, and the worst single row.
 
 use std::fmt::Write;
@@ -78,7 +78,7 @@ pub struct Steering {
     pub aim_worst: f64,
     /// All workloads where the noise separates ours from a better peer, the worst first: where the work is.
     pub losses: Vec<Against>,
-    /// All rows, the one with the worst processor time first.
+    /// All rows, the one with the worst CPU time first.
     pub rows: Vec<Row>,
     pub standings: Vec<Standing>,
 }
@@ -313,7 +313,7 @@ fn the_figures(steering: &Steering, ours: &Standing) -> String {
 /// How many losses the terminal shows; the page has all.
 const SHOWN: usize = 12;
 
-/// Processor time, and what it was bought with: the row's peak RSS and page faults beside it.
+/// CPU time, and what it was bought with: the row's peak RSS and page faults beside it.
 fn losses(steering: &Steering) -> String {
     if steering.losses.is_empty() {
         return String::new();

@@ -136,7 +136,7 @@ fn threads_of(args: &[String]) -> Option<usize> {
         .filter(|threads| *threads <= MOST_THREADS)
 }
 
-/// One real program. The commands are lines for `sh`, run in a scratch folder of their own.
+/// One real program. The commands are lines for `sh`, run in a scratch directory of their own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Real {
@@ -174,7 +174,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// Records in the scratch folder. Of several processes the one with the most calls counts.
+    /// Records in the scratch directory. Of several processes the one with the most calls counts.
     fn recording(&self) -> String {
         let setup = self.setup.as_deref().unwrap_or("true");
         let (name, skip, command) = (&self.name, self.skip, &self.command);

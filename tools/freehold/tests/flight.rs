@@ -8,8 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use observed::{command, compile, text};
-use profile_file::testing::skip;
+use observed::{command, counted, is_beside, text};
 use serde_json::Value;
 
 type Counts = BTreeMap<String, u64>;
@@ -22,19 +21,12 @@ struct Place {
 impl Place {
     /// None, and said, where there is no recorder: in a build without the libraries.
     fn new(what: &str) -> Option<Self> {
-        let built = command();
-        let found = built.ancestors().skip(1).take(4).any(|directory| {
-            directory.join("libfreehold-record.so").is_file()
-                && directory.join("libfreehold.so").is_file()
-        });
-        if !found {
-            skip(&format!("{what}: no recorder in the build directory"));
+        let files = ["libfreehold-record.so", "libfreehold.so"];
+        if !is_beside(what, &files) {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        let source = include_str!("../../../tests/record/counted.c");
-        let flags = ["-D_GNU_SOURCE", "-fno-builtin", "-pthread"];
-        let program = compile(directory.path(), "counted", source, &flags);
+        let program = counted(directory.path());
         Some(Self { directory, program })
     }
 

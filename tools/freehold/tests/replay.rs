@@ -5,7 +5,7 @@ mod observed;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use observed::{command, compile, library, text};
+use observed::{command, compile, counted, imported, is_beside, library, text};
 use profile_file::testing::skip;
 use serde_json::Value;
 
@@ -35,14 +35,12 @@ struct Place {
 
 impl Place {
     fn new(what: &str) -> Option<Self> {
-        let built = command();
-        let found = built.ancestors().skip(1).take(4).any(|directory| {
-            directory.join("freehold-replayer").is_file()
-                && directory.join("libfreehold-record.so").is_file()
-                && directory.join("libfreehold.so").is_file()
-        });
-        if !found {
-            skip(&format!("{what}: no replayer in the build directory"));
+        let files = [
+            "freehold-replayer",
+            "libfreehold-record.so",
+            "libfreehold.so",
+        ];
+        if !is_beside(what, &files) {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -54,24 +52,12 @@ impl Place {
     }
 
     fn imported(&self, lines: &str) -> PathBuf {
-        std::fs::write(self.path("text"), lines).unwrap();
-        let trace = self.path("text.trace");
-        let import = Command::new(command())
-            .args(["trace", "import"])
-            .arg(self.path("text"))
-            .arg("-o")
-            .arg(&trace)
-            .output()
-            .unwrap();
-        assert!(import.status.success(), "{}", text(&import.stderr));
-        trace
+        imported(self.directory.path(), lines)
     }
 
     /// A trace of four threads that hand blocks to each other.
     fn recorded(&self) -> PathBuf {
-        let source = include_str!("../../../tests/record/counted.c");
-        let flags = ["-D_GNU_SOURCE", "-fno-builtin", "-pthread"];
-        let program = compile(self.directory.path(), "counted", source, &flags);
+        let program = counted(self.directory.path());
         let trace = self.path("threads.trace");
         let output = Command::new(command())
             .args(["record", "-o"])

@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use observed::{command, compile, text};
-use profile_file::testing::skip;
+use observed::{command, compile, imported, is_beside, text};
 use serde_json::Value;
 
 /// An allocator that dies when a block of 777 bytes is asked for while one of 555 is live.
@@ -45,13 +44,8 @@ struct Place {
 
 impl Place {
     fn new(what: &str) -> Option<Self> {
-        let built = command();
-        let found = built.ancestors().skip(1).take(4).any(|directory| {
-            directory.join("freehold-replayer").is_file()
-                && directory.join("libfreehold.so").is_file()
-        });
-        if !found {
-            skip(&format!("{what}: no replayer in the build directory"));
+        let files = ["freehold-replayer", "libfreehold.so"];
+        if !is_beside(what, &files) {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -63,17 +57,7 @@ impl Place {
     }
 
     fn imported(&self, lines: &str) -> PathBuf {
-        std::fs::write(self.path("text"), lines).unwrap();
-        let trace = self.path("whole.trace");
-        let import = Command::new(command())
-            .args(["trace", "import"])
-            .arg(self.path("text"))
-            .arg("-o")
-            .arg(&trace)
-            .output()
-            .unwrap();
-        assert!(import.status.success(), "{}", text(&import.stderr));
-        trace
+        imported(self.directory.path(), lines)
     }
 }
 
@@ -232,7 +216,7 @@ fn a_crash_comes_down_to_its_two_blocks() {
     assert!(said.contains("crash: SIGABRT"), "{said}");
     assert!(said.contains("No block can be left out any more"), "{said}");
     // Beside the trace, because no other place was named.
-    let info = json(&["trace", "info"], &place.path("whole.small.trace"));
+    let info = json(&["trace", "info"], &place.path("text.small.trace"));
     assert_eq!(info["tally"]["ops"], 2, "{said}");
     assert_eq!(info["tally"]["peak_bytes"], 555 + 777);
     // Nor does the whole one crash elsewhere.
@@ -256,7 +240,7 @@ fn a_slow_call_is_found() {
     let output = shrink(&trace, &["--until", &condition, "--for", "1h"]);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
-    let info = json(&["trace", "info"], &place.path("whole.small.trace"));
+    let info = json(&["trace", "info"], &place.path("text.small.trace"));
     assert_eq!(info["tally"]["ops"], 1, "{said}");
     assert_eq!(info["tally"]["peak_bytes"], 777);
     // Times are compared as the program's threads waited for each other.

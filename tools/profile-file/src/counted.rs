@@ -297,7 +297,7 @@ pub fn widen(snapshot: &mut Snapshot) {
     }
 }
 
-/// The same for what a past moment's live samples were summed up to anew.
+/// The same for what a past moment's live samples were summed up to again.
 pub fn widen_live(snapshot: &mut Snapshot) {
     let missing = missing(snapshot).live;
     let whole = snapshot.sites.iter().map(|site| site.live).sum();

@@ -407,7 +407,7 @@ impl Held {
             ran_until_ns: end.ran_until_ns,
         };
         if alive {
-            // Relaxed: it is a time for whoever reads next, and nothing is published with it.
+            // Relaxed: it is a time for the next reader, and nothing is published with it.
             self.seen_ns.store(now, Ordering::Relaxed);
         }
         let mut warnings = Vec::new();
@@ -424,7 +424,7 @@ impl Held {
         Ok(snapshot)
     }
 
-    /// Whoever waited for it knows best; else it was seen alive when it was last read.
+    /// The process that waited for it knows best; else it was seen alive when it was last read.
     fn end(&self, pid: u64) -> End {
         let waited = self.end.or_else(|| noted_end(self.target.path(), pid));
         let seen = match self.seen_ns.load(Ordering::Relaxed) {

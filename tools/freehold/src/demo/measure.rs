@@ -53,7 +53,7 @@ impl Meter {
         })
     }
 
-    /// The clock stops; time that the processor spends on clearing up still counts.
+    /// The clock stops; time that the CPU spends on clearing up still counts.
     pub fn work_is_done(&mut self) {
         self.wall = Some(self.begun.elapsed());
     }

@@ -371,7 +371,7 @@ fn prune_to(base: &Path, most_runs: usize, most_bytes: u64) -> usize {
 }
 
 /// A run that starts thousands of processes must not fill the memory with their profile files: those of ended
-/// processes go, but for the largest and `main`. Returns how many went.
+/// processes go, except the largest and `main`. Returns how many went.
 pub fn thin(directory: &Path, run: &Thinned) -> usize {
     thin_to(directory, run, MOST_PROFILES)
 }

@@ -274,7 +274,7 @@ fn dump(path: &Path, line: fn(&mut String, &Op)) -> Result<()> {
         let op = op.with_context(|| path.display().to_string())?;
         line(&mut text, &op);
         if text.len() > 1 << 16 {
-            // Whoever reads it may have seen enough.
+            // The reader may have seen enough.
             if !output::write(text.as_bytes())? {
                 return Ok(());
             }

@@ -9,6 +9,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output,
 use std::thread;
 use std::time::{Duration, Instant};
 
+use profile_file::testing::skip;
 use tempfile::TempDir;
 
 /// No test waits longer for anything; it is a limit for what hangs, not a measurement.
@@ -71,6 +72,42 @@ pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Pa
         .expect("a C compiler, which building Freehold needs too");
     assert!(output.status.success(), "{}", text(&output.stderr));
     program
+}
+
+/// False, and said, where the command has been built without these libraries and programs.
+pub fn is_beside(what: &str, files: &[&str]) -> bool {
+    let built = command();
+    let found = built
+        .ancestors()
+        .skip(1)
+        .take(4)
+        .any(|directory| files.iter().all(|file| directory.join(file).is_file()));
+    if !found {
+        skip(&format!("{what}: no {} in the build directory", files[0]));
+    }
+    found
+}
+
+/// The program that counts its own calls.
+pub fn counted(directory: &Path) -> PathBuf {
+    let source = include_str!("../../../../tests/record/counted.c");
+    let flags = ["-D_GNU_SOURCE", "-fno-builtin", "-pthread"];
+    compile(directory, "counted", source, &flags)
+}
+
+/// A trace of the lines that `freehold trace import` reads.
+pub fn imported(directory: &Path, lines: &str) -> PathBuf {
+    let (written, trace) = (directory.join("text"), directory.join("text.trace"));
+    fs::write(&written, lines).unwrap();
+    let import = Command::new(command())
+        .args(["trace", "import"])
+        .arg(written)
+        .arg("-o")
+        .arg(&trace)
+        .output()
+        .unwrap();
+    assert!(import.status.success(), "{}", text(&import.stderr));
+    trace
 }
 
 /// Waits until `done` says so.

@@ -19,7 +19,7 @@ use crate::output;
 use crate::wording::{bytes, plain_count, plural};
 use judge::{Effect, MEASURES, Measure, compare_all};
 
-/// Options that can change time or memory, with their values. Those that buy safety are not here: whoever set them
+/// Options that can change time or memory, with their values. Those that buy safety are not here: a user who set them
 /// wants them. A limit is not here: below what a program needs, its calls fail.
 const OPTIONS: [(&str, &[&str]); 3] = [
     ("purge", &["budget", "eager", "lazy", "background"]),
