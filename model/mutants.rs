@@ -275,6 +275,14 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "chunk_behind_taken_by_plain_store",
+        edits: &[(
+            "store/window.c",
+            "return fh_cas_acq_rel(&fh_window.next_chunk, &next, chunk + n) && start_or_lose(chunk, n) == 0;",
+            "fh_store_release(&fh_window.next_chunk, next + n);\n    return start_or_lose(chunk, n) == 0;",
+        )],
+    },
+    Mutant {
         name: "chunks_lost_by_plain_store",
         edits: &[(
             "store/window.c",

@@ -123,6 +123,9 @@ bool fh_system_counts_every_page(void) {
 uint64_t fh_system_most_bytes(void) {
     return FH_NO_LIMIT;
 }
+bool fh_system_counts_addresses(void) {
+    return fh_model->counts();
+}
 uint64_t fh_system_nanoseconds(void) {
     return UINT64_C(1) << 40;
 }

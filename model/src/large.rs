@@ -1,7 +1,7 @@
 //! Large blocks: what a thread does with them, and what must hold of them.
 
 use crate::core::Core;
-use crate::memory::{answer_moves, finding, hold, let_go};
+use crate::memory::{answer_moves, count_addresses, finding, hold, let_go};
 use crate::program::{Hand, Step};
 
 const SLOT: usize = 1 << 16;
@@ -118,6 +118,7 @@ impl Hand {
                     self.resize(core, slots * SLOT)
                 }
                 Step::Moves(answer) => answer_moves(answer),
+                Step::CountsAddresses => count_addresses(),
                 Step::FreeShared => {
                     let p = self.shared.expect("a block that two hands have");
                     self.freed += u32::from((core.large_free)(p));

@@ -106,6 +106,8 @@ struct Memory {
     refusals_left: u32,
     /// What it says to a move of pages.
     moves: Move,
+    /// Whether it counts address space.
+    counts: bool,
     /// A counter that must never be above a bound: its address and the bound.
     watched: Option<(usize, u64)>,
     /// What is thread-local in the library, by thread: after the prologue, and now.
@@ -427,6 +429,15 @@ pub fn answer_moves(answer: Move) {
     MEMORY.with_borrow_mut(|memory| memory.moves = answer);
 }
 
+/// From now on the system counts address space.
+pub fn count_addresses() {
+    MEMORY.with_borrow_mut(|memory| memory.counts = true);
+}
+
+unsafe extern "C-unwind" fn counts() -> bool {
+    MEMORY.with_borrow(|memory| memory.counts)
+}
+
 unsafe extern "C-unwind" fn move_pages() -> c_int {
     MEMORY.with_borrow(|memory| memory.moves as c_int)
 }
@@ -507,6 +518,7 @@ pub struct Hooks {
     near: unsafe extern "C-unwind" fn() -> u32,
     own: unsafe extern "C-unwind" fn() -> *mut usize,
     allows: unsafe extern "C-unwind" fn() -> bool,
+    counts: unsafe extern "C-unwind" fn() -> bool,
     move_pages: unsafe extern "C-unwind" fn() -> c_int,
     plain: unsafe extern "C-unwind" fn(usize, u64, c_int),
     map: unsafe extern "C-unwind" fn(u64, u64) -> usize,
@@ -525,6 +537,7 @@ pub static HOOKS: Hooks = Hooks {
     near,
     own,
     allows,
+    counts,
     move_pages,
     plain: plain_access,
     map,

@@ -59,6 +59,8 @@ pub enum Step {
     LargeResize(usize),
     /// In a prologue: what the system says to a move of pages from now on.
     Moves(Move),
+    /// In a prologue: the system counts address space from now on.
+    CountsAddresses,
     /// In a prologue: another hand has the oldest large block too.
     Share(usize),
     /// Frees the block that two hands have. One of them gets it.
@@ -294,6 +296,7 @@ impl Hand {
                 | Step::LargeFree
                 | Step::LargeResize(_)
                 | Step::Moves(_)
+                | Step::CountsAddresses
                 | Step::Share(_)
                 | Step::FreeShared => self.large_step(core, step),
                 Step::StaleMark(c, slot) => (core.mark_set)(c, 0, slot),

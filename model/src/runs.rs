@@ -180,6 +180,15 @@ fn resized() -> Vec<Entry> {
             two(&beside, &[LargeResize(70)], &[Large(60), LargeFree]),
         ),
         entry(
+            "large: one grows beyond the last chunk while another brings one",
+            Some(0),
+            two(
+                &[(0, CountsAddresses), (0, Large(44))],
+                &[LargeResize(70)],
+                &[Large(60), LargeFree],
+            ),
+        ),
+        entry(
             "large: one shrinks while another wants what is left",
             Some(0),
             two(&[(0, Large(90))], &[LargeResize(50)], &[Large(50)]),

@@ -408,7 +408,9 @@ static bool resize_long(size_t slot, uint64_t word, size_t pages) {
     bool clean;
     FH_ASSERT(asked >= 1 && asked <= old);
     if (slots > old) {
-        if (!fh_run_extend(slot + old, slots - old, &clean)) return false;
+        bool longer = fh_run_extend(slot + old, slots - old, &clean);
+        if (!longer && !(fh_system_counts_addresses() && fh_run_extend_at_end(slot + old, slots - old, &clean)))
+            return false;
         fh_thp_fill(slot, slots);
     } else if (slots >= asked) {
         slots = old; /* it grows into its room */
@@ -433,9 +435,9 @@ bool fh_large_resize(void *p, size_t size) {
 }
 
 /* Room for a block that grows and has to move: as much as half of it. It is address space, and memory only if it was that
- * before; but a limit counts what may be touched. */
+ * before; but a limit counts what may be touched, and the kernel's limits count address space. */
 static size_t room_for(size_t slots) {
-    return fh_limit_is_set() || fh_system_counts_every_page() ? 0 : slots / 2;
+    return fh_limit_is_set() || fh_system_counts_addresses() ? 0 : slots / 2;
 }
 
 /* Pages that read as zero are not written to, so what was never touched has no memory in the copy either. */

@@ -210,6 +210,16 @@ static size_t claim_over_borders(const wish *w) {
 
 /* ── New chunks ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Shows chunks that were just started to all threads. */
+static void open_chunks(size_t first, size_t n, bool for_slabs) {
+    for (size_t chunk = first; chunk < first + n; chunk++) {
+        fh_thp_begin_chunk(chunk, for_slabs);
+        fh_chunk_open(chunk);
+    }
+    fh_event_came_back();
+    fh_event_chunk(first + n - 1);
+}
+
 /* New chunks, open to all threads, with which there are n free slots in a row. False: the OS has no more memory.
  *
  * The thread that brings them does not keep their first slots, but searches again like all others. While one thread waits in
@@ -221,12 +231,7 @@ static bool bring_chunks(size_t n, const wish *w, size_t *first) {
     size_t chunks = (wanted + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
     *first = fh_window_take_chunks_in(w->partition, chunks);
     if (*first == FH_NONE) return false;
-    for (size_t chunk = *first; chunk < *first + chunks; chunk++) {
-        fh_thp_begin_chunk(chunk, n <= FH_CHUNK_SLOTS / 2);
-        fh_chunk_open(chunk);
-    }
-    fh_event_came_back();
-    fh_event_chunk(*first + chunks - 1);
+    open_chunks(*first, chunks, n <= FH_CHUNK_SLOTS / 2);
     return true;
 }
 
@@ -278,14 +283,33 @@ bool fh_run_is_free(size_t slot) {
     return chunk < fh_window_chunks() && fh_load(&fh_chunk_at(chunk)->free) >> slot % FH_CHUNK_SLOTS & 1;
 }
 
-bool fh_run_extend(size_t slot, size_t n, bool *clean) {
+/* Brings the chunks behind the last one that slots up to `end` are in, if all that there is from this slot on is free. They are
+ * open to all threads, as in bring_chunks. */
+static bool bring_behind(size_t slot, size_t end) {
+    size_t chunks = fh_window_chunks(), there = chunks * FH_CHUNK_SLOTS;
+    if (end <= there || slot > there || free_at_end(there - slot) < there - slot) return false;
+    size_t n = (end - there + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
+    if (!fh_window_take_chunks_behind(chunks, n)) return false;
+    open_chunks(chunks, n, false);
+    return true;
+}
+
+static bool extend(size_t slot, size_t n, bool beyond, bool *clean) {
     bool limited = fh_limit_is_set();
     FH_ASSERT(n >= 1);
     if (limited && !fh_limit_admit(n * FH_SLOT_SIZE, false)) return false;
-    bool done = claim_exactly(slot, n);
+    bool done = (!beyond || bring_behind(slot, slot + n)) && claim_exactly(slot, n);
     if (done) *clean = account(slot, n, 0);
     if (limited) fh_limit_done(n * FH_SLOT_SIZE);
     return done;
+}
+
+bool fh_run_extend(size_t slot, size_t n, bool *clean) {
+    return extend(slot, n, false, clean);
+}
+
+bool fh_run_extend_at_end(size_t slot, size_t n, bool *clean) {
+    return extend(slot, n, true, clean);
 }
 
 /* ── Release ─────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -203,6 +203,18 @@ static void pass_over(size_t chunk, size_t n) {
     }
 }
 
+/* Puts memory behind chunks that nobody else has. Where that cannot be done they are to be tried again, all but those in which
+ * there is a foreign mapping. */
+static int start_or_lose(size_t chunk, size_t n) {
+    int error = start_chunks(chunk, n);
+    if (error == EEXIST) {
+        pass_over(chunk, n);
+    } else if (error != 0) {
+        lose_chunks(chunk, n);
+    }
+    return error;
+}
+
 /* Chunks that could not be started once, or were dropped, are tried again before new ones are taken: so many in a row, of one
  * region. */
 static size_t retry_lost_chunks(unsigned partition, unsigned n) {
@@ -243,15 +255,17 @@ size_t fh_window_take_chunks(size_t n) {
         if (n > FH_WINDOW_CHUNKS - chunk || !start_metadata(chunk, n, n)) return FH_NONE;
         /* acq_rel: a thread that reads the new number must see the addresses of the metadata. */
         if (!fh_cas_acq_rel(&fh_window.next_chunk, &chunk, chunk + n)) continue;
-        int error = start_chunks(chunk, n);
+        int error = start_or_lose(chunk, n);
         if (error == 0) return chunk;
-        if (error == EEXIST) {
-            pass_over(chunk, n);
-        } else {
-            lose_chunks(chunk, n);
-            return FH_NONE;
-        }
+        if (error != EEXIST) return FH_NONE;
     }
+}
+
+bool fh_window_take_chunks_behind(size_t chunk, size_t n) {
+    uint64_t next = chunk;
+    if (n > FH_WINDOW_CHUNKS - chunk || !start_metadata(chunk, n, n)) return false;
+    /* acq_rel: as in fh_window_take_chunks. */
+    return fh_cas_acq_rel(&fh_window.next_chunk, &next, chunk + n) && start_or_lose(chunk, n) == 0;
 }
 
 /* ── Partitions ──────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -302,14 +316,9 @@ size_t fh_window_take_chunks_in(unsigned partition, size_t n) {
         block_chunk(--end);
         /* The others wait until they are wanted. */
         if (first + n < end) lose_chunks(first + n, end - first - n);
-        int error = start_chunks(first, n);
+        int error = start_or_lose(first, n);
         if (error == 0) return first;
-        if (error == EEXIST) {
-            pass_over(first, n);
-        } else {
-            lose_chunks(first, n);
-            return FH_NONE;
-        }
+        if (error != EEXIST) return FH_NONE;
     }
 }
 

@@ -170,7 +170,11 @@ bool fh_window_start(void);
  * Lock-free: a thread parked in here holds back their numbers and nothing else. */
 size_t fh_window_take_chunks(size_t n);
 
-/* The same for a partition. Above 0 the chunks are in regions of its own: when it needs more it takes the next ones that no chunk
+/* So many chunks from this one on, which comes behind the last one that was ever taken. False: another thread was first, there is
+ * no memory, or a foreign mapping. */
+bool fh_window_take_chunks_behind(size_t chunk, size_t n);
+
+/* The same as fh_window_take_chunks for a partition. Above 0 the chunks are in regions of its own: when it needs more it takes the next ones that no chunk
  * of was ever wanted. Of these the first and the last chunk are made inaccessible, and never used. */
 size_t fh_window_take_chunks_in(unsigned partition, size_t n);
 

@@ -22,6 +22,10 @@ uint64_t fh_system_most_bytes(void) {
     return addresses < data ? addresses : data;
 }
 
+bool fh_system_counts_addresses(void) {
+    return fh_system_counts_every_page() || fh_system_most_bytes() != FH_NO_LIMIT;
+}
+
 /* "Name:   123 kB" in bytes; 0 if there is no such line. */
 static uint64_t kib_after(const char *text, const char *name) {
     return fh_number_after(text, name) * 1024;

@@ -152,6 +152,10 @@ void fh_system_limits_now(fh_system_limits *limits);
  * FH_NO_LIMIT. Keeps errno. Cost: two system calls. */
 uint64_t fh_system_most_bytes(void);
 
+/* True if address space is refused when there is too much of it, touched or not: by a limit of the process, or by strict
+ * overcommit. Then none is taken ahead. Cost: two system calls. */
+bool fh_system_counts_addresses(void);
+
 /* ── The process ─────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The number of the calling process. Asked of the kernel each time, because a fork changes it. */

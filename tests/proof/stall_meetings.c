@@ -41,15 +41,21 @@ static size_t claim(size_t n, size_t align) {
     return claim_at(n, align, 0);
 }
 
-static bool extend(size_t slot, size_t n) {
+typedef bool extend_fn(size_t slot, size_t n, bool *clean);
+
+static bool extend_by(extend_fn *how, size_t slot, size_t n) {
     bool clean;
     __atomic_fetch_add(&stall_live, n * FH_SLOT_SIZE, __ATOMIC_RELAXED);
-    if (!fh_run_extend(slot, n, &clean)) {
+    if (!how(slot, n, &clean)) {
         __atomic_fetch_sub(&stall_live, n * FH_SLOT_SIZE, __ATOMIC_RELAXED);
         return false;
     }
     __atomic_fetch_add(&stall_slots, n, __ATOMIC_RELAXED);
     return true;
+}
+
+static bool extend(size_t slot, size_t n) {
+    return extend_by(fh_run_extend, slot, n);
 }
 
 static void release(size_t slot, size_t n) {
@@ -285,9 +291,21 @@ static void claim_long(void) {
     claim_and_keep();
 }
 
+#define RUN_AT_END ((size_t)2 * FH_CHUNK_SLOTS)
+
 /* Several chunks at once, where there are none. */
 static void bring_chunks(void) {
     drop(get(20 << 20), 20 << 20);
+}
+/* A run that ends with the heap grows by a chunk and more. */
+static size_t last_run;
+static void run_at_the_end(void) {
+    first_call();
+    CHECK((last_run = claim(RUN_AT_END, FH_CHUNK_SLOTS)) != FH_NONE, "no run");
+}
+static void extend_at_the_end(void) {
+    size_t end = last_run + RUN_AT_END;
+    if (extend_by(fh_run_extend_at_end, end, 100)) release(end, 100);
 }
 /* The first gets no memory for them, and the second one has others by then, or not yet. */
 static void bring_chunks_in_vain(void) {
@@ -359,6 +377,7 @@ const stall_scenario stall_meetings[] = {
     {.name = "extend over borders", .prepare = free_over_borders, .victim = extend_over_borders, .other = claim_behind},
     {.name = "purge, claim long", .prepare = free_over_borders, .victim = release_long_and_purge, .other = claim_long},
     {.name = "bring chunks", .victim = bring_chunks, .other = bring_chunks},
+    {.name = "extend at the end", .prepare = run_at_the_end, .victim = extend_at_the_end, .other = bring_chunks},
     {.name = "bring chunks in vain",
      .prepare = first_call,
      .victim = bring_chunks_in_vain,

@@ -35,6 +35,7 @@ typedef struct {
     struct fh_thread **(*own)(
         void);            /* what is thread-local: the cache's pointer, and two words of an observed thread */
     bool (*allows)(void); /* does the system give memory this time? */
+    bool (*counts)(void); /* does it count address space? */
     int (*move)(void);    /* what does it say to a move of pages? An fh_move. */
     void (*plain)(uintptr_t address, uint64_t bytes, int writes);
     void *(*map)(uint64_t size, uint64_t align);

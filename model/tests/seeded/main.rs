@@ -256,6 +256,15 @@ fn chunks_lost_by_plain_store() {
 }
 
 #[test]
+fn chunk_behind_taken_by_plain_store() {
+    must_find_in(
+        "chunk_behind_taken_by_plain_store",
+        "large: one grows beyond the last chunk while another brings one",
+        "",
+    );
+}
+
+#[test]
 fn large_freed_twice() {
     must_find_in("large_freed_twice", "large: two free one block", "");
 }
