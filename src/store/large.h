@@ -48,7 +48,7 @@ static inline uint64_t fh_large_word(size_t n, size_t first) {
     return (uint64_t)first << 32 | n;
 }
 
-/* True if a large block of just so many bytes, a multiple of 4 KiB, begins at p, which is in a slot of a large block's class. One
+/* True if a large block of just `size` bytes, a multiple of 4 KiB, begins at p, which is in a slot of a large block's class. One
  * word is read: realloc asks each time whether a block stays as it is. */
 static inline bool fh_large_is(const void *p, size_t size) {
     size_t offset = (uintptr_t)p % FH_SLOT_SIZE;
