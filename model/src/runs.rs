@@ -185,7 +185,7 @@ fn resized() -> Vec<Entry> {
             two(
                 &[(0, CountsAddresses), (0, Large(44))],
                 &[LargeResize(70)],
-                &[Large(60), LargeFree],
+                &[Large(60)],
             ),
         ),
         entry(
