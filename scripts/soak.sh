@@ -46,7 +46,7 @@ say "soak: a billion operations on bounded heaps, and the instructions of some c
 FREEHOLD_TEST_OPERATIONS=1000000000 FREEHOLD_TEST_CALLS=20000 ctest --test-dir "$build" --verbose --no-tests=error \
     -R '^heap\.bounded\.(threads\.embed|steps)' --timeout 7200 </dev/null
 
-# Five situations.
+# In each of five situations 200 million.
 say "soak: a billion calls on bounded heaps, each with its instructions counted"
 FREEHOLD_TEST_OPERATIONS=200000000 ctest --test-dir "$build" --verbose --no-tests=error -R '^heap\.bounded\.counted' \
     --timeout 7200 </dev/null

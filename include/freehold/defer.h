@@ -32,7 +32,8 @@ extern "C" {
 FH_API int fh_defer_free(void *p);
 
 /* A new block of `size` bytes with the content of the one at p, which readers may read until they have passed. The caller
- * publishes the new one. Never in place; of a heap's block it is of the same heap. NULL with errno: the block at p is as it was. size 0 is an error, EINVAL. */
+ * publishes the new one. Never in place; of a heap's block it is of the same heap. NULL with errno: the
+ * block at p is as it was. size 0 is an error, EINVAL. */
 FH_API void *fh_defer_realloc(void *p, size_t size) __attribute__((warn_unused_result)) FH_API_SIZE(2);
 
 /* ── For readers ─────────────────────────────────────────────────────────────────────────────────────────────────── */

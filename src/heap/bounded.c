@@ -302,7 +302,8 @@ static size_t elsewhere(const search *s, size_t w, unsigned met) {
     return met == 0 && own != w ? own : w + s->b->words * 5 / 8 + 1;
 }
 
-/* Shifts that lead from the places where a run of one slab may begin to those of a longer one. */
+/* fh_run_starts with its shifts worked out once for all words: from the places where a run of one slab may begin to those of a
+ * longer one. */
 typedef struct {
     unsigned step[4];
 } run_steps;

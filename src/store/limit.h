@@ -1,4 +1,4 @@
-/* Admission: may bytes be claimed while a hard limit is set? Arithmetic over the books, and nothing else: what is
+/* Admission: may n bytes be claimed while a hard limit is set? Arithmetic over the books, and nothing else: what is
  * done about a refusal is the policy's (reclaim/limits.h), at the end of the slow path.
  *
  * What counts is memory that blocks are or were in: slots in use. It is charged where slots are claimed, never for a single

@@ -178,7 +178,7 @@ static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
 
 /* ── Take, in a partition ────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* One of the bits, which are not 0; each with the same probability, to one in 2^26. */
+/* One of the bits, which are not 0; each with the same probability, within one in 2^26. */
 static uint64_t random_bit(uint64_t bits, uint32_t random) {
     for (uint64_t n = (uint64_t)random * fh_count_bits(bits) >> 32; n > 0; n--) bits &= bits - 1;
     return bits & -bits;

@@ -174,8 +174,8 @@ size_t fh_window_take_chunks(size_t n);
  * no memory, or a foreign mapping. */
 bool fh_window_take_chunks_behind(size_t chunk, size_t n);
 
-/* The same as fh_window_take_chunks for a partition. Above 0 the chunks are in regions of its own: when it needs more it takes the next ones that no chunk
- * of was ever wanted. Of these the first and the last chunk are made inaccessible, and never used. */
+/* The same as fh_window_take_chunks for a partition. Above 0 the chunks are in regions of its own: when it needs more it takes the
+ * next ones that no chunk of was ever wanted. Of these the first and the last chunk are made inaccessible, and never used. */
 size_t fh_window_take_chunks_in(unsigned partition, size_t n);
 
 /* In the child of a fork: maps afresh what the program has kept from it by MADV_DONTFORK, because it may have been freed since,

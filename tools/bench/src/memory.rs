@@ -20,8 +20,15 @@ pub fn warm() -> u64 {
 
 /// The same before a run. `peak` is the most that any allocator has needed for its workload so far, 0 before the first
 /// run. The kernel hands out first what was freed last, so the run gets these pages.
-pub fn warm_for(peak: u64) -> u64 {
-    touch(if peak == 0 { FIRST } else { peak + peak / 4 }.min(ENOUGH))
+pub fn warm_for(peak: u64) {
+    touch(needed(peak));
+}
+
+fn needed(peak: u64) -> u64 {
+    if peak == 0 {
+        return FIRST;
+    }
+    (peak + peak / 4).min(ENOUGH)
 }
 
 fn touch(wanted: u64) -> u64 {
@@ -58,8 +65,9 @@ pub fn field(text: &str, key: &str) -> Option<u64> {
 mod tests {
     #[test]
     fn a_run_finds_what_its_workload_needs_and_a_quarter_more() {
-        assert_eq!(super::warm_for(0), super::FIRST);
-        assert_eq!(super::warm_for(8 << 20), 10 << 20);
+        assert_eq!(super::needed(0), super::FIRST);
+        assert_eq!(super::needed(8 << 20), 10 << 20);
+        assert_eq!(super::needed(super::ENOUGH), super::ENOUGH);
     }
 
     #[test]

@@ -226,31 +226,27 @@ fn a_recording_from_within_such_a_program_is_whole() {
     let Some(place) = Place::new("a_recording_from_within_such_a_program_is_whole") else {
         return;
     };
+    let record = |options: &[&str], to: &Path| {
+        let output = Command::new(command())
+            .arg("record")
+            .args(options)
+            .arg("-o")
+            .arg(to)
+            .arg("--")
+            .arg(&place.program)
+            .arg("exit")
+            .env("FREEHOLD_RECORD_KEEP", "0")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
     let trace = place.directory.path().join("within.trace");
-    let output = Command::new(command())
-        .args(["record", "-o"])
-        .arg(&trace)
-        .arg("--")
-        .arg(&place.program)
-        .arg("exit")
-        .env("FREEHOLD_RECORD_KEEP", "0")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    record(&[], &trace);
     let info = freehold(&["trace", "info", "--json", trace.to_str().unwrap()]);
     let info: Value = serde_json::from_slice(&info.stdout).unwrap();
     assert_eq!(info["tally"]["calls"]["malloc"], 1000);
     let kept = place.directory.path().join("kept");
-    let output = Command::new(command())
-        .args(["record", "--flight", "1m", "-o"])
-        .arg(&kept)
-        .arg("--")
-        .arg(&place.program)
-        .arg("exit")
-        .env("FREEHOLD_RECORD_KEEP", "0")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    record(&["--flight", "1m"], &kept);
     assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 1);
 }
 
