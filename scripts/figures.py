@@ -15,6 +15,8 @@ An entry of docs/figures.toml:
     row        a table row: the text that stands before the table, and the row's first cell
     digits     behind the point, if the command prints more than a reader wants
     values     what was found, in order; with date and machine, all three are written by this script
+    unit       of a table row whose reference is absolute and whose other cells are ratios to it: s, ms or MiB. Found, too.
+               In the document's row the lowest is bold
 
 A document cites entries at the end of a table row, or of a paragraph or list item:
 
@@ -39,7 +41,7 @@ HELD = ("README.md", "## What it gains")
 MARK = re.compile(r"<!-- figures: ([\w, -]+?) -->")
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 RECORD = re.compile(r"(?<=<!-- record: begins -->\n\n).*?(?=\n<!-- record: ends -->)", re.S)
-ORDER = ["what", "command", "slow", "record", "find", "row", "digits", "values", "date", "machine"]
+ORDER = ["what", "command", "slow", "record", "find", "row", "digits", "unit", "values", "date", "machine"]
 HEADER = """# Every figure that README.md and docs/ cite, with the command that prints it.
 # `make figures` rewrites values, date and machine; `make figures ONLY=name` those of one entry. See scripts/figures.py.
 """
@@ -103,6 +105,14 @@ def values_in(figure, output):
     return [re.sub(r"\.0$", "", value) for value in found]
 
 
+def unit_in(figure, output):
+    """The unit of a row's absolute cell, or None."""
+    before, first = figure.get("row", ["", ""])
+    row = re.search(re.escape(before) + r".*?^\| " + re.escape(first) + r" \|([^\n]*)$", output, re.S | re.M)
+    unit = re.search(r"\d (s|ms|MiB)\b", row[1]) if first and row else None
+    return unit and unit[1]
+
+
 def run_command(root, command):
     print(command, flush=True)
     run = subprocess.run(["bash", "-c", command], cwd=root, stdin=subprocess.DEVNULL, text=True,
@@ -140,6 +150,9 @@ def refresh(root, figures, names):
             records[os.path.join(root, figure["record"])] = output
         print(f"{name}: {' '.join(figure.get('values', ['nothing']))} -> {' '.join(values)}")
         figure["new"] = values
+        figure["unit"] = unit_in(figure, output)
+        if not figure["unit"]:
+            del figure["unit"]
         figure["date"], figure["machine"] = datetime.date.today().isoformat(), machine()
     for path, output in records.items():
         keep_record(path, output)
@@ -202,6 +215,18 @@ def cited(unit):
     return [name.strip() for name in mark[1].split(",")] if mark else None
 
 
+def dressed(row, figure):
+    """A table row with the figure's unit, and the lowest of its ratios bold. The absolute cell counts as 1."""
+    cells, number = row.split("|"), re.compile(r"\*{0,2}(\d[\d,]*(?:\.\d+)?)( s| ms| MiB)?\*{0,2}")
+    found = {at: number.fullmatch(cell.strip()) for at, cell in enumerate(cells)}
+    found = {at: match for at, match in found.items() if match}
+    ratio = {at: 1.0 if match[2] else float(match[1].replace(",", "")) for at, match in found.items()}
+    for at, match in found.items():
+        text = match[1] + (f" {figure['unit']}" if match[2] else "")
+        cells[at] = f" **{text}** " if ratio[at] == min(ratio.values()) else f" {text} "
+    return "|".join(cells)
+
+
 def rewrite(path, figures):
     """Puts new values where the old ones stand."""
     with open(path, encoding="utf-8") as file:
@@ -224,6 +249,8 @@ def rewrite(path, figures):
             if "," in number:
                 value = f"{int(value):,}"
             unit = unit[:at] + value + unit[at + len(number):]
+        if "unit" in figures[names[0]]:
+            unit = dressed(unit, figures[names[0]])
         result = result[:start] + unit + result[end:]
     if result != text:
         with open(path, "w", encoding="utf-8") as file:
@@ -257,6 +284,8 @@ def check_unit(where, unit, names, figures):
     if places is None:
         yield f"{where}: not the values of {', '.join(names)}: {' '.join(values)}"
         return
+    if "unit" in figures[names[0]] and dressed(unit, figures[names[0]]) != unit:
+        yield f"{where}: the unit is another one, or the lowest is not bold"
     described = {number for name in names for number, _ in numbers_in(figures[name].get("what", ""))}
     for index, (number, _) in enumerate(numbers):
         if index not in places and number not in described:
@@ -308,6 +337,8 @@ PLANTED = [
     ("README.md", r"figures: hotpath -->", r"figures: hotpaths -->", "no figure is called hotpaths"),
     ("README.md", r"<!-- figures: hotpath -->", r"and 4711 <!-- figures: hotpath -->", "4711 is in no figure"),
     ("README.md", r" <!-- figures: trivial -->", r"", "trivial is cited nowhere"),
+    ("README.md", r" s( \|.*figures: replace-cpu -->)", r" ms\1", "the unit is another one"),
+    ("README.md", r"\*\*(.*figures: replace-cpu -->)", r"\1", "the lowest is not bold"),
     (FILE, r"\ncommand = [^\n]*", r"", "has no command"),
     ("docs/benchmarks.md", r"(\n\| Freehold \| )\d", r"\g<1>7", "is not what docs/benchmarks.md says"),
 ]
