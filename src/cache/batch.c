@@ -46,6 +46,25 @@ size_t fh_alloc_batch(size_t n, size_t count, void **out) {
     return done;
 }
 
+/* Puts p to `top`, unless p seems to be free. */
+static inline bool put(fh_bin *bins, uintptr_t begin, void **top, void *p) {
+    if (FH_UNLIKELY((uintptr_t)p - begin >= FH_SLOT_SIZE)) return false;
+    size_t at = fh_place_index(p);
+    if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(bins, at)), p))) return false;
+    FH_HIDE(at);
+    *fh_last_place(bins, at) = (uint16_t)(uintptr_t)top;
+    *top = p;
+    return true;
+}
+
+/* Puts four blocks to `top`; returns how many came before one that seems to be free. */
+static inline size_t put_four(fh_bin *bins, uintptr_t begin, void **top, void *const *blocks) {
+    if (!put(bins, begin, top, blocks[0])) return 0;
+    if (!put(bins, begin, top + 1, blocks[1])) return 1;
+    if (!put(bins, begin, top + 2, blocks[2])) return 2;
+    return put(bins, begin, top + 3, blocks[3]) ? 4 : 3;
+}
+
 /* Pushes the first of the blocks and those behind it that are in the same 64 KiB, and so of its class; returns how many these
  * are. 0: the first one is to be freed by itself, because it is special, its bin is full, it seems to be free, or the
  * thread is not watched for double frees. */
@@ -54,22 +73,18 @@ static size_t push_many(void *const *blocks, size_t count) {
     uintptr_t base = fh_window_base(), slot = ((uintptr_t)blocks[0] - base) >> FH_SLOT_SHIFT;
     uintptr_t begin = base + (slot << FH_SLOT_SHIFT);
     fh_bin *bin = &bins[fh_class_of_slot(base, slot, ((const fh_row_head *)bins)[-1].watched_slots)];
-    void **const first = bin->top, **top = first, **end = bin->end;
-    if ((size_t)(end - first) > count) end = first + count;
-    for (; top != end; top++, blocks++) {
-        void *p = *blocks;
-        if (FH_UNLIKELY((uintptr_t)p - begin >= FH_SLOT_SIZE)) break;
-        size_t at = fh_place_index(p);
-        if (FH_UNLIKELY(fh_place_holds(fh_place_near(top, fh_last_place(bins, at)), p))) break;
-        FH_HIDE(at);
-        *fh_last_place(bins, at) = (uint16_t)(uintptr_t)top;
-        *top = p;
+    void **top = bin->top;
+    size_t room = (size_t)(bin->end - top), n = room < count ? room : count, done = 0, more = 4;
+    while (more == 4 && n - done >= 4) {
+        more = put_four(bins, begin, top + done, blocks + done);
+        done += more;
     }
-    if (top == first) return 0; /* the bin may be in read-only memory */
+    while (more == 4 && done < n && put(bins, begin, top + done, blocks[done])) done++;
+    if (done == 0) return 0; /* the bin may be in read-only memory */
     then();
-    bin->top = top;
+    bin->top = top + done;
     then();
-    return (size_t)(top - first);
+    return done;
 }
 
 void fh_release_batch(void *const *blocks, size_t count) {

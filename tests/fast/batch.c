@@ -68,14 +68,15 @@ static void borders(void) {
           errno);
 }
 
-static void twice(void *unused) {
-    void *blocks[8];
-    (void)unused;
+enum { TWICE = 11 };
+
+/* Block `places` % TWICE is in the batch once more, in place `places` / TWICE, wherever that is among those that are put together. */
+static void twice(void *places) {
+    void *blocks[TWICE];
     for (int i = 0; i < 100; i++) fh_free(fh_malloc(64));
-    if (fh_malloc_batch(64, 8, blocks) != 8) _exit(3);
-    blocks[7] = blocks[2];
-    fh_free_batch(blocks, 8);
-    fh_thread_flush(); /* at the latest */
+    if (fh_malloc_batch(64, TWICE, blocks) != TWICE) _exit(3);
+    blocks[(uintptr_t)places / TWICE] = blocks[(uintptr_t)places % TWICE];
+    fh_free_batch(blocks, TWICE);
 }
 
 int main(void) {
@@ -85,8 +86,12 @@ int main(void) {
         CHECK(pthread_create(&thread[i], NULL, rounds, (void *)(i + 1)) == 0, "no thread");
     for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
     CHECK(fh_verify() == 0, "the heap is damaged");
-    int status = run_in_child(twice, NULL);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "a block that is in a batch twice: status %#x",
-          (unsigned)status);
+    for (uintptr_t places = 0; places < (uintptr_t)TWICE * TWICE; places++) {
+        if (places % TWICE >= places / TWICE) continue;
+        int status = run_in_child(twice, (void *)places);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT,
+              "a block that is in a batch in places %zu and %zu: status %#x", (size_t)places % TWICE,
+              (size_t)places / TWICE, (unsigned)status);
+    }
     return 0;
 }
