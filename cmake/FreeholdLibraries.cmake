@@ -37,7 +37,24 @@ list(FILTER system_sources EXCLUDE REGEX "/[a-z]+_(override|loaded|global)[^/]*\
 # And what only makes sense in a library that is loaded.
 file(GLOB loaded_sources CONFIGURE_DEPENDS src/system/${system_name}_loaded*.c)
 
-add_library(freehold_core OBJECT ${core_sources} ${system_sources})
+# The linker keeps the order of the sources. The kernel maps 64 KiB of a file around each page that is touched, so what the first
+# allocations of any program need comes first, and the rest stays out (tests/memory/mapped.sh).
+list(APPEND core_sources ${system_sources})
+set(first_sources
+    cache/alloc cache/free cache/magazine cache/thread cache/twice
+    store/chunk store/depot store/events store/hints store/limit store/run store/slab store/slab_life store/thp store/window
+    reclaim/background reclaim/huge_pages reclaim/idle reclaim/reclaim
+    base/classes base/text api/options
+    system/linux system/linux_limits system/linux_program system/linux_read system/linux_thread system/linux_tools system/linux_traits)
+list(TRANSFORM first_sources PREPEND ${PROJECT_SOURCE_DIR}/src/)
+list(TRANSFORM first_sources APPEND .c)
+foreach(source IN LISTS first_sources)
+    if(source MATCHES "/src/system/" AND NOT source IN_LIST core_sources)
+        list(REMOVE_ITEM first_sources ${source}) # of another system
+    endif()
+endforeach()
+list(REMOVE_ITEM core_sources ${first_sources})
+add_library(freehold_core OBJECT ${first_sources} ${core_sources})
 target_link_libraries(freehold_core PRIVATE freehold_flags freehold_sanitizer Threads::Threads)
 set_target_properties(freehold_core PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
@@ -81,8 +98,8 @@ endfunction()
 
 set(core $<TARGET_OBJECTS:freehold_core>)
 set(override $<TARGET_OBJECTS:freehold_override>)
-freehold_library(freehold SHARED freehold ${core} ${override} ${loaded})
-freehold_library(freehold_static STATIC freehold ${core} ${override})
+freehold_library(freehold SHARED freehold ${override} ${core} ${loaded})
+freehold_library(freehold_static STATIC freehold ${override} ${core})
 # A member of an archive is only linked when something names what is in it, and a program that allocates only through
 # strdup or fopen never names malloc: it would get the C library's.
 target_link_options(freehold_static INTERFACE LINKER:-u,malloc)

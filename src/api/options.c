@@ -17,6 +17,7 @@
 #include "observe/flight.h"
 #include "observe/metrics.h"
 #include "observe/observe.h"
+#include "observe/profile_file.h"
 #include "system/inspect.h"
 #include "system/report.h"
 #include "system/system.h"
@@ -405,6 +406,10 @@ static bool start_hardened(void) {
     return true;
 }
 
+static bool is_to_fail(void) {
+    return fh_setting_path_get(&fh_settings.fail) || fh_setting_path_get(&fh_settings.fail_log);
+}
+
 /* 0 until a thread has taken it upon itself to read. It is never set back: an allocation from inside, and another
  * thread, go on with what is set so far. */
 static fh_word reading;
@@ -423,7 +428,7 @@ void fh_hook_start(void) {
     if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();
     if (FH_SETTING(verbose)) say_banner();
-    if (fh_fail_start() && !FH_SETTING(check)) fh_store(&fh_settings.check, 1);
+    if (is_to_fail() && fh_fail_start() && !FH_SETTING(check)) fh_store(&fh_settings.check, 1);
     (void)start_checking();
     if (FH_SETTING(harden)) (void)start_hardened();
     if (FH_SETTING(guard)) fh_guard_configure();
@@ -499,12 +504,13 @@ __attribute__((constructor(101))) static void process_begins(void) {
     close_files();
 }
 
-/* After the program's own exit handlers, as constructors of early priority have their counterparts run late. */
+/* After the program's own exit handlers, as constructors of early priority have their counterparts run late. What is not in use is
+ * asked about here and not called: a page of the library that is touched brings 64 KiB of it into the process. */
 __attribute__((destructor(101))) static void process_ends(void) {
     fh_background_end();
-    fh_metrics_write();
-    fh_observe_end();
+    if (fh_setting_path_get(&fh_settings.metrics)) fh_metrics_write();
+    if (fh_profile_has_been()) fh_observe_end();
     if (FH_SETTING(stats)) fh_stats_print(fh_system_kept_output(2));
-    fh_checked_end();
-    fh_check_at_end();
+    if (fh_is_checking()) fh_checked_end();
+    if (FH_CHECKED || FH_STRESS) fh_check_at_end();
 }

@@ -38,11 +38,11 @@ static const uint32_t entry_bytes[FH_PROFILE_SECTIONS] = {
 
 enum { NONE, MAKING, LIVE, LEAVING, FAILED };
 
-static fh_word life;    /* see profile_file.h */
-static fh_word alive;   /* address of the word that is 1 in the process that made it, and wiped in its children */
-static fh_word unwiped; /* stands in for it where the kernel does not wipe: fh_profile_forked sets it to 0 */
-static bool inherited;  /* forked from an observed program. Written while LEAVING */
-static bool keep_file;  /* option page=DIR */
+fh_word fh_profile_life; /* see profile_file.h */
+static fh_word alive;    /* address of the word that is 1 in the process that made it, and wiped in its children */
+static fh_word unwiped;  /* stands in for it where the kernel does not wipe: fh_profile_forked sets it to 0 */
+static bool inherited;   /* forked from an observed program. Written while LEAVING */
+static bool keep_file;   /* option page=DIR */
 static fh_shared_file file;
 static fh_word extents[FH_PROFILE_SECTIONS][FH_PROFILE_EXTENTS]; /* addresses; written once, by compare-and-swap */
 static uint64_t first_bytes;                                     /* length of the first mapping */
@@ -72,16 +72,16 @@ static void unmap_extents(void) {
 }
 
 bool fh_profile_is_parents(void) {
-    return fh_load_acquire(&life) == LIVE && !fh_load(alive_word());
+    return fh_load_acquire(&fh_profile_life) == LIVE && !fh_load(alive_word());
 }
 
 /* Unmapping does nothing to the parent or to the file. */
 bool fh_profile_leave(void) {
     uint64_t seen = LIVE;
-    if (!fh_cas_acq_rel(&life, &seen, LEAVING)) return false;
+    if (!fh_cas_acq_rel(&fh_profile_life, &seen, LEAVING)) return false;
     if (fh_load(alive_word())) {
         /* Another thread has let go in the meantime, and made a file of our own. */
-        fh_store_release(&life, LIVE);
+        fh_store_release(&fh_profile_life, LIVE);
         return false;
     }
     unmap_extents();
@@ -96,17 +96,17 @@ bool fh_profile_leave(void) {
 
 void fh_profile_left(void) {
     /* release: all that was cleared, before another thread makes a file. */
-    fh_store_release(&life, NONE);
+    fh_store_release(&fh_profile_life, NONE);
 }
 
 void fh_profile_forked(void) {
     fh_store(alive_word(), 0);
     /* The thread that was letting go does not exist here: this process does it again from the beginning. */
     uint64_t seen = LEAVING;
-    if (fh_cas_acq_rel(&life, &seen, LIVE)) return;
+    if (fh_cas_acq_rel(&fh_profile_life, &seen, LIVE)) return;
     /* The thread that was making it does not exist here either. What it had mapped so far stays mapped. */
     seen = MAKING;
-    if (fh_cas_acq_rel(&life, &seen, NONE)) {
+    if (fh_cas_acq_rel(&fh_profile_life, &seen, NONE)) {
         fh_store(&header_address, 0);
         file.descriptor = -1;
         inherited = true;
@@ -114,16 +114,16 @@ void fh_profile_forked(void) {
 }
 
 bool fh_profile_is_childs(void) {
-    return fh_load_acquire(&life) == NONE && inherited;
+    return fh_load_acquire(&fh_profile_life) == NONE && inherited;
 }
 
 bool fh_profile_failed(void) {
-    return fh_load(&life) == FAILED;
+    return fh_load(&fh_profile_life) == FAILED;
 }
 
 fh_profile_header *fh_profile(void) {
     /* acquire: pairs with the release in fh_profile_begin, which comes after the file is filled in. */
-    if (fh_load_acquire(&life) != LIVE || FH_UNLIKELY(!fh_load(alive_word()))) return NULL;
+    if (fh_load_acquire(&fh_profile_life) != LIVE || FH_UNLIKELY(!fh_load(alive_word()))) return NULL;
     return (fh_profile_header *)(uintptr_t)fh_load(&header_address);
 }
 
@@ -283,13 +283,13 @@ fh_profile_header *fh_profile_begin(void) {
     fh_profile_header *profile = fh_profile();
     uint64_t seen = NONE;
     /* One thread makes it. acq_rel: it sees what was cleared before fh_profile_left. */
-    if (profile || !fh_cas_acq_rel(&life, &seen, MAKING)) return profile;
+    if (profile || !fh_cas_acq_rel(&fh_profile_life, &seen, MAKING)) return profile;
     profile = make();
     if (profile) {
         fh_store(&header_address, (uintptr_t)profile);
         fh_store_release(fh_profile_word(&profile->state), FH_PROFILE_STATE_LIVE);
     }
-    fh_store_release(&life, profile ? LIVE : FAILED);
+    fh_store_release(&fh_profile_life, profile ? LIVE : FAILED);
     return profile;
 }
 

@@ -28,6 +28,12 @@
 
 /* ── The file ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* False: this process has no file, and never had one. Cost: a load; it is for who would do nothing else with the file. */
+extern fh_word fh_profile_life;
+static inline bool fh_profile_has_been(void) {
+    return fh_load(&fh_profile_life) != 0;
+}
+
 /* This process's file; NULL if it has none (yet, or any more), or still holds its parent's. */
 fh_profile_header *fh_profile(void);
 
