@@ -106,6 +106,28 @@ static void note_huge(size_t chunk, bool huge) {
     if (((fh_load(word) & bit) != 0) != huge) huge ? fh_or_release(word, bit) : fh_and_acq_rel(word, ~bit);
 }
 
+/* Chunks before one that are asked whether the program touches what it has. */
+#define NEIGHBOURS 4u
+
+/* True if the chunks just before this one, as far as they are on small pages, have less than half of the memory that was claimed of
+ * them: the program touches its blocks in part. Huge pages would make all of them resident. Where the neighbours are on huge pages,
+ * nothing is known, and it stays with these. Cost: a system call a chunk. */
+static bool is_touched_in_part(size_t chunk) {
+    unsigned char pages[FH_CHUNK_SIZE / (4 * FH_KIB)]; /* they are no smaller */
+    size_t per_slot = FH_SLOT_SIZE / fh_system_page_size(), claimed = 0, resident = 0;
+    for (size_t i = chunk > NEIGHBOURS ? chunk - NEIGHBOURS : 0; i < chunk; i++) {
+        if (!fh_region_at(i / FH_REGION_CHUNKS) || fh_thp_is_huge(i) || fh_window_misses(i)) continue;
+        uint64_t used = ~fh_load(&fh_chunk_at(i)->free); /* all, of one that another thread begins at this moment */
+        if (!fh_system_resident(fh_slot_address(i * FH_CHUNK_SLOTS), FH_CHUNK_SIZE, pages)) return false;
+        for (; used; used &= used - 1) {
+            const unsigned char *of_slot = pages + fh_lowest_bit(used) * per_slot;
+            claimed += per_slot;
+            for (size_t k = 0; k < per_slot; k++) resident += of_slot[k] & 1;
+        }
+    }
+    return resident < claimed / 2;
+}
+
 /* True if half of what slabs have was not handed out once, their ends, and slabs are a quarter of the heap. Cost: a load for
  * each slot in use. */
 static bool is_sparse(void) {
@@ -131,17 +153,18 @@ const fh_word *fh_thp_heaps(void) {
     return &heaps;
 }
 
-static bool is_old_enough(size_t chunk) {
-    size_t first = (size_t)fh_load(&fh_order.thp_first_chunk);
-    unsigned partition = fh_partition_of_slot(chunk * FH_CHUNK_SLOTS);
+static bool is_old_enough(size_t index) {
+    size_t first = (size_t)fh_load(&fh_order.thp_first_chunk), chunk = index;
+    unsigned partition = fh_partition_of_slot(index * FH_CHUNK_SLOTS);
     if (FH_UNLIKELY(partition) && first != 0) {
         /* Blocks are anywhere in their slabs, and there are guards between these. */
         if (partition & FH_PARTITION_HARDENED) return false;
         chunk = fh_used_bytes() /
                 FH_CHUNK_SIZE; /* its number says how many regions there are, and not how old the heap is */
     }
-    if (first != 0 && fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2) return false;
-    return chunk >= first && (first == 0 || chunk >= FH_SPARSE_CHUNKS || !is_sparse());
+    if (first == 0) return true;
+    if (chunk < first || fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2) return false;
+    return (chunk >= FH_SPARSE_CHUNKS || !is_sparse()) && !is_touched_in_part(index);
 }
 
 typedef enum { AS_IT_LIKES, ADVISED_HUGE, ADVISED_SMALL } advice;
@@ -163,7 +186,7 @@ void fh_thp_begin_chunk(size_t chunk, bool for_slabs) {
     FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0);
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     bool always = fh_system_huge_pages_always(), forced = fh_load(&fh_order.thp_first_chunk) == 0;
-    bool wanted = is_old_enough(chunk) && (for_slabs || forced) && !pass_over(2);
+    bool wanted = (for_slabs || forced) && is_old_enough(chunk) && !pass_over(2);
     /* Where the kernel gives them unasked, a large block has them, unless the program wants none at all. */
     bool unasked = always && !for_slabs && fh_load(&fh_order.thp_first_chunk) <= FH_YOUNG_CHUNKS;
     advice now = next_advice(wanted ? ADVISED_HUGE : always && !unasked ? ADVISED_SMALL : AS_IT_LIKES);

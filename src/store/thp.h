@@ -4,6 +4,8 @@
  *
  *     young        the first chunks of a process, more    small pages: a small process pays for what it touches
  *                  of them in a sparse heap
+ *     in part      chunks behind others on small pages of  small pages
+ *                  which the program touches less than half
  *     grown        the others                             huge pages
  *     passed over  chunks and halves that begin while     small pages
  *                  huge pages are slow to come

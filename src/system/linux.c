@@ -12,6 +12,7 @@
 #include "system/linux_group.h"
 #include "system/linux_program.h"
 #include "system/linux_read.h"
+#include "system/linux_refused.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +52,7 @@
 static fh_word maps, unmaps, purges, purged_bytes;
 static fh_word refused; /* bytes of the last request that there was no memory or address space for */
 
-static void note_refusal(size_t size) {
+void fh_linux_note_refusal(size_t size) {
     if (errno == ENOMEM) fh_store(&refused, size);
 }
 
@@ -64,7 +65,7 @@ static void *map_at(void *place, size_t size, int protection, int flags) {
     fh_add_relaxed(&maps, 1);
     void *p = mmap(place, size, protection, flags, -1, 0);
     if (p != MAP_FAILED) return p;
-    note_refusal(size);
+    fh_linux_note_refusal(size);
     return NULL;
 }
 

@@ -4,6 +4,7 @@
  * and each piece that can be accessed is a mapping. */
 #include "base/bits.h"
 #include "system/inspect.h"
+#include "system/linux_refused.h"
 #include "system/system.h"
 
 #include <errno.h>
@@ -25,9 +26,12 @@ void *fh_system_guards_reserve(size_t size, size_t open) {
     int saved = errno;
     void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p != MAP_FAILED && mprotect(p, open, PROT_READ | PROT_WRITE) != 0) {
+        int why = errno;
         (void)munmap(p, size);
+        errno = why;
         p = MAP_FAILED;
     }
+    if (p == MAP_FAILED) fh_linux_note_refusal(size);
     errno = saved;
     return p == MAP_FAILED ? NULL : p;
 }

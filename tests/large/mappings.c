@@ -216,7 +216,9 @@ static void dropped(void) {
     CHECK(t_malloc(900 * MIB) == NULL, "900 MiB, and the kernel has promised more than its GiB before");
     setrlimit(RLIMIT_DATA, &data);
     need_few_mappings("when the kernel has refused");
-    CHECK(!t_is_freehold() || mapping_count() > before + 1000, "no chunk was dropped");
+    /* 512 holes between others are the most; what is between two of them is a mapping. */
+    size_t holes = mapping_count() - before;
+    CHECK(!t_is_freehold() || (holes > 400 && holes <= 600), "%zu mappings more: chunks were not dropped", holes);
     use_the_process();
     for (int i = 1; i < 2 * TURNS; i += 2) t_free(blocks[i]);
 }

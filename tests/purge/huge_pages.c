@@ -2,6 +2,7 @@
  *   - a process that does next to nothing, and one with many idle threads, pay for what they touch and not for 2 MiB;
  *   - a heap that has grown is on huge pages, and keeps them: holes of 64 KiB are no reason to split one, not even when
  *     there are many; when memory is short they all go;
+ *   - a program that touches a third of its blocks gets none, or all of them would be resident;
  *   - where they are slow to come (FREEHOLD_TEST_TOUCH) it grows without, and asks again now and then. */
 #include "../support/alloc.h"
 #include "../support/check.h"
@@ -148,6 +149,46 @@ static void slow_and_quick(void) {
     t_free(blocks);
 }
 
+/* Takes so many bytes of blocks, writes each whole or a third of it, and frees all. Returns for how many bytes huge pages were asked. */
+static size_t asked_for_blocks(size_t bytes, size_t size, bool whole) {
+    static char *blocks[4096];
+    size_t before = kernel_advised_bytes(), count = bytes / size;
+    CHECK(count <= sizeof blocks / sizeof *blocks, "blocks of %zu bytes are too many", size);
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = t_malloc(size);
+        CHECK(blocks[i], "malloc: NULL");
+        memset(blocks[i], 1, whole ? size : size / 3);
+    }
+    for (size_t i = 0; i < count; i++) t_free(blocks[i]);
+    t_thread_flush();
+    t_malloc_trim(0); /* which purges chunks whole; those that had memory may get huge pages then */
+    return (kernel_advised_bytes() - before) >> 20;
+}
+
+static void whole_small(void) {
+    size_t asked = asked_for_blocks(60 << 20, 40000, true);
+    printf("blocks of 40,000 bytes, written whole: huge pages were asked for %zu MiB\n", asked);
+    CHECK(asked >= 32, "a heap that should be on huge pages");
+}
+
+static void third_small(void) {
+    size_t asked = asked_for_blocks(60 << 20, 40000, false);
+    printf("blocks of 40,000 bytes, a third of each touched: huge pages were asked for %zu MiB\n", asked);
+    CHECK(asked == 0, "that is resident for nothing");
+}
+
+static void whole_large(void) {
+    size_t asked = asked_for_blocks(160 << 20, 1 << 20, true);
+    printf("blocks of 1 MiB, written whole: huge pages were asked for %zu MiB\n", asked);
+    CHECK(asked >= 120, "what comes next should be on huge pages");
+}
+
+static void third_large(void) {
+    size_t asked = asked_for_blocks(160 << 20, 1 << 20, false);
+    printf("blocks of 1 MiB, a third of each touched: huge pages were asked for %zu MiB\n", asked);
+    CHECK(asked == 0, "what comes next would be resident for nothing");
+}
+
 int main(void) {
     if (env_number("FREEHOLD_TEST_TOUCH", 0)) {
         apart("slow and quick", slow_and_quick);
@@ -156,5 +197,9 @@ int main(void) {
     apart("hello", hello);
     apart("idle threads", idle_threads);
     apart("splitting", splitting);
+    apart("whole, small", whole_small);
+    apart("a third, small", third_small);
+    apart("whole, large", whole_large);
+    apart("a third, large", third_large);
     return 0;
 }
