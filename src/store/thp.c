@@ -131,6 +131,10 @@ const fh_word *fh_thp_heaps(void) {
     return &heaps;
 }
 
+static bool heaps_dominate(void) {
+    return fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2;
+}
+
 static bool is_old_enough(size_t chunk) {
     size_t first = (size_t)fh_load(&fh_order.thp_first_chunk);
     unsigned partition = fh_partition_of_slot(chunk * FH_CHUNK_SLOTS);
@@ -140,7 +144,7 @@ static bool is_old_enough(size_t chunk) {
         chunk = fh_used_bytes() /
                 FH_CHUNK_SIZE; /* its number says how many regions there are, and not how old the heap is */
     }
-    if (first != 0 && fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2) return false;
+    if (first != 0 && heaps_dominate()) return false;
     return chunk >= first && (first == 0 || chunk >= FH_SPARSE_CHUNKS || !is_sparse());
 }
 
@@ -207,7 +211,7 @@ void fh_thp_begin(size_t slot, uint64_t free) {
     if (free == FH_CHUNK_ALL && !fh_load(&chunk->dirty)) fh_thp_again(index);
     if (!fh_thp_is_huge(index) || fh_load(&chunk->split) >> half & 1) return;
     if (!fh_load(&fh_order.thp_timed)) return;
-    if (pass_over(1)) {
+    if (heaps_dominate() || pass_over(1)) {
         uint64_t before = fh_or_acq_rel(&chunk->split, UINT64_C(1) << half);
         FH_ASSERT(before >> 4 == 0);
         fh_thp_keep_split(index, half);

@@ -324,12 +324,11 @@ static size_t resident(void) {
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void part_small(void) {
-    enum { HEAPS = 10000 };
-    static fh_heap *heap[HEAPS];
-    fh_heap_destroy(fh_heap_new(NULL));
-    fh_malloc_trim(0);
-    size_t before = resident();
+enum { HEAPS = 10000 };
+static fh_heap *heap[HEAPS];
+
+/* Before is what was resident once no heap was there. */
+static void small_round(const char *where, size_t before) {
     for (int i = 0; i < HEAPS; i++) {
         heap[i] = fh_heap_new(NULL);
         for (size_t k = 1; k <= 10; k++) memset(fh_heap_malloc(heap[i], 16 * k), 1, 16 * k);
@@ -338,11 +337,31 @@ static void part_small(void) {
     for (int i = 0; i < HEAPS; i++) CHECK(fh_heap_destroy(heap[i]) == 0, "no end");
     fh_malloc_trim(0);
     size_t after = resident();
-    printf("%d heaps of ten blocks: %zu KiB resident, %zu KiB after their end\n", HEAPS, (full - before) / KIB,
-           after > before ? (after - before) / KIB : 0);
+    printf("%d heaps of ten blocks, %s: %zu KiB resident, %zu KiB after their end\n", HEAPS, where,
+           (full - before) / KIB, after > before ? (after - before) / KIB : 0);
     CHECK(full - before <= 64 * MIB, "10,000 heaps have %zu KiB", (full - before) / KIB);
     CHECK(after <= before + MIB, "%zu KiB stay", (after - before) / KIB);
     whole_heap();
+}
+
+/* A program that had a GiB in small blocks: what it leaves behind are chunks on huge pages. */
+static void spike(void) {
+    enum { BLOCKS = 1 << 20 };
+    void **block = fh_malloc(BLOCKS * sizeof *block);
+    for (size_t i = 0; i < BLOCKS; i++) memset(block[i] = fh_malloc(1000), 1, 1000);
+    for (size_t i = 0; i < BLOCKS; i++) fh_free(block[i]);
+    fh_free(block);
+    fh_malloc_trim(0);
+}
+
+static void part_small(void) {
+    fh_heap_destroy(fh_heap_new(NULL));
+    fh_malloc_trim(0);
+    size_t before = resident();
+    small_round("first", before);
+    for (int i = 0; i < 3; i++) small_round("again", before);
+    spike();
+    small_round("after a spike", resident());
     /* What was given back serves again. */
     for (int i = 0; i < HEAPS; i++) {
         heap[i] = fh_heap_new(NULL);
