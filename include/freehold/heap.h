@@ -240,7 +240,7 @@ FH_API int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit);
 /* What a heap has. Of this heap alone: count, live and resident. With all heaps below it: taken and peak. */
 typedef struct fh_heap_figures {
     size_t count;    /* live blocks */
-    size_t live;     /* their bytes, as malloc_usable_size says */
+    size_t live;     /* their bytes, with what each block has beyond what was asked for */
     size_t resident; /* bytes that have memory behind them, as the kernel says */
     size_t taken;    /* bytes that count for limits */
     size_t peak;     /* the most that `taken` was */
