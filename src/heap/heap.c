@@ -243,7 +243,7 @@ static void release_first(fh_heap *h) {
 }
 
 static bool is_in_callback(const fh_heap *h) {
-    return fh_heap_is_paged(h) && fh_callback_runs(h);
+    return fh_quota_asks(h) || (fh_heap_is_paged(h) && fh_callback_runs(h));
 }
 
 bool fh_heap_clear(fh_heap *h) {

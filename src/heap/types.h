@@ -138,7 +138,7 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word soft;     /* 0: none */
     fh_word hard;     /* 0: none. At every moment:  charged ≤ hard, unless it was lowered below */
     fh_word children; /* heaps whose parent this is */
-    fh_word asking;   /* 1: the callback is running */
+    fh_word asking;   /* the process's generation, plus 1: the callback is running */
     fh_word refusals;
     fh_word thread;              /* private: the one that made it */
     fh_word from;                /* hint: the word of units to begin with */

@@ -314,6 +314,57 @@ static void part_callback(void) {
     CHECK(fh_heap_destroy(NULL) == 0, "NULL");
 }
 
+static struct {
+    int calls, refused, wait[2], go[2];
+} inside;
+
+static int end_it(fh_heap *h, size_t wanted, int hard, void *arg) {
+    (void)wanted, (void)hard, (void)arg;
+    inside.calls++;
+    inside.refused += fh_heap_reset(h) == -1 && errno == EBUSY;
+    inside.refused += fh_heap_destroy(h) == -1 && errno == EBUSY;
+    return 0;
+}
+
+static int wait_there(fh_heap *h, size_t wanted, int hard, void *arg) {
+    char byte = 0;
+    (void)h, (void)wanted, (void)hard, (void)arg;
+    CHECK(write(inside.wait[1], &byte, 1) == 1 && read(inside.go[0], &byte, 1) == 1, "no pipe");
+    return 0;
+}
+
+static void *be_refused(void *h) {
+    CHECK(!fh_heap_malloc(h, 2 * MIB), "beyond the limit");
+    return NULL;
+}
+
+/* A callback that ends its own heap, below a call of it. And a fork while another thread is in a callback. */
+static void part_asked(void) {
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.hard_limit = MIB, .callback = end_it});
+    be_refused(h);
+    CHECK(inside.calls == 1 && inside.refused == 2, "%d calls, %d refused", inside.calls, inside.refused);
+    CHECK(fh_heap_malloc(h, 100) && fh_heap_reset(h) == 0 && fh_heap_destroy(h) == 0, "no end");
+
+    h = fh_heap_new(&(fh_heap_options){.hard_limit = MIB, .callback = wait_there});
+    pthread_t thread;
+    char byte = 0;
+    CHECK(!pipe(inside.wait) && !pipe(inside.go) && !pthread_create(&thread, NULL, be_refused, h), "no thread");
+    CHECK(read(inside.wait[0], &byte, 1) == 1, "no callback");
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(write(inside.go[1], &byte, 1) == 1, "no pipe");
+        be_refused(h);
+        CHECK(read(inside.wait[0], &byte, 1) == 1, "the child was not called back");
+        CHECK(fh_heap_reset(h) == 0 && fh_heap_destroy(h) == 0, "no end in the child");
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "the child: %x", (unsigned)status);
+    CHECK(fh_heap_destroy(h) == -1 && errno == EBUSY, "an end while a thread is in the callback");
+    CHECK(write(inside.go[1], &byte, 1) == 1 && !pthread_join(thread, NULL), "no pipe");
+    CHECK(fh_heap_destroy(h) == 0, "no end");
+}
+
 /* ── Many small ones ─────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static size_t resident(void) {
@@ -443,6 +494,7 @@ int main(int count, char **words) {
                  {"recovers", part_recovers},
                  {"parent", part_parent},
                  {"callback", part_callback},
+                 {"asked", part_asked},
                  {"small", part_small},
                  {"twice", part_twice},
                  {"twice_extent", part_twice_extent},
