@@ -239,6 +239,10 @@ static void release_first(fh_heap *h) {
         return;
     }
     if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);
+    if (!FH_CHECKED && !fh_heap_is_told(h)) {
+        h->flags = FH_HEAP_IS_APART | FH_HEAP_IS_GONE;
+        fh_frame_forget(h);
+    }
     if (h) release(h, h, FH_SLOT_SIZE);
 }
 

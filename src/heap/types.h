@@ -104,6 +104,7 @@ typedef struct fh_heap_span {
 #define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, bounded, told, or sized */
 #define FH_HEAP_IS_TOLD (1u << 17)  /* a tool that watches memory is told of its blocks (told.h) */
 #define FH_HEAP_IS_PAGED (1u << 18) /* over memory from callbacks of the program (regions.h); also apart */
+#define FH_HEAP_IS_GONE (1u << 19)  /* release builds: it was destroyed; also apart, so that nothing is handed out */
 /* Its slots are in spans (span.h). */
 #define FH_HEAP_HAS_SPANS (FH_HEAP_IS_NO_DUMP | FH_HEAP_IS_HUGE | FH_HEAP_IS_NAMED)
 #define FH_HEAP_OVER UINT64_C(1)
