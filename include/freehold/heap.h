@@ -20,8 +20,8 @@
  *                them with the heap's name, except frames and the cells of pools.
  *   Misuse       a heap that does not exist (any more), freeing what is free already, or a pointer into a block: one line on
  *                stderr, and the process ends (option on_error). A block that is freed after its heap was destroyed is found
- *                unless its memory is in use again. Builds with FREEHOLD_CHECKED also find a private heap that another
- *                thread uses, and check the heap in every call.
+ *                unless its memory is in use again, and so is a call that asks a destroyed heap for a block. Builds with
+ *                FREEHOLD_CHECKED also find a private heap that another thread uses, and check the heap in every call.
  *   Ends         In builds with FREEHOLD_CHECKED a call on a heap, a free and a realloc that overlap its reset or destroy are
  *                reported, by the one or by the other. With on_error=report the one that reports does nothing: fh_heap_reset and
  *                fh_heap_destroy answer -1 with EBUSY, free returns, and the others fail with EINVAL. The last 16 destroyed heaps

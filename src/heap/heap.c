@@ -238,11 +238,11 @@ static void release_first(fh_heap *h) {
         fh_spans_end(h);
         return;
     }
-    if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);
     if (!FH_CHECKED && !fh_heap_is_told(h)) {
         h->flags = FH_HEAP_IS_APART | FH_HEAP_IS_GONE;
         fh_frame_forget(h);
     }
+    if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);
     if (h) release(h, h, FH_SLOT_SIZE);
 }
 
