@@ -4,6 +4,7 @@
 #include <freehold/heap.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/wait.h>
 
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
