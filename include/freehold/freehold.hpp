@@ -5,7 +5,9 @@
  *     std::pmr::vector<row> rows(&memory);
  *     std::vector<row, freehold::heap_allocator<row>> more{freehold::heap_allocator<row>(query)};
  *
- * Errors: std::bad_alloc where the C call returns NULL. Threads: as in heap.h. */
+ * Errors: std::bad_alloc where the C call returns NULL, and the process ends in a build without exceptions. Without run-time type
+ * information (-fno-rtti) a heap_resource is equal to itself alone, as far as it can be told, and a `unique` frees only what begins
+ * where its type does. Threads: as in heap.h. */
 #ifndef FREEHOLD_FREEHOLD_HPP
 #define FREEHOLD_FREEHOLD_HPP
 
@@ -13,6 +15,7 @@
 #include "freehold/pool.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <memory_resource>
@@ -22,11 +25,21 @@
 
 namespace freehold {
 
+namespace inside {
+template <class E> [[noreturn]] inline void fail() {
+#ifdef __cpp_exceptions
+    throw E();
+#else
+    std::abort();
+#endif
+}
+} // namespace inside
+
 /* Owns a heap, and destroys it. Its children must be gone by then. */
 class heap {
   public:
     explicit heap(const fh_heap_options &options = {}) : h_(fh_heap_new(&options)) {
-        if (!h_) throw std::bad_alloc();
+        if (!h_) inside::fail<std::bad_alloc>();
     }
     heap(heap &&from) noexcept : h_(std::exchange(from.h_, nullptr)) {
     }
@@ -70,7 +83,7 @@ class heap_scope {
     explicit heap_scope(const heap &h) : heap_scope(h.get()) {
     }
     explicit heap_scope(fh_heap *h) {
-        if (fh_heap_enter(h) != 0) throw std::bad_alloc();
+        if (fh_heap_enter(h) != 0) inside::fail<std::bad_alloc>();
     }
     heap_scope(const heap_scope &) = delete;
     heap_scope &operator=(const heap_scope &) = delete;
@@ -103,7 +116,7 @@ template <class T> class pool {
         fh_pool_options options{};
         options.heap = h;
         p_ = fh_pool_new(sizeof(T), alignof(T) < 8 ? 8 : alignof(T), &options);
-        if (!p_) throw std::bad_alloc();
+        if (!p_) inside::fail<std::bad_alloc>();
     }
     pool(const pool &) = delete;
     pool &operator=(const pool &) = delete;
@@ -120,7 +133,7 @@ template <class T> class pool {
                 fh_pool_free(from, cell);
             }
         } held{p_, fh_pool_alloc(p_)};
-        if (!held.cell) throw std::bad_alloc();
+        if (!held.cell) inside::fail<std::bad_alloc>();
         T *made = ::new (held.cell) T(std::forward<A>(arguments)...);
         held.cell = nullptr;
         return made;
@@ -129,7 +142,7 @@ template <class T> class pool {
     void destroy(T *object) noexcept {
         if (!object) return;
         object->~T();
-        fh_pool_free(p_, object);
+        fh_pool_free(p_, const_cast<std::remove_cv_t<T> *>(object));
     }
     fh_pool *get() const noexcept {
         return p_;
@@ -142,7 +155,7 @@ template <class T> class pool {
 /* n bytes at a multiple of align, or std::bad_alloc. */
 inline void *allocate(fh_heap *h, std::size_t n, std::size_t align) {
     void *p = align <= 16 ? fh_heap_malloc(h, n) : fh_heap_aligned_alloc(h, align, n);
-    if (!p) throw std::bad_alloc();
+    if (!p) inside::fail<std::bad_alloc>();
     return p;
 }
 
@@ -165,8 +178,12 @@ class heap_resource : public std::pmr::memory_resource {
         fh_free(p);
     }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+#ifdef __cpp_rtti
         auto same = dynamic_cast<const heap_resource *>(&other);
         return same && same->h_ == h_;
+#else
+        return this == &other;
+#endif
     }
     fh_heap *h_;
 };
@@ -186,7 +203,7 @@ template <class T> class heap_allocator {
     }
 
     T *allocate(std::size_t n) {
-        if (n > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
+        if (n > std::numeric_limits<std::size_t>::max() / sizeof(T)) inside::fail<std::bad_array_new_length>();
         return static_cast<T *>(freehold::allocate(h_, n * sizeof(T), alignof(T)));
     }
 #ifdef __cpp_lib_allocate_at_least
@@ -213,11 +230,16 @@ template <class T> class heap_allocator {
     fh_heap *h_;
 };
 
-/* For std::unique_ptr: destroys the object and frees its block. */
+/* For std::unique_ptr: destroys the object and frees its block. A base need not be where the block begins if its destructor is
+ * virtual. */
 struct deleter {
     template <class T> void operator()(T *p) const noexcept {
+        const volatile void *block = p;
+#ifdef __cpp_rtti
+        if constexpr (std::has_virtual_destructor_v<T>) block = dynamic_cast<const volatile void *>(p);
+#endif
         p->~T();
-        fh_free(const_cast<std::remove_const_t<T> *>(p));
+        fh_free(const_cast<void *>(block));
     }
 };
 

@@ -20,8 +20,8 @@
  *                them with the heap's name, except frames and the cells of pools.
  *   Misuse       a heap that does not exist (any more), freeing what is free already, or a pointer into a block: one line on
  *                stderr, and the process ends (option on_error). A block that is freed after its heap was destroyed is found
- *                unless its memory is in use again. Builds with FREEHOLD_CHECKED also find a private heap that another
- *                thread uses, and check the heap in every call.
+ *                unless its memory is in use again, and so is a call that asks a destroyed heap for a block. Builds with
+ *                FREEHOLD_CHECKED also find a private heap that another thread uses, and check the heap in every call.
  *   Ends         In builds with FREEHOLD_CHECKED a call on a heap, a free and a realloc that overlap its reset or destroy are
  *                reported, by the one or by the other. With on_error=report the one that reports does nothing: fh_heap_reset and
  *                fh_heap_destroy answer -1 with EBUSY, free returns, and the others fail with EINVAL. The last 16 destroyed heaps
@@ -98,7 +98,8 @@ typedef struct fh_heap fh_heap;
 
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
- * at most for one call. What it allocates from the heap that is full fails at once, without another callback. It must return: not
+ * at most for one call. What it allocates from the heap that is full fails at once, without another callback. A reset or destroy of
+ * that heap fails there with EBUSY, and is reported by builds with FREEHOLD_CHECKED. It must return: not
  * by longjmp or an exception, and its thread must not end in it, unlike in fh_limit_set's. */
 typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *arg);
 
@@ -161,12 +162,13 @@ FH_API fh_heap *fh_heap_of(const void *p);
 /* The name that the heap was given, or "". */
 FH_API const char *fh_heap_name(const fh_heap *heap);
 
-/* Frees all blocks at once. The heap stays, with its limits. EBUSY: a thread is in a scope of it. EAGAIN: it is type-stable, and a
- * reader has not passed yet; nothing was done. Cost: some 0.3 us for each 64 KiB to 1 MiB taken, however many
+/* Frees all blocks at once. The heap stays, with its limits. EBUSY: a thread is in a scope of it or in its callback. EAGAIN: it is
+ * type-stable, and a reader has not passed yet; nothing was done. Cost: some 0.3 us for each 64 KiB to 1 MiB taken, however many
  * blocks are in it. */
 FH_API int fh_heap_reset(fh_heap *heap);
 
-/* The same, and the heap ends. EBUSY: heaps whose parent it is are still there, or a thread is in a scope of it; nothing was done.
+/* The same, and the heap ends. EBUSY: heaps whose parent it is are still there, or a thread is in a scope of it or in its callback;
+ * nothing was done.
  * EAGAIN: as above.
  * NULL is allowed. With option heap_left=1 it says on stderr what is live: blocks, bytes, what is resident, and the call sites of those
  * that were sampled. */
@@ -240,7 +242,7 @@ FH_API int fh_heap_limit(fh_heap *heap, size_t soft_limit, size_t hard_limit);
 /* What a heap has. Of this heap alone: count, live and resident. With all heaps below it: taken and peak. */
 typedef struct fh_heap_figures {
     size_t count;    /* live blocks */
-    size_t live;     /* their bytes, as malloc_usable_size says */
+    size_t live;     /* their bytes, with what each block has beyond what was asked for */
     size_t resident; /* bytes that have memory behind them, as the kernel says */
     size_t taken;    /* bytes that count for limits */
     size_t peak;     /* the most that `taken` was */

@@ -96,13 +96,15 @@ fh_heap *fh_heap_new(const fh_heap_options *options) {
     return h;
 }
 
-/* Every call finds a heap that is gone in a checked build, and a mistake costs nothing else. */
+/* Every call finds a heap that is gone in a checked build. In others one that finds no memory looks why: nothing is handed out of a
+ * heap that is gone, until its memory is in use again. */
 static void *take(const char *call, fh_heap *h, size_t align, size_t n, bool *clean) {
     fh_word *use = FH_CHECKED ? begin_call(call, h) : NULL;
     if (FH_CHECKED && !use) return NULL;
     void *p =
         FH_UNLIKELY(fh_is_observing()) ? fh_hook_heap_alloc(h, align, n, clean) : fh_heap_take(h, align, n, clean);
     end_call(use);
+    if (!FH_CHECKED && FH_UNLIKELY(!p)) (void)(fh_heap_exists(h) || may_use(call, h));
     return p;
 }
 
@@ -206,7 +208,8 @@ static int invalid(void) {
 void *fh_frame_more(fh_heap *heap, size_t size) {
     fh_word *use = FH_CHECKED ? begin_call("fh_frame_malloc", heap) : NULL;
     if (FH_CHECKED && !use) return NULL;
-    void *p = fh_heap_is_private(heap) ? fh_frame_grow(heap, size) : fh_fail(EINVAL);
+    bool may = fh_heap_is_private(heap) || (!fh_heap_exists(heap) && may_use("fh_frame_malloc", heap));
+    void *p = may ? fh_frame_grow(heap, size) : fh_fail(EINVAL);
     end_call(use);
     return p;
 }

@@ -238,12 +238,16 @@ static void release_first(fh_heap *h) {
         fh_spans_end(h);
         return;
     }
+    if (!FH_CHECKED && !fh_heap_is_told(h)) {
+        h->flags = FH_HEAP_IS_APART | FH_HEAP_IS_GONE;
+        fh_frame_forget(h);
+    }
     if (FH_CHECKED && !fh_heap_is_told(h)) h = fh_use_keep(h);
     if (h) release(h, h, FH_SLOT_SIZE);
 }
 
 static bool is_in_callback(const fh_heap *h) {
-    return fh_heap_is_paged(h) && fh_callback_runs(h);
+    return fh_quota_asks(h) || (fh_heap_is_paged(h) && fh_callback_runs(h));
 }
 
 bool fh_heap_clear(fh_heap *h) {

@@ -1,6 +1,7 @@
 #include "heap/quota.h"
 
 #include "base/assert.h"
+#include "cache/thread.h"
 
 static bool charge_one(fh_heap *h, size_t bytes) {
     uint64_t seen = fh_load(&h->charged);
@@ -37,10 +38,19 @@ void fh_quota_return(fh_heap *h, size_t bytes) {
     }
 }
 
+/* In the child of a fork a callback that another thread was in does not run. 1 more, because 0 says that none does. */
+static uint64_t asks_now(void) {
+    return fh_thread_generation() + 1;
+}
+
+bool fh_quota_asks(const fh_heap *h) {
+    return fh_load(&h->asking) == asks_now();
+}
+
 bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard) {
-    uint64_t no = 0;
+    uint64_t seen = fh_load(&h->asking), now = asks_now();
     /* acquire and release: what the callback writes is seen by the next call of it. */
-    if (!h->asked || !fh_cas_acquire(&h->asking, &no, 1)) return false;
+    if (!h->asked || seen == now || !fh_cas_acquire(&h->asking, &seen, now)) return false;
     bool again = h->asked(h, wanted, hard, h->arg) != 0;
     fh_store_release(&h->asking, 0);
     return again;

@@ -26,6 +26,9 @@ void fh_quota_tell(fh_heap *h, size_t bytes);
 /* Calls the callback of a heap, unless it is running already: what that allocates is refused at once. True: try again. */
 bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard);
 
+/* The callback of the heap is running, in a thread of this process. */
+bool fh_quota_asks(const fh_heap *h);
+
 /* Nothing up to the root is nearer to its hard limit than that. */
 bool fh_quota_has_room(const fh_heap *h, size_t bytes);
 

@@ -246,6 +246,7 @@ static void show(fh_heap *h, fh_extent *e) {
 }
 
 __attribute__((noinline)) static void *take_more(fh_heap *h, unsigned list, unsigned c, fh_heap **full) {
+    if (FH_UNLIKELY(h->owned.heap != h)) return NULL; /* it was destroyed, and its memory purged */
     void *p = bring_back(h, list, full);
     if (p) return p;
     fh_extent *e = *full ? NULL : new_extent(h, list, c, full);
@@ -328,6 +329,7 @@ __attribute__((always_inline)) static inline void *take_own(fh_heap *h, size_t a
 
 /* A tool is to see what is read before it was written, so nothing is clean. */
 __attribute__((noinline)) static void *take_apart(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **full) {
+    if (FH_UNLIKELY(h->flags & FH_HEAP_IS_GONE)) return NULL;
     size_t size, all = fh_heap_keeps_sizes(h) && n <= FH_WINDOW_SIZE ? n + FH_TOLD_ROOM : n;
     void *p = h->given || fh_heap_is_paged(h) ? take_given(h, align, all, full) : take_own(h, align, all, clean, full);
     if (p && fh_heap_keeps_sizes(h) && fh_heap_block(p, &size) == p) {

@@ -104,6 +104,7 @@ typedef struct fh_heap_span {
 #define FH_HEAP_IS_APART (1u << 16) /* one of the rare kinds: over given memory, bounded, told, or sized */
 #define FH_HEAP_IS_TOLD (1u << 17)  /* a tool that watches memory is told of its blocks (told.h) */
 #define FH_HEAP_IS_PAGED (1u << 18) /* over memory from callbacks of the program (regions.h); also apart */
+#define FH_HEAP_IS_GONE (1u << 19)  /* release builds: it was destroyed; also apart, so that nothing is handed out */
 /* Its slots are in spans (span.h). */
 #define FH_HEAP_HAS_SPANS (FH_HEAP_IS_NO_DUMP | FH_HEAP_IS_HUGE | FH_HEAP_IS_NAMED)
 #define FH_HEAP_OVER UINT64_C(1)
@@ -138,7 +139,7 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word soft;     /* 0: none */
     fh_word hard;     /* 0: none. At every moment:  charged ≤ hard, unless it was lowered below */
     fh_word children; /* heaps whose parent this is */
-    fh_word asking;   /* 1: the callback is running */
+    fh_word asking;   /* the process's generation, plus 1: the callback is running */
     fh_word refusals;
     fh_word thread;              /* private: the one that made it */
     fh_word from;                /* hint: the word of units to begin with */

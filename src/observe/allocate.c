@@ -10,6 +10,7 @@
 #include "cache/partition.h"
 #include "cache/perturb.h"
 #include "heap/scope.h"
+#include "heap/stripes.h"
 #include "heap/take.h"
 #include "observe/observe.h"
 #include "store/sampled.h"
@@ -80,10 +81,18 @@ __attribute__((noinline)) void *fh_hook_heap_alloc(fh_heap *heap, size_t align, 
     return p;
 }
 
+/* Nobody watches: as fh_heap_malloc. */
+static void *alloc_in_scope_alone(fh_heap *scope, size_t n) {
+    bool clean;
+    if (fh_is_observing()) return fh_hook_heap_alloc(scope, FH_MIN_ALIGN, n, &clean);
+    void *p = FH_CHECKED ? NULL : fh_stripe_hit(scope, n);
+    return FH_LIKELY(p != NULL) ? p : fh_heap_take(scope, FH_MIN_ALIGN, n, &clean);
+}
+
 static void *alloc_some(size_t n, unsigned c) {
     bool clean;
     fh_heap *scope = fh_scope_heap();
-    if (FH_UNLIKELY(scope != NULL)) return fh_hook_heap_alloc(scope, FH_MIN_ALIGN, n, &clean);
+    if (FH_UNLIKELY(scope != NULL)) return alloc_in_scope_alone(scope, n);
     if (FH_UNLIKELY(fh_is_checking())) return fh_hook_checked_alloc(FH_MIN_ALIGN, n, &clean, FH_SAYS_NOTHING);
     if (FH_UNLIKELY(fh_is_hardened())) return fh_alloc_in(FH_PARTITION_HARDENED, FH_MIN_ALIGN, n, &clean);
     /* The caller has counted already, with what only an observed thread has. */

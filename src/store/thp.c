@@ -153,6 +153,10 @@ const fh_word *fh_thp_heaps(void) {
     return &heaps;
 }
 
+static bool heaps_dominate(void) {
+    return fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2;
+}
+
 static bool is_old_enough(size_t index) {
     size_t first = (size_t)fh_load(&fh_order.thp_first_chunk), chunk = index;
     unsigned partition = fh_partition_of_slot(index * FH_CHUNK_SLOTS);
@@ -163,7 +167,7 @@ static bool is_old_enough(size_t index) {
                 FH_CHUNK_SIZE; /* its number says how many regions there are, and not how old the heap is */
     }
     if (first == 0) return true;
-    if (chunk < first || fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2) return false;
+    if (chunk < first || heaps_dominate()) return false;
     return (chunk >= FH_SPARSE_CHUNKS || !is_sparse()) && !is_touched_in_part(index);
 }
 
@@ -230,7 +234,7 @@ void fh_thp_begin(size_t slot, uint64_t free) {
     if (free == FH_CHUNK_ALL && !fh_load(&chunk->dirty)) fh_thp_again(index);
     if (!fh_thp_is_huge(index) || fh_load(&chunk->split) >> half & 1) return;
     if (!fh_load(&fh_order.thp_timed)) return;
-    if (pass_over(1)) {
+    if (heaps_dominate() || pass_over(1)) {
         uint64_t before = fh_or_acq_rel(&chunk->split, UINT64_C(1) << half);
         FH_ASSERT(before >> 4 == 0);
         fh_thp_keep_split(index, half);

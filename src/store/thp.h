@@ -54,7 +54,7 @@ void fh_thp_again(size_t chunk);
 void fh_thp_renewed(size_t slot, size_t n);
 
 /* A heap of the embedding API begins (1) or ends (-1): of its first slot it touches a page or two. While such slots are half of
- * what is in use, chunks begin on small pages. */
+ * what is in use, chunks and halves begin on small pages, also those that an earlier use has made huge. */
 void fh_thp_count_heap(int change);
 
 /* Their number, for who looks from outside. */

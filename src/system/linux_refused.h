@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* A call for so many bytes has failed, and errno says why. Wait-free. See fh_system_refused_bytes. */
+/* A call for `size` bytes has failed, and errno says why. Wait-free. See fh_system_refused_bytes. */
 void fh_linux_note_refusal(size_t size);
 
 #endif

@@ -50,6 +50,25 @@ static void containers(const freehold::heap &h) {
     CHECK(fh_heap_of(moved.data()) == h.get() && moved[99999] == 99999, "the vector is elsewhere");
 }
 
+struct number {
+    virtual ~number() = default;
+    long is = 7;
+};
+struct named {
+    virtual ~named() = default;
+    char name[40] = "";
+};
+struct both : named, number {};
+
+/* Held by a base that begins in the middle of its block, and as a constant. */
+static void other_types(const freehold::heap &h) {
+    freehold::unique<number> one = freehold::make<both>(h);
+    freehold::unique<const number> two = freehold::make<const both>(h);
+    CHECK(one->is == 7 && two->is == 7 && live(h) == 2, "%zu objects", live(h));
+    freehold::pool<const sum> cells(h.get());
+    cells.destroy(cells.create(3, 4));
+}
+
 static void objects(const freehold::heap &h) {
     auto one = freehold::make<thrower>(h, false);
     CHECK(fh_heap_of(one.get()) == h.get() && (std::size_t)one.get() % 64 == 0 && live(h) == 1,
@@ -179,6 +198,7 @@ int main() {
     containers(h);
     CHECK(live(h) == 0, "%zu blocks of containers are left", live(h));
     objects(h);
+    other_types(h);
     both_headers(h);
     CHECK(live(h) == 0, "%zu objects are left", live(h));
     scopes(h);

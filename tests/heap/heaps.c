@@ -4,6 +4,7 @@
 #include <freehold/heap.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/wait.h>
 
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
@@ -314,6 +315,61 @@ static void part_callback(void) {
     CHECK(fh_heap_destroy(NULL) == 0, "NULL");
 }
 
+static struct {
+    int calls, refused, wait[2], go[2];
+    bool child; /* the pipes are the parent's, too */
+} inside;
+
+static int end_it(fh_heap *h, size_t wanted, int hard, void *arg) {
+    (void)wanted, (void)hard, (void)arg;
+    inside.calls++;
+    inside.refused += fh_heap_reset(h) == -1 && errno == EBUSY;
+    inside.refused += fh_heap_destroy(h) == -1 && errno == EBUSY;
+    return 0;
+}
+
+static int wait_there(fh_heap *h, size_t wanted, int hard, void *arg) {
+    char byte = 0;
+    (void)h, (void)wanted, (void)hard, (void)arg;
+    inside.calls++;
+    if (inside.child) return 0;
+    CHECK(write(inside.wait[1], &byte, 1) == 1 && read(inside.go[0], &byte, 1) == 1, "no pipe");
+    return 0;
+}
+
+static void *be_refused(void *h) {
+    CHECK(!fh_heap_malloc(h, 2 * MIB), "beyond the limit");
+    return NULL;
+}
+
+/* A callback that ends its own heap, below a call of it. And a fork while another thread is in a callback. */
+static void part_asked(void) {
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.hard_limit = MIB, .callback = end_it});
+    be_refused(h);
+    CHECK(inside.calls == 1 && inside.refused == 2, "%d calls, %d refused", inside.calls, inside.refused);
+    CHECK(fh_heap_malloc(h, 100) && fh_heap_reset(h) == 0 && fh_heap_destroy(h) == 0, "no end");
+
+    h = fh_heap_new(&(fh_heap_options){.hard_limit = MIB, .callback = wait_there});
+    pthread_t thread;
+    char byte = 0;
+    CHECK(!pipe(inside.wait) && !pipe(inside.go) && !pthread_create(&thread, NULL, be_refused, h), "no thread");
+    CHECK(read(inside.wait[0], &byte, 1) == 1, "no callback");
+    pid_t child = fork();
+    if (child == 0) {
+        inside.child = true;
+        inside.calls = 0;
+        be_refused(h);
+        CHECK(inside.calls == 1, "the child was called back %d times", inside.calls);
+        CHECK(fh_heap_reset(h) == 0 && fh_heap_destroy(h) == 0, "no end in the child");
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "the child: %x", (unsigned)status);
+    CHECK(fh_heap_destroy(h) == -1 && errno == EBUSY, "an end while a thread is in the callback");
+    CHECK(write(inside.go[1], &byte, 1) == 1 && !pthread_join(thread, NULL), "no pipe");
+    CHECK(fh_heap_destroy(h) == 0, "no end");
+}
+
 /* ── Many small ones ─────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static size_t resident(void) {
@@ -324,12 +380,11 @@ static size_t resident(void) {
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void part_small(void) {
-    enum { HEAPS = 10000 };
-    static fh_heap *heap[HEAPS];
-    fh_heap_destroy(fh_heap_new(NULL));
-    fh_malloc_trim(0);
-    size_t before = resident();
+enum { HEAPS = 10000 };
+static fh_heap *heap[HEAPS];
+
+/* Before is what was resident once no heap was there. */
+static void small_round(const char *where, size_t before) {
     for (int i = 0; i < HEAPS; i++) {
         heap[i] = fh_heap_new(NULL);
         for (size_t k = 1; k <= 10; k++) memset(fh_heap_malloc(heap[i], 16 * k), 1, 16 * k);
@@ -338,11 +393,31 @@ static void part_small(void) {
     for (int i = 0; i < HEAPS; i++) CHECK(fh_heap_destroy(heap[i]) == 0, "no end");
     fh_malloc_trim(0);
     size_t after = resident();
-    printf("%d heaps of ten blocks: %zu KiB resident, %zu KiB after their end\n", HEAPS, (full - before) / KIB,
-           after > before ? (after - before) / KIB : 0);
+    printf("%d heaps of ten blocks, %s: %zu KiB resident, %zu KiB after their end\n", HEAPS, where,
+           (full - before) / KIB, after > before ? (after - before) / KIB : 0);
     CHECK(full - before <= 64 * MIB, "10,000 heaps have %zu KiB", (full - before) / KIB);
     CHECK(after <= before + MIB, "%zu KiB stay", (after - before) / KIB);
     whole_heap();
+}
+
+/* A program that had a GiB in small blocks: what it leaves behind are chunks on huge pages. */
+static void spike(void) {
+    enum { BLOCKS = 1 << 20 };
+    void **block = fh_malloc(BLOCKS * sizeof *block);
+    for (size_t i = 0; i < BLOCKS; i++) memset(block[i] = fh_malloc(1000), 1, 1000);
+    for (size_t i = 0; i < BLOCKS; i++) fh_free(block[i]);
+    fh_free(block);
+    fh_malloc_trim(0);
+}
+
+static void part_small(void) {
+    fh_heap_destroy(fh_heap_new(NULL));
+    fh_malloc_trim(0);
+    size_t before = resident();
+    small_round("first", before);
+    for (int i = 0; i < 3; i++) small_round("again", before);
+    spike();
+    small_round("after a spike", resident());
     /* What was given back serves again. */
     for (int i = 0; i < HEAPS; i++) {
         heap[i] = fh_heap_new(NULL);
@@ -394,7 +469,45 @@ static void part_destroyed_twice(void) {
     fh_heap_destroy(h);
 }
 
-/* Only a checked build looks. */
+/* What is asked of a heap that is gone. A release build finds it until its memory is in use again. */
+static void used_after(const fh_heap_options *options, size_t size) {
+    fh_heap *volatile h = fh_heap_new(options);
+    for (int i = 0; i < 20000 && fh_heap_malloc(h, size); i++) {
+    }
+    fh_heap_destroy(h);
+    void *volatile p = fh_heap_malloc(h, size);
+    (void)p;
+}
+
+static void part_used_after_bounded(void) {
+    used_after(&(fh_heap_options){.hard_limit = 4 * MIB, .flags = FH_HEAP_BOUNDED}, 100);
+}
+
+static void part_used_after_grown(void) {
+    used_after(NULL, 100);
+}
+
+static void part_used_after_large(void) {
+    used_after(&(fh_heap_options){.hard_limit = 4 * MIB}, 100000);
+}
+
+static void part_used_after_frame(void) {
+    fh_heap *volatile h = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_PRIVATE});
+    void *volatile p = fh_frame_malloc(h, 100);
+    fh_heap_destroy(h);
+    p = fh_frame_malloc(h, 100);
+    (void)p;
+}
+
+/* Its memory was purged. */
+static void part_used_after_trim(void) {
+    fh_heap *volatile h = fh_heap_new(NULL);
+    fh_heap_destroy(h);
+    fh_malloc_trim(0);
+    void *volatile p = fh_heap_malloc(h, 100);
+    (void)p;
+}
+
 static void part_used_after(void) {
     fh_heap *volatile h = fh_heap_new(NULL);
     fh_heap_destroy(h);
@@ -424,6 +537,7 @@ int main(int count, char **words) {
                  {"recovers", part_recovers},
                  {"parent", part_parent},
                  {"callback", part_callback},
+                 {"asked", part_asked},
                  {"small", part_small},
                  {"twice", part_twice},
                  {"twice_extent", part_twice_extent},
@@ -432,6 +546,11 @@ int main(int count, char **words) {
                  {"after", part_after},
                  {"destroyed_twice", part_destroyed_twice},
                  {"used_after", part_used_after},
+                 {"used_after_bounded", part_used_after_bounded},
+                 {"used_after_grown", part_used_after_grown},
+                 {"used_after_large", part_used_after_large},
+                 {"used_after_frame", part_used_after_frame},
+                 {"used_after_trim", part_used_after_trim},
                  {"other_thread", part_other_thread}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (count == 2 && !strcmp(words[1], parts[i].name)) {

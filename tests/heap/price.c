@@ -40,6 +40,17 @@ static void run_grown(size_t count) {
     run_pair(count);
 }
 
+/* The same by plain malloc, in a scope. */
+static void run_scoped(size_t count) {
+    run_grown(0);
+    if (fh_heap_enter(heap) != 0) abort();
+    for (; count > 0; count--) {
+        void *volatile p = fh_malloc(SIZE);
+        fh_free(p);
+    }
+    if (fh_heap_leave() != 0) abort();
+}
+
 enum { LIVE = 20000 };
 static void *live[LIVE];
 
@@ -134,6 +145,7 @@ int main(int count, char **arguments) {
                  {"shared", run_pair, 0},
                  {"private", run_pair, FH_HEAP_PRIVATE},
                  {"grown", run_grown, 0},
+                 {"scoped", run_scoped, 0},
                  {"long", run_long, 0},
                  {"sized", run_pair, FH_HEAP_SIZES},
                  {"frame", run_frame, FH_HEAP_PRIVATE},

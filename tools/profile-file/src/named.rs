@@ -103,9 +103,11 @@ impl Snapshot {
         if more != 0 {
             known.push(format!("and {more} more"));
         }
+        // Names are the program's: what would move a terminal's cursor is not printed.
+        let plain = |letter: char| if letter.is_control() { '�' } else { letter };
         UnknownHeap::Other {
             name: name.to_owned(),
-            known: known.join(", "),
+            known: known.join(", ").chars().map(plain).collect(),
         }
     }
 }
@@ -170,6 +172,16 @@ mod tests {
         let site = plain.site(&[0x100]);
         plain.allocate(site, 1, 0);
         assert_eq!(plain.snapshot().keep_heaps("query"), Err(UnknownHeap::None));
+    }
+
+    #[test]
+    fn a_name_is_listed_without_what_a_terminal_obeys() {
+        let mut profile = ProfileBuilder::new(1);
+        let red = profile.heap_name("a\n\u{1b}[31mred", 0);
+        let site = profile.site_in(&[0x100], red);
+        profile.allocate(site, 10, 1);
+        let said = profile.snapshot().keep_heaps("b").unwrap_err().to_string();
+        assert!(said.ends_with("there are: a��[31mred"), "{said:?}");
     }
 
     #[test]

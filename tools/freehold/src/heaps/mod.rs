@@ -99,7 +99,10 @@ pub fn headings(width: usize) -> String {
 fn requested(heap: &Heap) -> String {
     match heap.requested {
         None => "?".to_owned(),
-        Some(amount) if amount.error() > 0.0 => format!("~{}", bytes(amount.bytes)),
+        // A few samples may say more than the blocks have.
+        Some(amount) if amount.error() > 0.0 => {
+            format!("~{}", bytes(amount.bytes.min(heap.own.live as f64)))
+        }
         Some(amount) => bytes(amount.bytes),
     }
 }
@@ -230,6 +233,8 @@ pub mod tests {
         amount.variance = 100.0;
         heap.requested = Some(amount);
         assert_eq!(requested(&heap), "~2,048 B");
+        heap.own.live = 2000;
+        assert_eq!(requested(&heap), "~2,000 B");
     }
 
     #[test]
