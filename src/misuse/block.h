@@ -4,7 +4,8 @@
  *       │ (aligned only) │ 32 bytes       │ the program's    │ 8 to 23 bytes │
  *       │ marker ─ ─ ─ ─▶│ … canary       │ n bytes          │ FH_GUARD_BYTE │
  *
- * The header ends where the block begins, so the canary is the first that an underrun meets. A block whose alignment is
+ * The header ends where the block begins, so the canary is the first that an underrun meets. One that skips it is met by
+ * the seal: without that, a size that the program wrote would be believed. A block whose alignment is
  * above 32 begins at begin + alignment; a marker at begin then leads a walk over the heap to the header.
  *
  * The word `state`, which alone two threads may change at once:
@@ -14,8 +15,8 @@
  *     FREED ─▶ GONE    by the thread that took the block out of the quarantine, which owns it
  *     any ──▶ LIVE     by the thread that was given the memory, release: all else of the header is before it
  *
- * Size, stack and canary are written before LIVE and never after; only realloc in place, whose caller owns the block, writes
- * the size again. */
+ * Size, stack, seal and canary are written before LIVE and never after; only realloc in place, whose caller owns the block,
+ * writes the size and the seal again. */
 #ifndef FH_MISUSE_BLOCK_H
 #define FH_MISUSE_BLOCK_H
 
@@ -32,7 +33,7 @@ typedef struct {
     fh_word state; /* kind 8 bits │ family 8 │ log2 of the alignment 8 │ rounded up 8 │ stack of the free 32 */
     uint64_t size; /* bytes that were asked for; of a marker: bytes to the header */
     uint32_t allocated; /* stack of the allocation, 0: not known */
-    uint32_t offset;    /* from begin to here, in units of 16 bytes */
+    uint32_t seal;      /* fh_checked_seal_of the size, the stack and the alignment; of a marker: not used */
     uint64_t canary;    /* fh_checked_canary of this address */
 } fh_checked;
 
@@ -84,8 +85,24 @@ static inline uint64_t fh_checked_state(fh_checked_kind kind, unsigned family, u
 static inline char *fh_checked_block(const fh_checked *h) {
     return (char *)(uintptr_t)(h + 1);
 }
+
+/* Bytes from begin to the header of a block of that alignment. */
+static inline size_t fh_checked_offset(unsigned align_log) {
+    size_t align = (size_t)1 << align_log % 64;
+    return align > sizeof(fh_checked) ? align - sizeof(fh_checked) : 0;
+}
 static inline char *fh_checked_begin(const fh_checked *h) {
-    return (char *)(uintptr_t)h - (size_t)h->offset * FH_MIN_ALIGN;
+    return (char *)(uintptr_t)h - fh_checked_offset(fh_checked_align_of(fh_load(&h->state)));
+}
+
+static inline uint32_t fh_checked_seal_of(size_t size, uint32_t allocated, unsigned align_log) {
+    uint64_t all = size ^ (uint64_t)allocated << 32 ^ (uint64_t)align_log << 56;
+    return (uint32_t)((all ^ fh_checked_secret) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+}
+
+/* Is what the header says what was written there? Of a block that no other thread is giving a new header. */
+static inline bool fh_checked_is_sealed(const fh_checked *h, uint64_t state) {
+    return h->seal == fh_checked_seal_of(h->size, h->allocated, fh_checked_align_of(state));
 }
 
 /* Bytes behind a block of n bytes, down to the next multiple of 16. */
@@ -117,9 +134,17 @@ fh_checked *fh_checked_around(const void *p);
 /* The one whose memory begins at `begin`, which is a block of the store; NULL: it is no checked one. */
 fh_checked *fh_checked_in(const void *begin, size_t size);
 
-/* True if what is at h, in a block of the store of `size` bytes, would be the header of a live block except for its canary: an
- * underrun has met it. Headers behind an alignment are not recognised. */
-bool fh_checked_was_header(const fh_checked *h, size_t size);
+/* True if what is at h is the header of a live block except for its canary: an underrun has met it. */
+bool fh_checked_was_header(const fh_checked *h);
+
+/* Where the header is, or was, of a block of the store that begins there: behind a marker, or at the beginning itself. */
+const fh_checked *fh_checked_header_in(const void *begin, size_t size);
+
+/* False: the state is none that a block has had, so something has written into it. */
+static inline bool fh_checked_is_state(uint64_t state) {
+    fh_checked_kind kind = fh_checked_kind_of(state);
+    return kind == FH_CHECKED_LIVE || kind == FH_CHECKED_FREED || kind == FH_CHECKED_GONE || kind == FH_CHECKED_MARKER;
+}
 
 /* Of a canary that is damaged the byte that is nearest to the block. */
 const char *fh_checked_before(const fh_checked *h);
@@ -217,13 +242,16 @@ static inline bool fh_checked_is_filled(const char *p, size_t n, unsigned char b
 /* What is wrong with the bytes around a block, and of a free one in it. */
 typedef enum { FH_DAMAGE_NONE, FH_DAMAGE_BEFORE, FH_DAMAGE_BEHIND, FH_DAMAGE_INSIDE } fh_damage;
 
-/* *at: the first byte that was changed. A block in quarantine is looked at inside too. */
+/* *at: the first byte that was changed; NULL: one of the header's, and it is not known which. A block in quarantine is looked at
+ * inside too. */
 fh_damage fh_checked_damage(const fh_checked *h, bool freed, const char **at);
 
 /* The same question without the answer's details. */
 static inline bool fh_checked_is_whole(const fh_checked *h, bool freed) {
     const char *p = fh_checked_block(h);
-    return fh_checked_is_header(h) && fh_guard_is_whole(p + h->size, fh_checked_guard(h->size)) &&
+    uint64_t state = fh_load(&h->state);
+    return fh_checked_is_header(h) && fh_checked_is_sealed(h, state) &&
+           (!freed || fh_checked_kind_of(state) == FH_CHECKED_FREED) && fh_guard_is_whole(p + h->size, fh_checked_guard(h->size)) &&
            (!freed || fh_checked_is_filled(p, h->size, FH_FREED_BYTE));
 }
 

@@ -56,7 +56,7 @@ static size_t room_before(size_t align) {
     return align > sizeof(fh_checked) ? align : sizeof(fh_checked);
 }
 
-/* What h->offset can say. */
+/* More is refused at once. */
 #define ALIGN_MOST ((size_t)FH_MIN_ALIGN << 32)
 
 __attribute__((noinline)) static char *take_slowly(size_t align, size_t n, bool *clean) {
@@ -94,12 +94,13 @@ static void write_marker(char *begin, size_t offset) {
 
 /* Makes the memory at begin a live block, except for what is in it and behind it. */
 static inline fh_checked *make(char *begin, size_t align, size_t n, uint32_t stack) {
-    size_t offset = room_before(align) - sizeof(fh_checked);
+    unsigned align_log = fh_highest_bit(align);
+    size_t offset = fh_checked_offset(align_log);
     if (offset) write_marker(begin, offset);
     fh_checked *h = (fh_checked *)(void *)(begin + offset);
     h->size = n;
     h->allocated = stack;
-    h->offset = (uint32_t)(offset / FH_MIN_ALIGN);
+    h->seal = fh_checked_seal_of(n, stack, align_log);
     h->canary = fh_checked_canary(h);
     return h;
 }
@@ -204,12 +205,12 @@ static bool diagnose(fh_misuse_report *r) {
     fh_place at = fh_locate(r->p);
     if ((at.kind == FH_AT_FOREIGN && fh_libc_has(r->p)) || (at.begin == r->p && !at.free)) return false;
     r->h = at.begin && !at.free ? fh_checked_in(at.begin, at.size) : NULL;
-    if (at.begin && !at.free && !r->h && (char *)at.begin + sizeof(fh_checked) == r->p) {
-        /* Where a header was. What else it says may be damaged too. */
-        const fh_checked *h = at.begin;
+    const fh_checked *was = at.begin && !at.free && !r->h ? fh_checked_header_in(at.begin, at.size) : NULL;
+    if (was && fh_checked_block(was) == r->p) {
+        /* What else the header says may be damaged too. */
         r->what = FH_MISUSE_BEFORE;
-        r->at = fh_checked_before(h);
-        r->h = fh_checked_was_header(h, at.size) ? h : NULL;
+        r->at = fh_checked_before(was);
+        r->h = fh_checked_was_header(was) ? was : NULL;
     } else if (at.kind == FH_AT_FOREIGN) {
         r->what = FH_MISUSE_FOREIGN;
     } else {
@@ -237,6 +238,7 @@ __attribute__((noinline)) static void compare(fh_misuse_report r, uint64_t s, un
     unsigned family = fh_checked_family_of(s), align_log = fh_checked_align_of(s);
     size_t real = (size_t)1 << align_log;
     bool over_aligned = real > FH_MIN_ALIGN;
+    if (!fh_checked_is_sealed(r.h, s)) return; /* which is reported next */
     if (family != (said & FH_SAYS_FAMILY) && family != FH_SAYS_FAMILY) {
         r.what = FH_MISUSE_FAMILY;
     } else if ((said & FH_SAYS_SIZE) && n != r.h->size &&
@@ -261,15 +263,27 @@ __attribute__((noinline)) static bool say_damage(fh_misuse_report r) {
     return damage != FH_DAMAGE_BEFORE;
 }
 
+/* Of a block that is not live: what the caller says of a free one, or that something has written into its header. */
+static fh_misuse what_is_dead(const fh_checked *h, fh_misuse of_free) {
+    uint64_t state = fh_load_acquire(&h->state);
+    /* One that is gone may be getting a new header just now. */
+    bool written = !fh_checked_is_state(state) ||
+                   (fh_checked_kind_of(state) == FH_CHECKED_FREED && !fh_checked_is_sealed(h, state));
+    return written ? FH_MISUSE_BEFORE : of_free;
+}
+
 /* The block was free already. */
 __attribute__((noinline)) static void say_twice(fh_misuse_report r) {
     const fh_checked *around = fh_checked_around(r.p);
     bool inside = around && around != r.h && fh_checked_kind_of(fh_load_acquire(&around->state)) == FH_CHECKED_LIVE;
     /* A header that an earlier block has left in the middle of this one. */
-    r.what = inside ? FH_MISUSE_INSIDE : FH_MISUSE_DOUBLE_FREE;
+    r.what = inside ? FH_MISUSE_INSIDE : what_is_dead(r.h, FH_MISUSE_DOUBLE_FREE);
+    bool written = r.what == FH_MISUSE_BEFORE;
+    fh_checked *h = (fh_checked *)(uintptr_t)r.h;
     if (inside) r.h = around;
     fh_tool_misfreed(r.p);
     fh_misuse_say(&r);
+    if (written) fh_store(&h->state, 0); /* reported once */
 }
 
 /* Of all that free the block, one gets true. *was: its state before. */
@@ -335,16 +349,27 @@ void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said) {
 /* The live checked block at p. NULL: it is none, and that was reported if it is a freed one. */
 static fh_checked *live(const char *call, const void *p, const void *frame) {
     fh_checked *h = fh_checked_at(p);
-    if (!h || fh_checked_kind_of(fh_load_acquire(&h->state)) == FH_CHECKED_LIVE) return h;
-    fh_misuse_say(&(fh_misuse_report){.what = FH_MISUSE_USE_AFTER_FREE, .call = call, .p = p, .h = h, .frame = frame});
+    if (!h) return NULL;
+    uint64_t state = fh_load_acquire(&h->state);
+    bool is = fh_checked_kind_of(state) == FH_CHECKED_LIVE;
+    if (is && fh_checked_is_sealed(h, state)) return h;
+    fh_misuse what = is ? FH_MISUSE_BEFORE : what_is_dead(h, FH_MISUSE_USE_AFTER_FREE);
+    fh_misuse_say(&(fh_misuse_report){.what = what, .call = call, .p = p, .h = h, .frame = frame});
+    if (what == FH_MISUSE_BEFORE) fh_store(&h->state, 0); /* reported once */
     return NULL;
 }
 
 size_t fh_checked_usable(const void *p) {
     if (!p) return 0;
     quiet();
-    const fh_checked *h = live("malloc_usable_size", p, __builtin_frame_address(0));
-    size_t n = h ? h->size : fh_checked_at(p) ? 0 : fh_usable("malloc_usable_size", p);
+    fh_misuse_report r = {.call = "malloc_usable_size", .p = p, .frame = __builtin_frame_address(0)};
+    const fh_checked *h = live(r.call, p, r.frame);
+    size_t n = h ? h->size : 0;
+    if (!h && !fh_checked_at(p)) {
+        bool wrong = diagnose(&r);
+        if (wrong) fh_misuse_say(&r);
+        n = wrong ? 0 : fh_usable(r.call, p);
+    }
     loud();
     return n;
 }
@@ -354,6 +379,7 @@ static void *shrink(fh_checked *h, size_t n) {
     size_t old = h->size;
     fh_watched_open(h);
     h->size = n;
+    h->seal = fh_checked_seal_of(n, h->allocated, fh_checked_align_of(fh_load(&h->state)));
     fh_guard_fill(fh_checked_block(h) + n, fh_checked_guard(n));
     fh_watched_resized(h, old, n);
     return fh_checked_block(h);
@@ -434,12 +460,12 @@ bool fh_checked_look(const void *p) {
     if (!h) {
         wrong = diagnose(&r);
     } else if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_LIVE) {
-        r.what = FH_MISUSE_USE_AFTER_FREE;
+        r.what = what_is_dead(h, FH_MISUSE_USE_AFTER_FREE);
     } else {
         fh_watched_open(h);
         damage = fh_checked_damage(h, false, &r.at);
         fh_watched_close(h);
-        r.what = FH_MISUSE_BEHIND;
+        r.what = damage == FH_DAMAGE_BEFORE ? FH_MISUSE_BEFORE : FH_MISUSE_BEHIND;
         wrong = damage != FH_DAMAGE_NONE;
     }
     if (wrong) fh_misuse_tell(&r);

@@ -34,6 +34,11 @@ static bool is_whole(const fh_checked *copy, const void *at) {
     return copy->canary == fh_checked_canary(at);
 }
 
+static bool is_overwritten(const fh_checked *h, uint64_t state) {
+    bool live = fh_checked_kind_of(state) == FH_CHECKED_LIVE;
+    return live ? !fh_checked_is_sealed(h, state) : !fh_checked_is_state(state);
+}
+
 static void tell(walk *w, fh_misuse what, const fh_checked *h, const char *at) {
     w->found++;
     w->say(&(fh_misuse_report){
@@ -44,6 +49,7 @@ static void see(walk *w, const char *begin, size_t size) {
     fh_checked copy;
     unsigned char guard[FH_GUARD_LEAST + FH_MIN_ALIGN];
     const fh_checked *h = (const fh_checked *)(const void *)begin;
+    uint64_t state;
     if (size < sizeof copy + FH_GUARD_LEAST || !read_at(w, &copy, h, sizeof copy)) return;
     if (is_whole(&copy, h) && fh_checked_kind_of(fh_load(&copy.state)) == FH_CHECKED_MARKER) {
         if (copy.size % FH_MIN_ALIGN || copy.size > size - sizeof copy) return;
@@ -51,10 +57,15 @@ static void see(walk *w, const char *begin, size_t size) {
         if (!read_at(w, &copy, h, sizeof copy)) return;
     }
     if (!is_whole(&copy, h)) {
-        if (!w->live && fh_checked_was_header(&copy, size)) tell(w, FH_MISUSE_BEFORE, h, fh_checked_before(h));
+        if (!w->live && fh_checked_was_header(&copy)) tell(w, FH_MISUSE_BEFORE, h, fh_checked_before(h));
         return;
     }
-    uint64_t state = fh_load(&copy.state);
+    state = fh_load(&copy.state);
+    /* With other threads the copy may be of two moments. A state of 0 was reported. */
+    if (w->alone && !w->live && state && is_overwritten(&copy, state)) {
+        tell(w, FH_MISUSE_BEFORE, h, NULL);
+        return;
+    }
     if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || copy.size >= size) return;
     if (w->live) {
         w->live(copy.allocated, copy.size);

@@ -83,7 +83,8 @@ __attribute__((noinline)) static size_t purge_middle(const fh_checked *h) {
 /* The memory that a block keeps from others, of one that is long after its middle was purged. */
 static inline size_t memory_of(const fh_checked *h) {
     if (FH_UNLIKELY(h->size > FH_QUARANTINE_WHOLE)) return purge_middle(h);
-    return (size_t)h->offset * FH_MIN_ALIGN + sizeof *h + h->size + fh_checked_guard(h->size);
+    size_t offset = fh_checked_offset(fh_checked_align_of(fh_load(&h->state)));
+    return offset + sizeof *h + h->size + fh_checked_guard(h->size);
 }
 
 /* A block that leaves has been out of the CPU's cache for long. So one that leaves AHEAD blocks later is fetched each time: it comes
