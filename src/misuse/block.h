@@ -37,7 +37,7 @@ typedef struct {
     uint64_t canary;    /* fh_checked_canary of this address */
 } fh_checked;
 
-_Static_assert(sizeof(fh_checked) == 32, "the header of a checked block");
+_Static_assert(sizeof(fh_checked) == 1 << 5, "the header of a checked block");
 
 /* Values that memory will not have by chance, as the canary must fit too. */
 typedef enum {
@@ -88,16 +88,15 @@ static inline char *fh_checked_block(const fh_checked *h) {
 
 /* Bytes from begin to the header of a block of that alignment. */
 static inline size_t fh_checked_offset(unsigned align_log) {
-    size_t align = (size_t)1 << align_log % 64;
-    return align > sizeof(fh_checked) ? align - sizeof(fh_checked) : 0;
+    return FH_LIKELY(align_log <= 5) ? 0 : ((size_t)1 << align_log % 64) - sizeof(fh_checked);
 }
 static inline char *fh_checked_begin(const fh_checked *h) {
     return (char *)(uintptr_t)h - fh_checked_offset(fh_checked_align_of(fh_load(&h->state)));
 }
 
+/* Not for secrecy: a stray write must not hit upon it. */
 static inline uint32_t fh_checked_seal_of(size_t size, uint32_t allocated, unsigned align_log) {
-    uint64_t all = size ^ (uint64_t)allocated << 32 ^ (uint64_t)align_log << 56;
-    return (uint32_t)((all ^ fh_checked_secret) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+    return ~((uint32_t)(size * UINT64_C(0x9E3779B97F4A7C15) >> 32) ^ allocated ^ align_log);
 }
 
 /* Is what the header says what was written there? Of a block that no other thread is giving a new header. */
@@ -247,7 +246,7 @@ typedef enum { FH_DAMAGE_NONE, FH_DAMAGE_BEFORE, FH_DAMAGE_BEHIND, FH_DAMAGE_INS
 fh_damage fh_checked_damage(const fh_checked *h, bool freed, const char **at);
 
 /* The same question without the answer's details. */
-static inline bool fh_checked_is_whole(const fh_checked *h, bool freed) {
+__attribute__((always_inline)) static inline bool fh_checked_is_whole(const fh_checked *h, bool freed) {
     const char *p = fh_checked_block(h);
     uint64_t state = fh_load(&h->state);
     return fh_checked_is_header(h) && fh_checked_is_sealed(h, state) &&

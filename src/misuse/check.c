@@ -8,6 +8,7 @@
 #include "check/verify.h"
 #include "misuse/fail.h"
 #include "misuse/heap.h"
+#include "misuse/operators.h"
 #include "misuse/quarantine.h"
 #include "misuse/report.h"
 #include "misuse/stacks.h"
@@ -232,6 +233,12 @@ __attribute__((noinline)) static void free_other(fh_misuse_report r) {
     errno = error;
 }
 
+/* By the operators of a module's own. The size, too, is then what the module made of it. */
+static bool is_of_own_operators(const fh_misuse_report *r, unsigned family) {
+    if (family == FH_SAYS_NOTHING) return fh_operators_new_called(r->h->allocated);
+    return r->family == FH_SAYS_NOTHING && fh_operators_delete_called(fh_stacks_note(r->frame));
+}
+
 /* What the call said and the header does not. */
 __attribute__((noinline)) static void compare(fh_misuse_report r, uint64_t s, unsigned said, size_t align) {
     size_t n = r.said;
@@ -240,6 +247,7 @@ __attribute__((noinline)) static void compare(fh_misuse_report r, uint64_t s, un
     bool over_aligned = real > FH_MIN_ALIGN;
     if (!fh_checked_is_sealed(r.h, s)) return; /* which is reported next */
     if (family != (said & FH_SAYS_FAMILY) && family != FH_SAYS_FAMILY) {
+        if (is_of_own_operators(&r, family)) return;
         r.what = FH_MISUSE_FAMILY;
     } else if ((said & FH_SAYS_SIZE) && n != r.h->size &&
                !((s & FH_CHECKED_ROUNDED) && fh_good_bytes(n) == r.h->size)) {
