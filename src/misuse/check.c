@@ -85,10 +85,19 @@ static inline char *take(size_t align, size_t n, bool *clean) {
     return begin;
 }
 
+/* Where no header was the state is whatever the memory held, and means nothing before the canary is there. A fork may happen in
+ * between, and in the child's heap the block stays as it is. */
+static inline void write_canary(fh_checked *h) {
+    uint64_t canary = fh_checked_canary(h);
+    if (FH_LIKELY(h->canary == canary)) return;
+    fh_store(&h->state, FH_CHECKED_GONE);
+    __atomic_store_n(&h->canary, canary, __ATOMIC_RELEASE);
+}
+
 static void write_marker(char *begin, size_t offset) {
     fh_checked *marker = (fh_checked *)(void *)begin;
+    write_canary(marker);
     marker->size = offset;
-    marker->canary = fh_checked_canary(marker);
     /* release: as of a header. */
     fh_store_release(&marker->state, fh_checked_state(FH_CHECKED_MARKER, 0, 0, 0));
 }
@@ -99,10 +108,10 @@ static inline fh_checked *make(char *begin, size_t align, size_t n, uint32_t sta
     size_t offset = fh_checked_offset(align_log);
     if (offset) write_marker(begin, offset);
     fh_checked *h = (fh_checked *)(void *)(begin + offset);
+    write_canary(h);
     h->size = n;
     h->allocated = stack;
     h->seal = fh_checked_seal_of(n, stack, align_log);
-    h->canary = fh_checked_canary(h);
     return h;
 }
 
