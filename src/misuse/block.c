@@ -44,6 +44,22 @@ bool fh_checked_was_header(const fh_checked *h) {
            fh_checked_is_sealed(h, s);
 }
 
+bool fh_checked_is_written_live(const fh_checked *h, uint64_t state) {
+    unsigned align_log = fh_checked_align_of(state);
+    bool of_live = fh_checked_kind_of(state) == FH_CHECKED_LIVE && fh_checked_family_of(state) <= FH_SAYS_FAMILY &&
+                   align_log >= 4 && align_log < 48 && (state & ~FH_CHECKED_ROUNDED) >> 24 == 0;
+    return of_live && !fh_checked_is_sealed(h, state);
+}
+
+bool fh_checked_is_written_state(const fh_checked *h, uint64_t state) {
+    fh_checked_kind kind = fh_checked_kind_of(state);
+    bool known =
+        kind == FH_CHECKED_LIVE || kind == FH_CHECKED_FREED || kind == FH_CHECKED_GONE || kind == FH_CHECKED_MARKER;
+    /* The alignment was in the state too. */
+    uint32_t align_log = h->seal ^ fh_checked_seal_of(h->size, h->allocated, 0);
+    return !known && align_log < 48;
+}
+
 const char *fh_checked_before(const fh_checked *h) {
     uint64_t canary = fh_checked_canary(h);
     const char *is = (const char *)&h->canary, *should = (const char *)&canary;

@@ -139,11 +139,12 @@ bool fh_checked_was_header(const fh_checked *h);
 /* Where the header is, or was, of a block of the store that begins there: behind a marker, or at the beginning itself. */
 const fh_checked *fh_checked_header_in(const void *begin, size_t size);
 
-/* False: the state is none that a block has had, so something has written into it. */
-static inline bool fh_checked_is_state(uint64_t state) {
-    fh_checked_kind kind = fh_checked_kind_of(state);
-    return kind == FH_CHECKED_LIVE || kind == FH_CHECKED_FREED || kind == FH_CHECKED_GONE || kind == FH_CHECKED_MARKER;
-}
+/* The kinds that a header has had may all be old: memory that is in no block's use any more keeps what was in it, and parts of it may
+ * have been another block's since. So these tell what the program wrote from what is left over.
+ *
+ * A live block's header that was written to, but not in its state; and one that was written to in its state alone. */
+bool fh_checked_is_written_live(const fh_checked *h, uint64_t state);
+bool fh_checked_is_written_state(const fh_checked *h, uint64_t state);
 
 /* Of a canary that is damaged the byte that is nearest to the block. */
 const char *fh_checked_before(const fh_checked *h);

@@ -280,27 +280,29 @@ __attribute__((noinline)) static bool say_damage(fh_misuse_report r) {
     return damage != FH_DAMAGE_BEFORE;
 }
 
-/* Of a block that is not live: what the caller says of a free one, or that something has written into its header. */
-static fh_misuse what_is_dead(const fh_checked *h, fh_misuse of_free) {
-    uint64_t state = fh_load_acquire(&h->state);
+/* r->h is not live: r says of_free of it, or that something has written into its header. */
+static void judge_dead(fh_misuse_report *r, fh_misuse of_free) {
+    uint64_t state = fh_load_acquire(&r->h->state);
+    fh_checked_kind kind = fh_checked_kind_of(state);
     /* One that is gone may be getting a new header just now. */
-    bool written = !fh_checked_is_state(state) ||
-                   (fh_checked_kind_of(state) == FH_CHECKED_FREED && !fh_checked_is_sealed(h, state));
-    return written ? FH_MISUSE_BEFORE : of_free;
+    bool written = kind == FH_CHECKED_FREED ? !fh_checked_is_sealed(r->h, state) : fh_checked_is_written_state(r->h, state);
+    r->what = written ? FH_MISUSE_BEFORE : of_free;
+    /* What else is there is old, or was another block's since. */
+    if (!written && kind != FH_CHECKED_FREED && kind != FH_CHECKED_GONE) r->h = NULL;
 }
 
 /* The block was free already. */
 __attribute__((noinline)) static void say_twice(fh_misuse_report r) {
     const fh_checked *around = fh_checked_around(r.p);
     bool inside = around && around != r.h && fh_checked_kind_of(fh_load_acquire(&around->state)) == FH_CHECKED_LIVE;
-    /* A header that an earlier block has left in the middle of this one. */
-    r.what = inside ? FH_MISUSE_INSIDE : what_is_dead(r.h, FH_MISUSE_DOUBLE_FREE);
-    bool written = r.what == FH_MISUSE_BEFORE;
-    fh_checked *h = (fh_checked *)(uintptr_t)r.h;
-    if (inside) r.h = around;
+    if (inside) { /* a header that an earlier block has left in the middle of this one */
+        r.what = FH_MISUSE_INSIDE;
+        r.h = around;
+    } else {
+        judge_dead(&r, FH_MISUSE_DOUBLE_FREE);
+    }
     fh_tool_misfreed(r.p);
     fh_misuse_say(&r);
-    if (written) fh_store(&h->state, 0); /* reported once */
 }
 
 /* Of all that free the block, one gets true. *was: its state before. */
@@ -370,9 +372,10 @@ static fh_checked *live(const char *call, const void *p, const void *frame) {
     uint64_t state = fh_load_acquire(&h->state);
     bool is = fh_checked_kind_of(state) == FH_CHECKED_LIVE;
     if (is && fh_checked_is_sealed(h, state)) return h;
-    fh_misuse what = is ? FH_MISUSE_BEFORE : what_is_dead(h, FH_MISUSE_USE_AFTER_FREE);
-    fh_misuse_say(&(fh_misuse_report){.what = what, .call = call, .p = p, .h = h, .frame = frame});
-    if (what == FH_MISUSE_BEFORE) fh_store(&h->state, 0); /* reported once */
+    fh_misuse_report r = {.what = FH_MISUSE_BEFORE, .call = call, .p = p, .h = h, .frame = frame};
+    if (!is) judge_dead(&r, FH_MISUSE_USE_AFTER_FREE);
+    fh_misuse_say(&r);
+    if (is) fh_store(&h->state, 0); /* reported once */
     return NULL;
 }
 
@@ -477,7 +480,7 @@ bool fh_checked_look(const void *p) {
     if (!h) {
         wrong = diagnose(&r);
     } else if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_LIVE) {
-        r.what = what_is_dead(h, FH_MISUSE_USE_AFTER_FREE);
+        judge_dead(&r, FH_MISUSE_USE_AFTER_FREE);
     } else {
         fh_watched_open(h);
         damage = fh_checked_damage(h, false, &r.at);

@@ -34,11 +34,6 @@ static bool is_whole(const fh_checked *copy, const void *at) {
     return copy->canary == fh_checked_canary(at);
 }
 
-static bool is_overwritten(const fh_checked *h, uint64_t state) {
-    bool live = fh_checked_kind_of(state) == FH_CHECKED_LIVE;
-    return live ? !fh_checked_is_sealed(h, state) : !fh_checked_is_state(state);
-}
-
 static void tell(walk *w, fh_misuse what, const fh_checked *h, const char *at) {
     w->found++;
     w->say(&(fh_misuse_report){
@@ -61,12 +56,9 @@ static void see(walk *w, const char *begin, size_t size) {
         return;
     }
     state = fh_load(&copy.state);
-    /* With other threads the copy may be of two moments. A state of 0 was reported. */
-    if (w->alone && !w->live && state && is_overwritten(&copy, state)) {
-        tell(w, FH_MISUSE_BEFORE, h, NULL);
-        return;
-    }
-    if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || copy.size >= size) return;
+    /* With other threads the copy may be of two moments. */
+    if (w->alone && !w->live && fh_checked_is_written_live(&copy, state)) tell(w, FH_MISUSE_BEFORE, h, NULL);
+    if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || !fh_checked_is_sealed(&copy, state) || copy.size >= size) return;
     if (w->live) {
         w->live(copy.allocated, copy.size);
         return;

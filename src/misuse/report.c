@@ -87,9 +87,15 @@ static void say_touched(fh_text *t, const fh_misuse_report *r) {
                           "first");
         break;
     case FH_MISUSE_USE_AFTER_FREE:
-        fh_text_string(t, "use after free: this block of ");
-        fh_misuse_put_size(t, size_of(r));
-        fh_text_string(t, " is free already; look for a second owner of it");
+        fh_text_string(t, "use after free: ");
+        if (r->h) {
+            fh_text_string(t, "this block of ");
+            fh_misuse_put_size(t, size_of(r));
+            fh_text_string(t, " is free already");
+        } else {
+            fh_text_string(t, "no live block begins there any more");
+        }
+        fh_text_string(t, "; look for a second owner of it");
         break;
     case FH_MISUSE_WRITTEN_FREE:
         fh_text_string(t, "write after free: ");
