@@ -86,12 +86,10 @@ static inline char *take(size_t align, size_t n, bool *clean) {
 }
 
 /* Where no header was the state is whatever the memory held, and means nothing before the canary is there. A fork may happen in
- * between, and in the child's heap the block stays as it is. */
+ * between, and in the child's heap the block stays as it is. Nothing is read first: it would be waited for. */
 static inline void write_canary(fh_checked *h) {
-    uint64_t canary = fh_checked_canary(h);
-    if (FH_LIKELY(h->canary == canary)) return;
     fh_store(&h->state, FH_CHECKED_GONE);
-    __atomic_store_n(&h->canary, canary, __ATOMIC_RELEASE);
+    __atomic_store_n(&h->canary, fh_checked_canary(h), __ATOMIC_RELEASE);
 }
 
 static void write_marker(char *begin, size_t offset) {
