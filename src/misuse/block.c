@@ -71,11 +71,11 @@ const char *fh_checked_before(const fh_checked *h) {
 /* ── Fill ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void fh_checked_fill_long(char *p, size_t n, int byte) {
-    if (n <= FH_FILL_MOST) {
+    if (n <= FH_FILL_WHOLE) {
         memset(p, byte, n);
     } else {
-        memset(p, byte, FH_FILL_MOST / 2);
-        memset(p + n - FH_FILL_MOST / 2, byte, FH_FILL_MOST / 2);
+        memset(p, byte, FH_FILL_END);
+        memset(p + n - FH_FILL_END, byte, FH_FILL_END);
     }
 }
 
@@ -89,9 +89,9 @@ static size_t changed_in(const char *p, size_t from, size_t to, int byte) {
 }
 
 size_t fh_checked_changed(const char *p, size_t n, int byte) {
-    if (n <= FH_FILL_MOST) return changed_in(p, 0, n, byte);
-    size_t at = changed_in(p, 0, FH_FILL_MOST / 2, byte);
-    return at < FH_FILL_MOST / 2 ? at : changed_in(p, n - FH_FILL_MOST / 2, n, byte);
+    if (n <= FH_FILL_WHOLE) return changed_in(p, 0, n, byte);
+    size_t at = changed_in(p, 0, FH_FILL_END, byte);
+    return at < FH_FILL_END ? at : changed_in(p, n - FH_FILL_END, n, byte);
 }
 
 fh_damage fh_checked_damage(const fh_checked *h, bool freed, const char **at) {

@@ -55,9 +55,10 @@ typedef enum {
 #define FH_FRESH_BYTE 0xAF /* in a block that was allocated and not written yet */
 #define FH_FREED_BYTE 0xDF /* in a block that is free */
 
-/* Of a longer block the first and the last 2 KiB are filled, or memory that a program never touches would
- * become resident. */
-#define FH_FILL_MOST ((size_t)4 * 1024)
+/* Of a longer block the two ends are filled, or memory that a program never touches would become resident. With ends of
+ * 2 KiB, too, a program whose blocks are rarely long took a tenth more time: each byte is written twice, and read when it is cold. */
+#define FH_FILL_WHOLE ((size_t)4 * 1024)
+#define FH_FILL_END ((size_t)512)
 
 /* Another one in each process; set once, before the first checked block. */
 extern uint64_t fh_checked_secret FH_HIDDEN;
@@ -190,7 +191,7 @@ static inline bool fh_guard_is_whole(const char *behind, size_t guard) {
     return ((a ^ word) | (b ^ word) | (c ^ word)) == 0;
 }
 
-/* Fills n bytes, or both ends of them (FH_FILL_MOST). */
+/* Fills n bytes, or both ends of them (FH_FILL_WHOLE). */
 void fh_checked_fill_long(char *p, size_t n, int byte);
 
 static inline void fh_bytes16_put(char *p, fh_bytes16 v) {
