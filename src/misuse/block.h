@@ -252,7 +252,8 @@ __attribute__((always_inline)) static inline bool fh_checked_is_whole(const fh_c
     const char *p = fh_checked_block(h);
     uint64_t state = fh_load(&h->state);
     return fh_checked_is_header(h) && fh_checked_is_sealed(h, state) &&
-           (!freed || fh_checked_kind_of(state) == FH_CHECKED_FREED) && fh_guard_is_whole(p + h->size, fh_checked_guard(h->size)) &&
+           (!freed || fh_checked_kind_of(state) == FH_CHECKED_FREED) &&
+           fh_guard_is_whole(p + h->size, fh_checked_guard(h->size)) &&
            (!freed || fh_checked_is_filled(p, h->size, FH_FREED_BYTE));
 }
 

@@ -283,7 +283,8 @@ static void judge_dead(fh_misuse_report *r, fh_misuse of_free) {
     uint64_t state = fh_load_acquire(&r->h->state);
     fh_checked_kind kind = fh_checked_kind_of(state);
     /* One that is gone may be getting a new header just now. */
-    bool written = kind == FH_CHECKED_FREED ? !fh_checked_is_sealed(r->h, state) : fh_checked_is_written_state(r->h, state);
+    bool written =
+        kind == FH_CHECKED_FREED ? !fh_checked_is_sealed(r->h, state) : fh_checked_is_written_state(r->h, state);
     r->what = written ? FH_MISUSE_BEFORE : of_free;
     /* What else is there is old, or was another block's since. */
     if (!written && kind != FH_CHECKED_FREED && kind != FH_CHECKED_GONE) r->h = NULL;

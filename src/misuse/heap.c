@@ -58,7 +58,8 @@ static void see(walk *w, const char *begin, size_t size) {
     state = fh_load(&copy.state);
     /* With other threads the copy may be of two moments. */
     if (w->alone && !w->live && fh_checked_is_written_live(&copy, state)) tell(w, FH_MISUSE_BEFORE, h, NULL);
-    if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || !fh_checked_is_sealed(&copy, state) || copy.size >= size) return;
+    if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || !fh_checked_is_sealed(&copy, state) || copy.size >= size)
+        return;
     if (w->live) {
         w->live(copy.allocated, copy.size);
         return;

@@ -27,8 +27,7 @@ static const char *const deletes[] = {"_ZdlPv",
 static bool is_called_by(uint32_t stack, const char *const *names, bool inside) {
     const uint64_t *addresses;
     /* The call is before the address that it returns to. */
-    return fh_stacks_get(stack, &addresses) > 0 &&
-           fh_system_has_function((uintptr_t)addresses[0] - 1, names, inside);
+    return fh_stacks_get(stack, &addresses) > 0 && fh_system_has_function((uintptr_t)addresses[0] - 1, names, inside);
 }
 
 bool fh_operators_new_called(uint32_t stack) {

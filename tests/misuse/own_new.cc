@@ -7,12 +7,20 @@ void *operator new(std::size_t n) {
     if (!p) std::abort();
     return p;
 }
-void operator delete(void *p) noexcept { std::free(p); }
-void operator delete(void *p, std::size_t) noexcept { std::free(p); }
+void operator delete(void *p) noexcept {
+    std::free(p);
+}
+void operator delete(void *p, std::size_t) noexcept {
+    std::free(p);
+}
 
-extern "C" void *module_makes() { return new int(1); }
+extern "C" void *module_makes() {
+    return new int(1);
+}
 extern "C" void module_drops(int *p) {
     delete p;
     __asm__ volatile(""); // a call, and no jump
 }
-extern "C" void *module_mallocs() { return std::malloc(40); }
+extern "C" void *module_mallocs() {
+    return std::malloc(40);
+}
