@@ -101,7 +101,7 @@ static const option options[] = {
      {NULL},
      FIELD(guard),
      1,
-     "0, or one in how many, as in 1000, which guard alone stands for; 1: all",
+     "0, or one in how many, as in 1000, which guard alone stands for; 1: all; at most 1048576",
      .most = FH_GUARD_SELDOMEST,
      .alone = "1000"},
     {"harden",

@@ -17,15 +17,19 @@ fh_checked *fh_checked_at_slowly(const void *p) {
     return fh_checked_is_header(h) ? h : NULL;
 }
 
-fh_checked *fh_checked_in(const void *begin, size_t size) {
-    fh_checked *h = (fh_checked *)(uintptr_t)begin;
-    if (size < sizeof *h + FH_GUARD_LEAST || !fh_checked_is_header(h)) return NULL;
+const fh_checked *fh_checked_header_in(const void *begin, size_t size) {
+    const fh_checked *h = begin;
+    if (size < sizeof *h + FH_GUARD_LEAST) return NULL;
     /* acquire: the rest of the header is before it. */
-    if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_MARKER) return h;
+    if (!fh_checked_is_header(h) || fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_MARKER) return h;
     size_t offset = h->size;
     if (offset % FH_MIN_ALIGN || offset > size - sizeof *h) return NULL;
-    h = (fh_checked *)((uintptr_t)begin + offset); // NOLINT(performance-no-int-to-ptr)
-    return fh_checked_is_header(h) ? h : NULL;
+    return (const fh_checked *)((uintptr_t)begin + offset); // NOLINT(performance-no-int-to-ptr)
+}
+
+fh_checked *fh_checked_in(const void *begin, size_t size) {
+    const fh_checked *h = fh_checked_header_in(begin, size);
+    return h && fh_checked_is_header(h) ? (fh_checked *)(uintptr_t)h : NULL;
 }
 
 fh_checked *fh_checked_around(const void *p) {
@@ -34,11 +38,26 @@ fh_checked *fh_checked_around(const void *p) {
     return fh_checked_in(at.begin, at.size);
 }
 
-bool fh_checked_was_header(const fh_checked *h, size_t size) {
+bool fh_checked_was_header(const fh_checked *h) {
     uint64_t s = fh_load(&h->state);
-    return fh_checked_kind_of(s) == FH_CHECKED_LIVE && fh_checked_family_of(s) <= FH_SAYS_FAMILY && h->offset == 0 &&
-           fh_checked_align_of(s) < 6 && (s & ~FH_CHECKED_ROUNDED) >> 24 == 0 && h->size < size &&
-           sizeof *h + h->size + fh_checked_guard(h->size) <= size;
+    return fh_checked_kind_of(s) == FH_CHECKED_LIVE && fh_checked_family_of(s) <= FH_SAYS_FAMILY &&
+           fh_checked_is_sealed(h, s);
+}
+
+bool fh_checked_is_written_live(const fh_checked *h, uint64_t state) {
+    unsigned align_log = fh_checked_align_of(state);
+    bool of_live = fh_checked_kind_of(state) == FH_CHECKED_LIVE && fh_checked_family_of(state) <= FH_SAYS_FAMILY &&
+                   align_log >= 4 && align_log < 48 && (state & ~FH_CHECKED_ROUNDED) >> 24 == 0;
+    return of_live && !fh_checked_is_sealed(h, state);
+}
+
+bool fh_checked_is_written_state(const fh_checked *h, uint64_t state) {
+    fh_checked_kind kind = fh_checked_kind_of(state);
+    bool known =
+        kind == FH_CHECKED_LIVE || kind == FH_CHECKED_FREED || kind == FH_CHECKED_GONE || kind == FH_CHECKED_MARKER;
+    /* The alignment was in the state too. */
+    uint32_t align_log = h->seal ^ fh_checked_seal_of(h->size, h->allocated, 0);
+    return !known && align_log < 48;
 }
 
 const char *fh_checked_before(const fh_checked *h) {
@@ -52,11 +71,11 @@ const char *fh_checked_before(const fh_checked *h) {
 /* ── Fill ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void fh_checked_fill_long(char *p, size_t n, int byte) {
-    if (n <= FH_FILL_MOST) {
+    if (n <= FH_FILL_WHOLE) {
         memset(p, byte, n);
     } else {
-        memset(p, byte, FH_FILL_MOST / 2);
-        memset(p + n - FH_FILL_MOST / 2, byte, FH_FILL_MOST / 2);
+        memset(p, byte, FH_FILL_END);
+        memset(p + n - FH_FILL_END, byte, FH_FILL_END);
     }
 }
 
@@ -70,16 +89,21 @@ static size_t changed_in(const char *p, size_t from, size_t to, int byte) {
 }
 
 size_t fh_checked_changed(const char *p, size_t n, int byte) {
-    if (n <= FH_FILL_MOST) return changed_in(p, 0, n, byte);
-    size_t at = changed_in(p, 0, FH_FILL_MOST / 2, byte);
-    return at < FH_FILL_MOST / 2 ? at : changed_in(p, n - FH_FILL_MOST / 2, n, byte);
+    if (n <= FH_FILL_WHOLE) return changed_in(p, 0, n, byte);
+    size_t at = changed_in(p, 0, FH_FILL_END, byte);
+    return at < FH_FILL_END ? at : changed_in(p, n - FH_FILL_END, n, byte);
 }
 
 fh_damage fh_checked_damage(const fh_checked *h, bool freed, const char **at) {
     const char *p = fh_checked_block(h);
+    uint64_t state = fh_load(&h->state);
     size_t guard = fh_checked_guard(h->size), where;
     if (!fh_checked_is_header(h)) {
         *at = fh_checked_before(h);
+        return FH_DAMAGE_BEFORE;
+    }
+    if (!fh_checked_is_sealed(h, state) || (freed && fh_checked_kind_of(state) != FH_CHECKED_FREED)) {
+        *at = NULL;
         return FH_DAMAGE_BEFORE;
     }
     if (freed && (where = fh_checked_changed(p, h->size, FH_FREED_BYTE)) < h->size) {

@@ -8,6 +8,7 @@
 #include "check/verify.h"
 #include "misuse/fail.h"
 #include "misuse/heap.h"
+#include "misuse/operators.h"
 #include "misuse/quarantine.h"
 #include "misuse/report.h"
 #include "misuse/stacks.h"
@@ -56,7 +57,7 @@ static size_t room_before(size_t align) {
     return align > sizeof(fh_checked) ? align : sizeof(fh_checked);
 }
 
-/* What h->offset can say. */
+/* More is refused at once. */
 #define ALIGN_MOST ((size_t)FH_MIN_ALIGN << 32)
 
 __attribute__((noinline)) static char *take_slowly(size_t align, size_t n, bool *clean) {
@@ -84,23 +85,31 @@ static inline char *take(size_t align, size_t n, bool *clean) {
     return begin;
 }
 
+/* Where no header was the state is whatever the memory held, and means nothing before the canary is there. A fork may happen in
+ * between, and in the child's heap the block stays as it is. Nothing is read first: it would be waited for. */
+static inline void write_canary(fh_checked *h) {
+    fh_store(&h->state, FH_CHECKED_GONE);
+    __atomic_store_n(&h->canary, fh_checked_canary(h), __ATOMIC_RELEASE);
+}
+
 static void write_marker(char *begin, size_t offset) {
     fh_checked *marker = (fh_checked *)(void *)begin;
+    write_canary(marker);
     marker->size = offset;
-    marker->canary = fh_checked_canary(marker);
     /* release: as of a header. */
     fh_store_release(&marker->state, fh_checked_state(FH_CHECKED_MARKER, 0, 0, 0));
 }
 
 /* Makes the memory at begin a live block, except for what is in it and behind it. */
 static inline fh_checked *make(char *begin, size_t align, size_t n, uint32_t stack) {
-    size_t offset = room_before(align) - sizeof(fh_checked);
+    unsigned align_log = fh_highest_bit(align);
+    size_t offset = fh_checked_offset(align_log);
     if (offset) write_marker(begin, offset);
     fh_checked *h = (fh_checked *)(void *)(begin + offset);
+    write_canary(h);
     h->size = n;
     h->allocated = stack;
-    h->offset = (uint32_t)(offset / FH_MIN_ALIGN);
-    h->canary = fh_checked_canary(h);
+    h->seal = fh_checked_seal_of(n, stack, align_log);
     return h;
 }
 
@@ -204,12 +213,12 @@ static bool diagnose(fh_misuse_report *r) {
     fh_place at = fh_locate(r->p);
     if ((at.kind == FH_AT_FOREIGN && fh_libc_has(r->p)) || (at.begin == r->p && !at.free)) return false;
     r->h = at.begin && !at.free ? fh_checked_in(at.begin, at.size) : NULL;
-    if (at.begin && !at.free && !r->h && (char *)at.begin + sizeof(fh_checked) == r->p) {
-        /* Where a header was. What else it says may be damaged too. */
-        const fh_checked *h = at.begin;
+    const fh_checked *was = at.begin && !at.free && !r->h ? fh_checked_header_in(at.begin, at.size) : NULL;
+    if (was && fh_checked_block(was) == r->p) {
+        /* What else the header says may be damaged too. */
         r->what = FH_MISUSE_BEFORE;
-        r->at = fh_checked_before(h);
-        r->h = fh_checked_was_header(h, at.size) ? h : NULL;
+        r->at = fh_checked_before(was);
+        r->h = fh_checked_was_header(was) ? was : NULL;
     } else if (at.kind == FH_AT_FOREIGN) {
         r->what = FH_MISUSE_FOREIGN;
     } else {
@@ -231,13 +240,21 @@ __attribute__((noinline)) static void free_other(fh_misuse_report r) {
     errno = error;
 }
 
+/* By the operators of a module's own. The size, too, is then what the module made of it. */
+static bool is_of_own_operators(const fh_misuse_report *r, unsigned family) {
+    if (family == FH_SAYS_NOTHING) return fh_operators_new_called(r->h->allocated);
+    return r->family == FH_SAYS_NOTHING && fh_operators_delete_called(fh_stacks_note(r->frame));
+}
+
 /* What the call said and the header does not. */
 __attribute__((noinline)) static void compare(fh_misuse_report r, uint64_t s, unsigned said, size_t align) {
     size_t n = r.said;
     unsigned family = fh_checked_family_of(s), align_log = fh_checked_align_of(s);
     size_t real = (size_t)1 << align_log;
     bool over_aligned = real > FH_MIN_ALIGN;
+    if (!fh_checked_is_sealed(r.h, s)) return; /* which is reported next */
     if (family != (said & FH_SAYS_FAMILY) && family != FH_SAYS_FAMILY) {
+        if (is_of_own_operators(&r, family)) return;
         r.what = FH_MISUSE_FAMILY;
     } else if ((said & FH_SAYS_SIZE) && n != r.h->size &&
                !((s & FH_CHECKED_ROUNDED) && fh_good_bytes(n) == r.h->size)) {
@@ -261,13 +278,28 @@ __attribute__((noinline)) static bool say_damage(fh_misuse_report r) {
     return damage != FH_DAMAGE_BEFORE;
 }
 
+/* r->h is not live: r says of_free of it, or that something has written into its header. */
+static void judge_dead(fh_misuse_report *r, fh_misuse of_free) {
+    uint64_t state = fh_load_acquire(&r->h->state);
+    fh_checked_kind kind = fh_checked_kind_of(state);
+    /* One that is gone may be getting a new header just now. */
+    bool written =
+        kind == FH_CHECKED_FREED ? !fh_checked_is_sealed(r->h, state) : fh_checked_is_written_state(r->h, state);
+    r->what = written ? FH_MISUSE_BEFORE : of_free;
+    /* What else is there is old, or was another block's since. */
+    if (!written && kind != FH_CHECKED_FREED && kind != FH_CHECKED_GONE) r->h = NULL;
+}
+
 /* The block was free already. */
 __attribute__((noinline)) static void say_twice(fh_misuse_report r) {
     const fh_checked *around = fh_checked_around(r.p);
     bool inside = around && around != r.h && fh_checked_kind_of(fh_load_acquire(&around->state)) == FH_CHECKED_LIVE;
-    /* A header that an earlier block has left in the middle of this one. */
-    r.what = inside ? FH_MISUSE_INSIDE : FH_MISUSE_DOUBLE_FREE;
-    if (inside) r.h = around;
+    if (inside) { /* a header that an earlier block has left in the middle of this one */
+        r.what = FH_MISUSE_INSIDE;
+        r.h = around;
+    } else {
+        judge_dead(&r, FH_MISUSE_DOUBLE_FREE);
+    }
     fh_tool_misfreed(r.p);
     fh_misuse_say(&r);
 }
@@ -335,16 +367,28 @@ void fh_hook_checked_free(void *p, size_t n, size_t align, unsigned said) {
 /* The live checked block at p. NULL: it is none, and that was reported if it is a freed one. */
 static fh_checked *live(const char *call, const void *p, const void *frame) {
     fh_checked *h = fh_checked_at(p);
-    if (!h || fh_checked_kind_of(fh_load_acquire(&h->state)) == FH_CHECKED_LIVE) return h;
-    fh_misuse_say(&(fh_misuse_report){.what = FH_MISUSE_USE_AFTER_FREE, .call = call, .p = p, .h = h, .frame = frame});
+    if (!h) return NULL;
+    uint64_t state = fh_load_acquire(&h->state);
+    bool is = fh_checked_kind_of(state) == FH_CHECKED_LIVE;
+    if (is && fh_checked_is_sealed(h, state)) return h;
+    fh_misuse_report r = {.what = FH_MISUSE_BEFORE, .call = call, .p = p, .h = h, .frame = frame};
+    if (!is) judge_dead(&r, FH_MISUSE_USE_AFTER_FREE);
+    fh_misuse_say(&r);
+    if (is) fh_store(&h->state, 0); /* reported once */
     return NULL;
 }
 
 size_t fh_checked_usable(const void *p) {
     if (!p) return 0;
     quiet();
-    const fh_checked *h = live("malloc_usable_size", p, __builtin_frame_address(0));
-    size_t n = h ? h->size : fh_checked_at(p) ? 0 : fh_usable("malloc_usable_size", p);
+    fh_misuse_report r = {.call = "malloc_usable_size", .p = p, .frame = __builtin_frame_address(0)};
+    const fh_checked *h = live(r.call, p, r.frame);
+    size_t n = h ? h->size : 0;
+    if (!h && !fh_checked_at(p)) {
+        bool wrong = diagnose(&r);
+        if (wrong) fh_misuse_say(&r);
+        n = wrong ? 0 : fh_usable(r.call, p);
+    }
     loud();
     return n;
 }
@@ -354,6 +398,7 @@ static void *shrink(fh_checked *h, size_t n) {
     size_t old = h->size;
     fh_watched_open(h);
     h->size = n;
+    h->seal = fh_checked_seal_of(n, h->allocated, fh_checked_align_of(fh_load(&h->state)));
     fh_guard_fill(fh_checked_block(h) + n, fh_checked_guard(n));
     fh_watched_resized(h, old, n);
     return fh_checked_block(h);
@@ -434,12 +479,12 @@ bool fh_checked_look(const void *p) {
     if (!h) {
         wrong = diagnose(&r);
     } else if (fh_checked_kind_of(fh_load_acquire(&h->state)) != FH_CHECKED_LIVE) {
-        r.what = FH_MISUSE_USE_AFTER_FREE;
+        judge_dead(&r, FH_MISUSE_USE_AFTER_FREE);
     } else {
         fh_watched_open(h);
         damage = fh_checked_damage(h, false, &r.at);
         fh_watched_close(h);
-        r.what = FH_MISUSE_BEHIND;
+        r.what = damage == FH_DAMAGE_BEFORE ? FH_MISUSE_BEFORE : FH_MISUSE_BEHIND;
         wrong = damage != FH_DAMAGE_NONE;
     }
     if (wrong) fh_misuse_tell(&r);

@@ -44,6 +44,7 @@ static void see(walk *w, const char *begin, size_t size) {
     fh_checked copy;
     unsigned char guard[FH_GUARD_LEAST + FH_MIN_ALIGN];
     const fh_checked *h = (const fh_checked *)(const void *)begin;
+    uint64_t state;
     if (size < sizeof copy + FH_GUARD_LEAST || !read_at(w, &copy, h, sizeof copy)) return;
     if (is_whole(&copy, h) && fh_checked_kind_of(fh_load(&copy.state)) == FH_CHECKED_MARKER) {
         if (copy.size % FH_MIN_ALIGN || copy.size > size - sizeof copy) return;
@@ -51,11 +52,14 @@ static void see(walk *w, const char *begin, size_t size) {
         if (!read_at(w, &copy, h, sizeof copy)) return;
     }
     if (!is_whole(&copy, h)) {
-        if (!w->live && fh_checked_was_header(&copy, size)) tell(w, FH_MISUSE_BEFORE, h, fh_checked_before(h));
+        if (!w->live && fh_checked_was_header(&copy)) tell(w, FH_MISUSE_BEFORE, h, fh_checked_before(h));
         return;
     }
-    uint64_t state = fh_load(&copy.state);
-    if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || copy.size >= size) return;
+    state = fh_load(&copy.state);
+    /* With other threads the copy may be of two moments. */
+    if (w->alone && !w->live && fh_checked_is_written_live(&copy, state)) tell(w, FH_MISUSE_BEFORE, h, NULL);
+    if (fh_checked_kind_of(state) != FH_CHECKED_LIVE || !fh_checked_is_sealed(&copy, state) || copy.size >= size)
+        return;
     if (w->live) {
         w->live(copy.allocated, copy.size);
         return;

@@ -75,15 +75,16 @@ static bool take_tail(uint64_t *at) {
 __attribute__((noinline)) static size_t purge_middle(const fh_checked *h) {
     size_t page = fh_system_page_size();
     uintptr_t p = (uintptr_t)fh_checked_block(h);
-    uintptr_t from = fh_round_up(p + FH_FILL_MOST / 2, page), to = (p + h->size - FH_FILL_MOST / 2) & ~(page - 1);
+    uintptr_t from = fh_round_up(p + FH_FILL_END, page), to = (p + h->size - FH_FILL_END) & ~(page - 1);
     fh_system_purge((void *)from, to - from); // NOLINT(performance-no-int-to-ptr)
-    return FH_FILL_MOST + 4 * page;
+    return 2 * FH_FILL_END + 4 * page;
 }
 
 /* The memory that a block keeps from others, of one that is long after its middle was purged. */
 static inline size_t memory_of(const fh_checked *h) {
     if (FH_UNLIKELY(h->size > FH_QUARANTINE_WHOLE)) return purge_middle(h);
-    return (size_t)h->offset * FH_MIN_ALIGN + sizeof *h + h->size + fh_checked_guard(h->size);
+    size_t offset = fh_checked_offset(fh_checked_align_of(fh_load(&h->state)));
+    return offset + sizeof *h + h->size + fh_checked_guard(h->size);
 }
 
 /* A block that leaves has been out of the CPU's cache for long. So one that leaves AHEAD blocks later is fetched each time: it comes

@@ -87,9 +87,15 @@ static void say_touched(fh_text *t, const fh_misuse_report *r) {
                           "first");
         break;
     case FH_MISUSE_USE_AFTER_FREE:
-        fh_text_string(t, "use after free: this block of ");
-        fh_misuse_put_size(t, size_of(r));
-        fh_text_string(t, " is free already; look for a second owner of it");
+        fh_text_string(t, "use after free: ");
+        if (r->h) {
+            fh_text_string(t, "this block of ");
+            fh_misuse_put_size(t, size_of(r));
+            fh_text_string(t, " is free already");
+        } else {
+            fh_text_string(t, "no live block begins there any more");
+        }
+        fh_text_string(t, "; look for a second owner of it");
         break;
     case FH_MISUSE_WRITTEN_FREE:
         fh_text_string(t, "write after free: ");
@@ -197,7 +203,8 @@ static void say_byte(fh_text *t, unsigned char byte) {
     fh_text_char(t, digits[byte & 15]);
 }
 
-void fh_misuse_put_bytes(fh_text *t, const char *at) {
+/* mark: the byte in brackets; NULL: none. */
+static void say_bytes(fh_text *t, const char *at, const char *mark) {
     uintptr_t from = ((uintptr_t)at & ~(uintptr_t)15) - 16;
     fh_text_string(t, "  bytes around ");
     fh_text_pointer(t, at);
@@ -209,13 +216,17 @@ void fh_misuse_put_bytes(fh_text *t, const char *at) {
         fh_text_string(t, "    ");
         fh_text_hex(t, from);
         for (size_t i = 0; i < n; i++) {
-            bool here = from + i == (uintptr_t)at, was = i && from + i - 1 == (uintptr_t)at;
+            bool here = from + i == (uintptr_t)mark, was = i && from + i - 1 == (uintptr_t)mark;
             fh_text_char(t, here ? '[' : was ? ']' : ' ');
             say_byte(t, bytes[i]);
             if (here && i + 1 == n) fh_text_char(t, ']');
         }
         fh_text_char(t, '\n');
     }
+}
+
+void fh_misuse_put_bytes(fh_text *t, const char *at) {
+    say_bytes(t, at, at);
 }
 
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
@@ -246,9 +257,13 @@ void fh_misuse_write(fh_misuse_message *m) {
     if (m->mapped) fh_system_unmap(m->mapped, LONGEST);
 }
 
-void fh_misuse_tell(const fh_misuse_report *r) {
+void fh_misuse_tell(const fh_misuse_report *said) {
     int saved = errno;
     fh_misuse_message m;
+    fh_misuse_report copy = *said;
+    const fh_misuse_report *r = &copy;
+    bool unknown = r->what == FH_MISUSE_BEFORE && !r->at; /* what the header says is not to be believed */
+    if (unknown) copy.h = NULL;
     fh_misuse_begin(&m);
     fh_text *t = &m.text;
     say_call(t, r);
@@ -268,6 +283,7 @@ void fh_misuse_tell(const fh_misuse_report *r) {
         fh_text_char(t, '\n');
     }
     if (r->at) fh_misuse_put_bytes(t, r->at);
+    if (unknown) say_bytes(t, (const char *)r->p - sizeof(fh_checked) / 2, NULL);
     fh_misuse_write(&m);
     errno = saved;
 }

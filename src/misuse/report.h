@@ -27,7 +27,7 @@ typedef struct {
     size_t said;         /* the size or alignment that the call said */
     unsigned family;     /* of the call */
     const fh_checked *h; /* the block; NULL: none is known */
-    const char *at;      /* the first byte that is wrong; NULL: no bytes are shown */
+    const char *at;      /* the first byte that is wrong; NULL: no bytes are shown, or of BEFORE all of the header */
     const void *frame;   /* of the function where it was found */
 } fh_misuse_report;
 

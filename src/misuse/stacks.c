@@ -1,6 +1,5 @@
 #include "misuse/stacks.h"
 
-#include "base/assert.h"
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "observe/unwind/stack.h"
@@ -148,9 +147,9 @@ uint32_t fh_stacks_note(const void *frame) {
 }
 
 unsigned fh_stacks_get(uint32_t number, const uint64_t **addresses) {
-    if (number == 0) return 0;
-    FH_ASSERT(number <= RECORD_WORDS);
+    /* It is from a header, which the program may have written into. */
+    if (number == 0 || number > RECORD_WORDS) return 0;
     const uint64_t *record = (const uint64_t *)(uintptr_t)fh_load_acquire(&records) + (number - 1);
     *addresses = record + 1;
-    return (unsigned)record[0];
+    return record[0] <= FH_STACK_FRAMES && number + record[0] <= RECORD_WORDS ? (unsigned)record[0] : 0;
 }

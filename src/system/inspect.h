@@ -92,6 +92,10 @@ bool fh_system_loaded_for_good(const fh_loaded *answer);
 /* The path of what was found, terminated. False: it has none, as the program itself, or does not fit. */
 bool fh_system_loaded_path(const fh_loaded *answer, char *path, size_t size);
 
+/* True if the file with the address has a function of one of these names among its dynamic symbols, and the address is in it, if it
+ * is to be `inside`. The last name is NULL. For reports: some ten calls of the kernel a name. */
+bool fh_system_has_function(uintptr_t address, const char *const *names, bool inside);
+
 /* True if the program itself (and not a library) is the image in this range. */
 bool fh_system_is_program(uintptr_t begin, uintptr_t end);
 

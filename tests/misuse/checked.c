@@ -142,6 +142,56 @@ static void underflow_at_exit(void) {
     allocates(40);
     block[-(ptrdiff_t)(at / 40)] ^= 1;
 }
+/* A write that skips the eight bytes before the block, and meets what is known of it. */
+static void writes_before(size_t distance) {
+    allocates(40);
+    memset(block - distance, 'w', 4 + at - 40);
+}
+static void underflow_far(void) {
+    writes_before(12);
+    frees();
+}
+static void underflow_of_the_stack(void) {
+    writes_before(16);
+    frees();
+}
+static void underflow_of_the_size(void) {
+    writes_before(20);
+    frees();
+}
+static void underflow_of_the_size_realloc(void) {
+    writes_before(24);
+    block = t_realloc(block, 100);
+}
+static void underflow_of_the_state(void) {
+    writes_before(32);
+    frees();
+}
+static void underflow_far_at_exit(void) {
+    writes_before(20);
+}
+static void underflow_aligned(void) {
+    block = t_aligned_alloc(256, 300);
+    at = 300;
+    block[-(ptrdiff_t)(at / 300)] ^= 1;
+    frees();
+}
+static void underflow_aligned_at_exit(void) {
+    block = t_aligned_alloc(256, 300);
+    at = 300;
+    block[-(ptrdiff_t)(at / 300)] ^= 1;
+}
+static void underflow_usable(void) {
+    allocates(40);
+    block[-(ptrdiff_t)(at / 40)] ^= 1;
+    at = t_usable_size(block);
+    block[-1] ^= 1;
+}
+static void underflow_when_freed(void) {
+    allocates(40);
+    frees();
+    memset(block - 20, 'w', 4);
+}
 static void write_after_free(void) {
     allocates(40);
     frees();
@@ -435,6 +485,16 @@ static const struct {
     CASE(overflow_at_exit),
     CASE(underflow_by_1),
     CASE(underflow_at_exit),
+    CASE(underflow_far),
+    CASE(underflow_of_the_stack),
+    CASE(underflow_of_the_size),
+    CASE(underflow_of_the_size_realloc),
+    CASE(underflow_of_the_state),
+    CASE(underflow_far_at_exit),
+    CASE(underflow_aligned),
+    CASE(underflow_aligned_at_exit),
+    CASE(underflow_usable),
+    CASE(underflow_when_freed),
     CASE(write_after_free),
     CASE(write_after_free_at_exit),
     CASE(write_after_free_large),

@@ -16,7 +16,9 @@ static fh_checked *const h = (fh_checked *)(void *)memory;
 static void begin(size_t n) {
     memset(memory, OTHER, sizeof memory);
     h->size = n;
-    h->offset = 0;
+    fh_store(&h->state, fh_checked_state(FH_CHECKED_FREED, 0, 4, 0));
+    h->allocated = 7;
+    h->seal = fh_checked_seal_of(n, 7, 4);
     h->canary = fh_checked_canary(h);
 }
 
@@ -50,6 +52,19 @@ static void change_each(size_t n, char *from, char *to, bool freed, fh_damage da
     }
 }
 
+/* Any byte of the size, the stack or the seal; which one it was is not known. */
+static void change_header(size_t n) {
+    for (char *at = (char *)&h->size; at < (char *)&h->canary; at++) {
+        const char *found = memory;
+        *at = (char)(*at ^ 0x21);
+        CHECK(!fh_checked_is_whole(h, false) && !fh_checked_is_whole(h, true), "%zu bytes: byte %td is not noticed", n,
+              at - memory);
+        CHECK(fh_checked_damage(h, false, &found) == FH_DAMAGE_BEFORE && !found, "%zu bytes: byte %td is named", n,
+              at - memory);
+        *at = (char)(*at ^ 0x21);
+    }
+}
+
 int main(void) {
     fh_checked_secret = UINT64_C(0x123456789ABCDEF1);
     for (size_t n = 0; n <= LONGEST; n++) {
@@ -62,6 +77,7 @@ int main(void) {
         change_each(n, behind, end, true, FH_DAMAGE_BEHIND);
         change_each(n, p, behind, true, FH_DAMAGE_INSIDE);
         change_each(n, (char *)&h->canary + 7, p, false, FH_DAMAGE_BEFORE);
+        change_header(n);
         for (char *at = p; at < behind; at++) *at = OTHER;
         CHECK(fh_checked_is_whole(h, false), "%zu bytes: what the program writes is taken for damage", n);
     }
