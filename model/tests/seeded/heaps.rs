@@ -31,11 +31,7 @@ fn heap_charged_by_plain_store() {
 
 #[test]
 fn heap_use_without_second_look() {
-    must_find_in(
-        "heap_use_without_second_look",
-        "heaps: a checked heap is destroyed while its block is freed",
-        "fault 2",
-    );
+    must_find_ended("heap_use_without_second_look");
 }
 
 #[test]
