@@ -77,6 +77,10 @@ static void twice(void *places) {
     if (fh_malloc_batch(64, TWICE, blocks) != TWICE) _exit(3);
     blocks[(uintptr_t)places / TWICE] = blocks[(uintptr_t)places % TWICE];
     fh_free_batch(blocks, TWICE);
+#if FH_STRESS /* magazines of two blocks: where the first of the two has left the thread, the check of the heap finds it */
+    fh_thread_flush();
+    if (fh_verify() != 0) abort();
+#endif
 }
 
 int main(void) {
