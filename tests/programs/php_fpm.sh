@@ -73,7 +73,8 @@ http {
 CONF
 rounds=3
 [ "$long" != long ] || rounds=300
-is_up() { python3 "$here/load.py" "$port" 1 1 /; }
+# nginx is there before PHP is, and says 502 then.
+is_up() { python3 "$here/load.py" "$port" 1 1 / | grep -q "^/ 200 "; }
 start "" "$work/server.nginx" nginx -p "$work" -c "$work/nginx.conf"
 front=$server
 trap 'end_server KILL; kill "$front" 2>/dev/null || true; wait "$front" 2>/dev/null || true; rm -f "$socket"' EXIT
