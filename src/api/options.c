@@ -428,7 +428,10 @@ void fh_hook_start(void) {
     if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();
     if (FH_SETTING(verbose)) say_banner();
-    if (is_to_fail() && fh_fail_start() && !FH_SETTING(check)) fh_store(&fh_settings.check, 1);
+    if (is_to_fail()) {
+        fh_fail_start();
+        if (!FH_SETTING(check)) fh_store(&fh_settings.check, 1);
+    }
     (void)start_checking();
     if (FH_SETTING(harden)) (void)start_hardened();
     if (FH_SETTING(guard)) fh_guard_configure();

@@ -460,7 +460,6 @@ void *fh_hook_checked_resize(void *p, size_t n) {
 /* ── The end ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 void fh_checked_end(void) {
-    if (!fh_is_checking()) return;
     quiet();
     fh_fail_end();
     fh_quarantine_each(see);

@@ -20,7 +20,7 @@
  * or is observed. */
 bool fh_checked_start(fh_tool_kind tool);
 
-/* The process ends: what is in quarantine and what is still live is checked once more. */
+/* The process ends, and is checked: what is in quarantine and what is still live is checked once more. */
 void fh_checked_end(void);
 
 /* The block at p, which the calling thread has just been given, came from that family of calls (FH_SAYS_…). */

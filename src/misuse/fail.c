@@ -104,14 +104,12 @@ static const char *log_path(void) {
     return fh_setting_path_get(&fh_settings.fail_log);
 }
 
-bool fh_fail_start(void) {
+void fh_fail_start(void) {
     const char *word = fh_setting_path_get(&fh_settings.fail);
-    if (!word && !log_path()) return false;
     if (word) (void)parse(word, strlen(word), &when);
     known = fh_system_map(KNOWN * sizeof *known, fh_system_page_size());
     if (log_path()) sites = fh_system_map(SITES * sizeof *sites, fh_system_page_size());
     fh_store_release(&fh_fail_on, 1);
-    return true;
 }
 
 /* ── Sites ───────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -32,8 +32,8 @@ extern fh_word fh_fail_on FH_HIDDEN; /* 1: each allocation asks */
 /* True if the words are a value of the option. */
 bool fh_fail_is_valid(const char *value, size_t length);
 
-/* Follows options fail and fail_log. True: the program has to be checked. At the start, before that. */
-bool fh_fail_start(void);
+/* Follows options fail and fail_log, of which one is set at least. At the start, before the program is checked, as it has to be. */
+void fh_fail_start(void);
 
 /* An allocation of n bytes with that stack (stacks.h) is about to be made. True: it fails, and errno is ENOMEM. */
 bool fh_fail_asked(size_t n, uint32_t stack);

@@ -36,7 +36,7 @@ static const uint32_t entry_bytes[FH_PROFILE_SECTIONS] = {
 #define OFFERED_MOST 64u
 #define OFFERED_LAST (UINT64_C(1) << 30)
 
-enum { NONE, MAKING, LIVE, LEAVING, FAILED };
+enum { NONE = 0, MAKING, LIVE, LEAVING, FAILED };
 
 fh_word fh_profile_life; /* see profile_file.h */
 static fh_word alive;    /* address of the word that is 1 in the process that made it, and wiped in its children */

@@ -31,7 +31,7 @@
 /* False: this process has no file, and never had one. Cost: a load; it is for who would do nothing else with the file. */
 extern fh_word fh_profile_life;
 static inline bool fh_profile_has_been(void) {
-    return fh_load(&fh_profile_life) != 0;
+    return fh_load(&fh_profile_life) != 0; /* NONE */
 }
 
 /* This process's file; NULL if it has none (yet, or any more), or still holds its parent's. */

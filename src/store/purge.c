@@ -130,16 +130,6 @@ static void purge_stretches(size_t index, uint64_t slots) {
     }
 }
 
-/* True if three quarters of the chunk's pages have memory: what comes next is likely to be written to as well. Of a program that
- * touches little of its blocks, huge pages would make all of it resident. The caller has all of the chunk. */
-static bool was_filled(size_t index) {
-    unsigned char pages[FH_CHUNK_SIZE / (4 * FH_KIB)]; /* they are no smaller */
-    size_t n = FH_CHUNK_SIZE / fh_system_page_size(), filled = 0;
-    if (!fh_system_resident(fh_slot_address(index * FH_CHUNK_SLOTS), FH_CHUNK_SIZE, pages)) return true;
-    for (size_t i = 0; i < n; i++) filled += pages[i] & 1;
-    return filled >= n - n / 4;
-}
-
 /* On huge pages a slot that was never written to has memory all the same when a neighbour was. So there all free slots of a
  * half are purged that has a dirty one: without that a heap of 1.5 MiB blocks kept a quarter of its peak for ever. */
 unsigned fh_chunk_purge(size_t index, fh_purge_extent most, size_t wanted) {
@@ -162,7 +152,7 @@ unsigned fh_chunk_purge(size_t index, fh_purge_extent most, size_t wanted) {
         uint64_t mask = low << 32 * half;
         if (take & ~whole & mask) fh_thp_keep_split(index, half);
     }
-    bool again = whole == FH_CHUNK_ALL && !huge && was_filled(index);
+    bool again = whole == FH_CHUNK_ALL && !huge && fh_thp_is_filled(index);
     purge_stretches(index, take);
     fh_thp_join(index, (whole & low ? 1 : 0) | (whole & ~low ? 2 : 0));
     if (again) fh_thp_again(index);

@@ -106,6 +106,24 @@ static void note_huge(size_t chunk, bool huge) {
     if (((fh_load(word) & bit) != 0) != huge) huge ? fh_or_release(word, bit) : fh_and_acq_rel(word, ~bit);
 }
 
+/* Pages of these slots of a chunk, and how many of them have memory; both are added. False: the kernel does not say. */
+static bool count_pages(size_t chunk, uint64_t slots, size_t *all, size_t *resident) {
+    unsigned char pages[FH_CHUNK_SIZE / (4 * FH_KIB)]; /* they are no smaller */
+    size_t per_slot = FH_SLOT_SIZE / fh_system_page_size();
+    if (!fh_system_resident(fh_slot_address(chunk * FH_CHUNK_SLOTS), FH_CHUNK_SIZE, pages)) return false;
+    for (; slots; slots &= slots - 1) {
+        const unsigned char *of_slot = pages + fh_lowest_bit(slots) * per_slot;
+        *all += per_slot;
+        for (size_t i = 0; i < per_slot; i++) *resident += of_slot[i] & 1;
+    }
+    return true;
+}
+
+bool fh_thp_is_filled(size_t chunk) {
+    size_t all = 0, resident = 0;
+    return !count_pages(chunk, FH_CHUNK_ALL, &all, &resident) || resident >= all - all / 4;
+}
+
 /* Chunks before one that are asked whether the program touches what it has. */
 #define NEIGHBOURS 4u
 
@@ -113,17 +131,11 @@ static void note_huge(size_t chunk, bool huge) {
  * them: the program touches its blocks in part. Huge pages would make all of them resident. Where the neighbours are on huge pages,
  * nothing is known, and it stays with these. Cost: a system call a chunk. */
 static bool is_touched_in_part(size_t chunk) {
-    unsigned char pages[FH_CHUNK_SIZE / (4 * FH_KIB)]; /* they are no smaller */
-    size_t per_slot = FH_SLOT_SIZE / fh_system_page_size(), claimed = 0, resident = 0;
+    size_t claimed = 0, resident = 0;
     for (size_t i = chunk > NEIGHBOURS ? chunk - NEIGHBOURS : 0; i < chunk; i++) {
         if (!fh_region_at(i / FH_REGION_CHUNKS) || fh_thp_is_huge(i) || fh_window_misses(i)) continue;
         uint64_t used = ~fh_load(&fh_chunk_at(i)->free); /* all, of one that another thread begins at this moment */
-        if (!fh_system_resident(fh_slot_address(i * FH_CHUNK_SLOTS), FH_CHUNK_SIZE, pages)) return false;
-        for (; used; used &= used - 1) {
-            const unsigned char *of_slot = pages + fh_lowest_bit(used) * per_slot;
-            claimed += per_slot;
-            for (size_t k = 0; k < per_slot; k++) resident += of_slot[k] & 1;
-        }
+        if (!count_pages(i, used, &claimed, &resident)) return false;
     }
     return resident < claimed / 2;
 }

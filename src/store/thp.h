@@ -47,6 +47,11 @@ void fh_thp_begin(size_t slot, uint64_t free);
  * are sure to pay. */
 void fh_thp_fill(size_t slot, size_t n);
 
+/* True if three quarters of the chunk's pages have memory, or nobody knows: what comes next is likely to be written to as well. Of a
+ * program that touches little of its blocks, huge pages would make all of it resident. The caller has all of a chunk on small pages,
+ * and is about to purge it. Cost: a system call. */
+bool fh_thp_is_filled(size_t chunk);
+
 /* The caller has all of a chunk that was purged: it had memory, so what comes next is likely to be written to too. */
 void fh_thp_again(size_t chunk);
 
