@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::record::{Allocator, Origin, Outcome, Record, Run, Workload};
 use crate::statistics::{
-    Noise, Ratio, Verdict, median, minimum, paired_ratio, residual_noise, spread,
+    Noise, Ratio, Verdict, geometric_mean, median, minimum, paired_ratio, residual_noise, spread,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,13 +170,47 @@ impl<'a> Figures<'a> {
             .map(|(allocator, _)| allocator)
     }
 
-    fn peer_medians(&self, workload: &str, metric: Metric) -> Vec<(&'a Allocator, f64)> {
+    fn peers(&self) -> impl Iterator<Item = &'a Allocator> {
         let is_peer =
             |a: &&Allocator| matches!(a.origin, Origin::Peer | Origin::System | Origin::Package);
-        let peers = self.record.allocators.iter().filter(is_peer);
-        peers
+        self.record.allocators.iter().filter(is_peer)
+    }
+
+    fn peer_medians(&self, workload: &str, metric: Metric) -> Vec<(&'a Allocator, f64)> {
+        self.peers()
             .filter_map(|a| Some((a, self.summary(workload, &a.name, metric)?.median)))
             .collect()
+    }
+
+    /// Ours against the best peer, and the peer is chosen by other rounds than the one in which the two are compared.
+    ///
+    /// Of several that are equally fast the lowest figure is one that was lucky, and it is compared just where it was. So among
+    /// equals the plain ratio is above 1, the more so the noisier they are. Here luck does not last from one round to the next.
+    /// The geometric mean over the rounds; None with fewer than two.
+    pub fn held_out_ratio(&self, workload: &str, ours: &str, metric: Metric) -> Option<f64> {
+        let without = |peer: &Allocator, round: usize| {
+            let values = self.good(workload, &peer.name).iter();
+            let others = values.filter(|run| run.round != round);
+            median(&others.map(|run| metric.of(run)).collect::<Vec<_>>())
+        };
+        let in_round = |name: &str, round: usize| {
+            let found = self.good(workload, name).iter().find(|r| r.round == round);
+            found.map(|run| metric.of(run))
+        };
+        let of_round = |run: &&Run| {
+            let medians = self
+                .peers()
+                .filter_map(|a| Some((a, without(a, run.round)?)));
+            let (best, _) = medians.min_by(|a, b| a.1.total_cmp(&b.1))?;
+            let (own, theirs) = (metric.of(run), in_round(&best.name, run.round)?);
+            (own.min(theirs) >= metric.least()).then_some(own / theirs)
+        };
+        let ratios: Vec<f64> = self
+            .good(workload, ours)
+            .iter()
+            .filter_map(of_round)
+            .collect();
+        geometric_mean(&ratios).filter(|_| ratios.len() > 1)
     }
 
     /// True where the reference needs several times what its fellow peers need: a ratio to it says more about the
@@ -275,6 +309,29 @@ mod tests {
         assert!(!row(3.2));
         let alone = example(&[("mimalloc3", &[9.0]), ("glibc", &[1.0])]);
         assert!(!Figures::new(&alone).reference_is_weak("w", Metric::Cpu));
+    }
+
+    /// Two peers that are equally fast: by the lowest median one of them would always have been lucky.
+    #[test]
+    fn luck_of_a_round_does_not_choose_the_peer_of_that_round() {
+        let record = example(&[
+            ("glibc", &[0.5, 1.0]),
+            ("jemalloc", &[1.0, 0.5]),
+            ("freehold", &[1.0, 1.0]),
+        ]);
+        let figures = Figures::new(&record);
+        let of = |figures: &Figures, name: &str| figures.held_out_ratio("w", name, Metric::Cpu);
+        // Round 0 is compared with the peer that was lucky in round 1, and the other way round.
+        assert_eq!(of(&figures, "freehold"), Some(1.0));
+        let once = example(&[("glibc", &[1.0]), ("freehold", &[1.0])]);
+        assert_eq!(of(&Figures::new(&once), "freehold"), None);
+        let behind = example(&[
+            ("glibc", &[1.0, 1.1]),
+            ("jemalloc", &[3.0, 3.0]),
+            ("freehold", &[2.0, 2.2]),
+        ]);
+        let ratio = of(&Figures::new(&behind), "freehold").unwrap();
+        assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub fn render(record: &Record) -> String {
         steering.reference
     );
     text.push_str(&standings(record, &steering.standings));
+    text.push_str(&held_out(steering.ours.as_ref()));
     text.push_str(&weak_rows(&figures, &steering.reference));
     if !steering.losses.is_empty() {
         text.push_str(
@@ -90,6 +91,26 @@ fn standings(record: &Record, standings: &[Standing]) -> String {
         );
     }
     text
+}
+
+/// What is left of our ratio to the best peer when that peer is not the luckiest of the same rounds.
+fn held_out(ours: Option<&Standing>) -> String {
+    match ours {
+        Some(Standing {
+            held_out_cpu:
+                Mean {
+                    value: Some(cpu),
+                    rows,
+                },
+            held_out_rss: Mean {
+                value: Some(rss), ..
+            },
+            ..
+        }) => format!(
+            "\nWhere the peer of each round is the best of the other rounds, Freehold has {cpu:.2} of its CPU time and {rss:.2} of its memory, over {rows} workloads with two rounds or more.\n"
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Names the rows that the reference's weakness decides; nothing when there is none.
