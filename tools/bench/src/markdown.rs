@@ -107,7 +107,7 @@ fn held_out(ours: Option<&Standing>) -> String {
             },
             ..
         }) => format!(
-            "\nWhere the peer of each round is the best of the other rounds, Freehold has {cpu:.2} of its CPU time and {rss:.2} of its memory, over {rows} workloads with two rounds or more.\n"
+            "\nThe peer of each round chosen by other rounds: Freehold has {cpu:.2} of its CPU time, {rss:.2} of its memory ({rows} workloads).\n"
         ),
         _ => String::new(),
     }
