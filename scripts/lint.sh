@@ -6,6 +6,15 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 failed=0
 
+# In an archive that was unpacked: everything in it is in an index for the time of this run.
+if [ "$(git rev-parse --show-prefix 2>/dev/null || echo none)" != "" ]; then
+    GIT_DIR=$(mktemp -d)
+    trap 'rm -rf "$GIT_DIR"' EXIT
+    export GIT_DIR GIT_WORK_TREE=$PWD
+    git init --quiet
+    git add --all
+fi
+
 # Says what is checked and remembers a failure, so that one run shows everything that is wrong.
 check() {
     local name=$1

@@ -6,10 +6,13 @@
 
 Before that mistakes of each kind are planted, and have to be found. A bare Debian 13 (`make bare`) has that compiler."""
 
+import os
 import pathlib
 import re
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import sources  # noqa: E402
 
 NOISE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'', re.S)
 CHAIN = re.compile(r"\s&&\s")
@@ -56,8 +59,7 @@ def main():
     said = {name: found and found[1] for name, found in versions(root)}
     if len(set(said.values())) != 1 or None in said.values():
         wrong.append(f"not one oldest Rust: {said}")
-    files = subprocess.run(["git", "-C", root, "ls-files", "*.rs"], capture_output=True, text=True, check=False).stdout.split()
-    files = [name for name in files if (root / name).exists()] or [str(path.relative_to(root)) for path in root.glob("tools/*/src/**/*.rs")]
+    files = sources.listed(root, ".rs")
     for name in files:
         lines = newer((root / name).read_text(encoding="utf-8"))
         wrong += [f"{name}:{line}: a `let` in a chain or in a guard is newer than Rust {said['tools/Cargo.toml']}" for line in lines]

@@ -12,11 +12,15 @@
 
 Before that one mistake of each kind is planted, and has to be found."""
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import sources  # noqa: E402
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CITED = re.compile(r"`([a-z_]+(?:\.[a-z0-9_*-]+)+)`")
@@ -27,8 +31,7 @@ ELSEWHERE = re.compile(r".*\.(?:c|h|cc|py|rs|sh|md|toml|txt|so|a|svg|json)$|obse
 
 
 def documents(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "*.md"], capture_output=True, text=True, check=False).stdout
-    return [root / name for name in listed.splitlines() if (root / name).exists()]
+    return [root / name for name in sources.listed(root, ".md")]
 
 
 def prose(path):

@@ -10,8 +10,10 @@ comments and the targets of links do not count. Cells count for the maximum alon
 import os
 import re
 import statistics
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import sources  # noqa: E402
 
 MEDIAN, MOST = 16, 25
 
@@ -59,15 +61,10 @@ def sentences(text):
                 yield sentence.strip(), cell
 
 
-def documents(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout
-    return [name for name in listed.splitlines() if os.path.exists(os.path.join(root, name))]
-
-
 def main():
     root, chosen = sys.argv[1], sys.argv[2:]
     failed = False
-    for name in chosen or documents(root):
+    for name in chosen or sources.listed(root, ".md"):
         with open(os.path.join(root, name), encoding="utf-8") as file:
             pairs = list(sentences(file.read()))
         found = [sentence for sentence, _ in pairs]

@@ -4,10 +4,13 @@
 The library, its headers and the documents use the words of the field. Those below had other meanings beside them, or were private
 ones, and have gone: in names, comments, messages and prose. A word that is planted first has to be found."""
 
+import os
 import pathlib
 import re
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import sources  # noqa: E402
 
 # What is not said any more, and what is said.
 WORDS = {
@@ -30,7 +33,7 @@ WORDS = {
     "processor": "CPU",
 }
 FOUND = re.compile("|".join(rf"(?P<w{i}>(?<![A-Za-z])(?:{words})(?![A-Za-z]))" for i, words in enumerate(WORDS)), re.I)
-WHERE = ["src", "include", "docs/*.md", "*.md", "*/README.md", "*/*/README.md"]
+WHERE = ("src/", "include/")
 # An option of the command has its name.
 ALLOWED = re.compile(r"--patience")
 
@@ -43,8 +46,8 @@ def problems(name, text):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    listed = subprocess.run(["git", "-C", root, "ls-files", *WHERE], capture_output=True, text=True, check=True).stdout
-    names = [name for name in listed.splitlines() if name.endswith((".c", ".h", ".cc", ".hpp", ".def", ".md")) and (root / name).exists()]
+    names = sources.listed(root, ".md")
+    names += [name for name in sources.listed(root, ".c", ".h", ".cc", ".hpp", ".def") if name.startswith(WHERE)]
     if len(names) < 200:
         sys.exit(f"CHECK FAILED: {len(names)} files: nothing was checked")
     if len(list(problems("planted", "/* It lies at hand. */\nint regret;\n/* --patience and a foldera */\n"))) != 2:
