@@ -85,6 +85,12 @@ void fh_fast_2_free(void *p);
 }
 #endif
 
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast" /* what follows is C */
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#endif
+
 /* ── The parts ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The class of 1025 … 65536 bytes, for a size that the compiler knows: then it is a number. */
@@ -219,6 +225,10 @@ FH_FAST_INLINE void fh_fast_free_exact(void *p, size_t size) {
     }
     fh_fast_2_free(p);
 }
+
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 #ifdef __cplusplus
 #include "freehold/fast.hpp"

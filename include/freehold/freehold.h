@@ -277,8 +277,15 @@ struct fh_mallinfo2 {
     size_t fordblks; /* bytes free elsewhere: in slabs, and slots that still have memory */
     size_t keepcost; /* bytes that malloc_trim(0) would return without looking into caches and slabs */
 };
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* structure and function have one name, as in malloc.h */
+#endif
 FH_API struct fh_mallinfo fh_mallinfo(void);
 FH_API struct fh_mallinfo2 fh_mallinfo2(void);
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* Writes the figures as XML, in the elements that glibc uses and one a size class. `options` must be 0. Returns 0, or
  * EINVAL. */

@@ -204,6 +204,11 @@ struct fh_heap_frames {
     char *next, *end;
 };
 
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast" /* what follows is C */
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#endif
 /* A block that ends with its frame, at a multiple of 16. Cost: five instructions if the size is a constant, nine else. */
 static inline void *fh_frame_malloc(fh_heap *heap, size_t size) {
     struct fh_heap_frames *f = (struct fh_heap_frames *)(void *)heap;
@@ -215,6 +220,9 @@ static inline void *fh_frame_malloc(fh_heap *heap, size_t size) {
     f->next = next;
     return p;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* ── Scopes ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 

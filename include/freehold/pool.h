@@ -64,6 +64,11 @@ struct fh_pool_page {
     fh_pool *pool;
 };
 
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast" /* what follows is C */
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#endif
 /* A cell, with whatever was in it. */
 static inline void *fh_pool_alloc(fh_pool *pool) {
     struct fh_pool_cells *c = (struct fh_pool_cells *)(void *)pool;
@@ -85,6 +90,9 @@ static inline void fh_pool_free(fh_pool *pool, void *cell) {
     __builtin_memcpy(cell, &c->free, sizeof c->free);
     c->free = cell;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Each public header by itself, in each language standard that it says it is for, without a warning: standards.sh SOURCE-ROOT COMPILER…
+# Each public header by itself, in each language standard that it says it is for, without a warning, of those too that a careful
+# project asks for: standards.sh SOURCE-ROOT COMPILER…
 #   a C compiler has the C standards, one whose name ends in ++ those of C++
 set -euo pipefail
 root=$1
@@ -19,8 +20,10 @@ int main(void) {
 }'
 
 try() { # COMPILER LANGUAGE STANDARD HEADER
+    local more="-Wstrict-prototypes -Wmissing-prototypes"
+    [ "$2" = c++ ] && more="-Wold-style-cast -Wzero-as-null-pointer-constant"
     said=$(printf '#include <freehold/%s>\n%s\n' "$4" "$program" |
-        "$1" -x "$2" "-std=$3" -Wall -Wextra -Wpedantic -Werror -O1 -fsyntax-only -I"$root/include" - 2>&1) ||
+        "$1" -x "$2" "-std=$3" -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wundef $more -Werror -O1 -fsyntax-only -I"$root/include" - 2>&1) ||
         fail "$4 in $3: $said"
 }
 
