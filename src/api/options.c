@@ -406,6 +406,18 @@ static bool start_hardened(void) {
     return true;
 }
 
+/* False, with a line on stderr: no sample is taken of blocks that have another form. */
+static bool start_observing(void) {
+    if (FH_SETTING(observe) && (fh_is_checking() || fh_is_hardened())) {
+        FH_REPORT_LINE(fh_is_checking() ? "option observe does nothing beside option check"
+                                        : "option observe does nothing beside option harden");
+        fh_store(&fh_settings.observe, 0);
+        return false;
+    }
+    if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
+    return true;
+}
+
 static bool is_to_fail(void) {
     return fh_setting_path_get(&fh_settings.fail) || fh_setting_path_get(&fh_settings.fail_log);
 }
@@ -435,7 +447,7 @@ void fh_hook_start(void) {
     (void)start_checking();
     if (FH_SETTING(harden)) (void)start_hardened();
     if (FH_SETTING(guard)) fh_guard_configure();
-    if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
+    (void)start_observing();
     read_perturb();
     /* Many programs close stderr before they end, to see whether all was written. */
     if (FH_SETTING(stats)) fh_system_keep_output(2);
@@ -486,7 +498,10 @@ int fh_option_set(const char *key, const char *value) {
             errno = ENOMEM;
             return -1;
         }
-        if (FH_SETTING(observe) || FH_SETTING(guard)) fh_thread_observe_all();
+        if (!start_observing()) {
+            errno = EINVAL;
+            return -1;
+        }
         if (FH_SETTING(files) == FH_FILES_START) close_files();
         return 0;
     }

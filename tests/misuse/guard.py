@@ -129,9 +129,13 @@ def bad_values(program):
     for line in ("freehold: option guard=1000 (from FREEHOLD)", "for one allocation in 1000"):
         if line not in done.stderr:
             fail("null_pointer", f"verbose: said {done.stderr!r}")
-    done = run(program, "life", "guard=1,check=1")
-    if done.stderr != "freehold: option guard does nothing, because option check finds more\n" or done.returncode:
-        fail("life", f"guard and check: said {done.stderr!r}")
+    for options, line in (("guard=1,check=1", "option guard does nothing, because option check finds more"),
+                          ("guard=1,harden=1", "option guard does nothing beside option harden"),
+                          ("observe=1,check=1", "option observe does nothing beside option check"),
+                          ("harden=1,observe=1", "option observe does nothing beside option harden")):
+        done = run(program, "life", options)
+        if done.stderr != f"freehold: {line}\n" or done.returncode:
+            fail("life", f"{options}: said {done.stderr!r}")
 
 
 def main():

@@ -6,6 +6,7 @@
 
 #include <freehold/freehold.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -343,6 +344,7 @@ int main(int count, char **arguments) {
     for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (count != 2 || strcmp(parts[i].name, arguments[1]) != 0) continue;
         parts[i].run();
+        CHECK(fh_option_set("observe", "1") == -1 && errno == EINVAL, "observe is not refused");
         CHECK(fh_verify() == 0, "the heap is not whole");
         printf("%s: as it should be\n", parts[i].name);
         return 0;
