@@ -18,7 +18,8 @@ static size_t size_of(size_t i) {
 
 static size_t cached_bytes(void) {
     static char text[200000];
-    const char *place = fh_stats_json(text, sizeof text) < sizeof text ? strstr(text, "\"thread_cached_bytes\":") : NULL;
+    const char *place =
+        fh_stats_json(text, sizeof text) < sizeof text ? strstr(text, "\"thread_cached_bytes\":") : NULL;
     CHECK(place != NULL, "no thread_cached_bytes among the figures");
     return strtoul(place + strlen("\"thread_cached_bytes\":"), NULL, 10);
 }
