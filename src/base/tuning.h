@@ -20,7 +20,7 @@
 #define FH_MAGAZINE_BYTES (128 * FH_KIB)
 #define FH_MAGAZINE_RUN_BYTES FH_MIB
 
-#define FH_MAGAZINE_LEAST (FH_STRESS ? 1u : 4u)
+#define FH_MAGAZINE_LEAST (FH_STRESS ? 1u : 8u)
 
 /* And at most this many blocks. Of at most 128 bytes more: −20 to −30 % time where thousands are allocated and freed over
  * and over. */
@@ -74,7 +74,7 @@
 #define FH_CONTRACTION_STEP ((int64_t)(FH_STRESS ? FH_KIB : 256 * FH_KIB))
 
 /* While the heap contracts one other bin is checked every so many flushes. */
-#define FH_CONTRACTION_TICK (FH_STRESS ? 1u : 4u)
+#define FH_CONTRACTION_TICK (FH_STRESS ? 1u : 8u)
 
 /* ── Depot (store/depot.c) ───────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -86,7 +86,7 @@
 
 /* A heap of less than 16 MiB does not ask how much memory there is, and one of less than 32 has few holes to look for. */
 #define FH_GROWTH_FROM (FH_STRESS ? 1u : 4u)
-#define FH_SEARCH_FROM (FH_STRESS ? 1u : 4u)
+#define FH_SEARCH_FROM (FH_STRESS ? 1u : 8u)
 
 /* ── Free slots with memory behind them (reclaim/budget.h, reclaim/idle.c) ──────────────────────────────────────────── */
 
@@ -120,7 +120,7 @@
 /* Chunks, and a sixteenth, by which the heap grows between two samples of how much of it is free. Every eighth chunk is
  * weighed: all of them would be noticed where a heap grows for good. */
 #define FH_INSIDE_CHUNKS (FH_STRESS ? 1u : 4u)
-#define FH_INSIDE_EVERY (FH_STRESS ? 1u : 4u)
+#define FH_INSIDE_EVERY (FH_STRESS ? 1u : 8u)
 
 /* Slots in a sample of what is free inside slabs; bytes to be flushed between two at least; halves of chunks that one safe
  * point purges, so that no free takes long. */
@@ -160,7 +160,7 @@
 /* Nanoseconds of CPU time from which on the first touch of a huge page was a slow one; a stress build calls about every
  * second one slow. What follows a slow one, in halves of chunks: at first, and at most (2 GiB). */
 #define FH_HUGE_TOUCH_SLOW (FH_STRESS ? UINT64_C(250000) : UINT64_C(1000000))
-#define FH_BACK_OFF_FIRST (FH_STRESS ? 1u : 4u)
+#define FH_BACK_OFF_FIRST (FH_STRESS ? 1u : 16u)
 #define FH_BACK_OFF_MOST (FH_STRESS ? 4u : 1024u)
 
 /* A part with other advice is a mapping of its own, and there may be 65,530, of which we take half at most: see
