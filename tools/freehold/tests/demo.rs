@@ -2,7 +2,10 @@
 
 mod observed;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use observed::*;
 use profile_file::testing::skip;
@@ -162,6 +165,37 @@ fn a_project_in_cpp() {
 fn a_stand_in_for_language_models() {
     if let Some(said) = scene("llm", &[]) {
         check_table(&said, true);
+    }
+}
+
+/// As with `freehold demo | head`. The server of the tour is at work meanwhile, and has to be ended.
+#[test]
+fn a_tour_that_nobody_reads_on_ends() {
+    let mut demo = Command::new(command())
+        .args(["demo", "redis", "--rounds", "1", "--size", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let met = lines.any(|line| line.unwrap().starts_with("Verdict:"));
+    drop(lines);
+    let begun = Instant::now();
+    while met && demo.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(60) {
+            demo.kill().unwrap();
+            panic!("it goes on without a reader");
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    let output = demo.wait_with_output().unwrap();
+    let complaint = text(&output.stderr);
+    match met {
+        true => assert!(output.status.success(), "{complaint}"),
+        false if complaint.contains("preloaded") || complaint.contains(" is missing; ") => {
+            skip(complaint.trim_end());
+        }
+        false => panic!("no verdict: {complaint}"),
     }
 }
 

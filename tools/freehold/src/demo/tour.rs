@@ -1,27 +1,42 @@
 //! What no other allocator answers about a running program, asked about a server that is at work.
 
 use std::env;
-use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Asks this very command about the process, question by question, as a person would.
+use crate::output::write;
+
+/// Asks this very command about the process, question by question, as a person would. Ends as soon as nobody reads on: the
+/// server works until then.
 pub fn show(pid: u32) -> Result<()> {
     let process = pid.to_string();
-    println!("\nThe same server under Freehold, with its data and at work (process {pid}):");
-    ask("Where is its memory?", &["explain", &process])?;
-    ask(
-        "Which calls in it hold that memory?",
-        &["top", &process, "--once", "--sites", "8"],
-    )?;
-    ask("Does it leak?", &["leaks", &process, "--for", "5s"])?;
-    println!(
-        "\nNow a program of yours:\n\n  {} doctor PROGRAM    would it run under Freehold?\n  {} run PROGRAM       run it, and ask the same of it",
+    let begin =
+        format!("\nThe same server under Freehold, with its data and at work (process {pid}):\n");
+    let questions: [(&str, &[&str]); 3] = [
+        ("Where is its memory?", &["explain", &process]),
+        (
+            "Which calls in it hold that memory?",
+            &["top", &process, "--once", "--sites", "8"],
+        ),
+        ("Does it leak?", &["leaks", &process, "--for", "5s"]),
+    ];
+    if !write(begin.as_bytes())? {
+        return Ok(());
+    }
+    for (why, arguments) in questions {
+        let question = format!("\n{why}\n$ {} {}\n\n", name(), arguments.join(" "));
+        if !write(question.as_bytes())? {
+            return Ok(());
+        }
+        ask(arguments)?;
+    }
+    let end = format!(
+        "\nNow a program of yours:\n\n  {} doctor PROGRAM    would it run under Freehold?\n  {} run PROGRAM       run it, and ask the same of it\n",
         name(),
         name()
     );
-    Ok(())
+    write(end.as_bytes()).map(|_| ())
 }
 
 /// As the person typed it: an installed command is on the path, one that was just built is not.
@@ -30,9 +45,7 @@ fn name() -> String {
     typed.to_string_lossy().into_owned()
 }
 
-fn ask(why: &str, arguments: &[&str]) -> Result<()> {
-    println!("\n{why}\n$ {} {}\n", name(), arguments.join(" "));
-    io::stdout().flush().context("cannot print")?;
+fn ask(arguments: &[&str]) -> Result<()> {
     let command = env::current_exe().context("cannot tell where this command is")?;
     let status = Command::new(command)
         .args(arguments)
