@@ -409,7 +409,7 @@ static bool resize_long(size_t slot, uint64_t word, size_t pages) {
     FH_ASSERT(asked >= 1 && asked <= old);
     if (slots > old) {
         bool longer = fh_run_extend(slot + old, slots - old, &clean);
-        if (!longer && !(fh_system_counts_addresses() && fh_run_extend_at_end(slot + old, slots - old, &clean)))
+        if (!longer && !(fh_system_counts_addresses() && fh_run_extend_bringing(slot + old, slots - old, &clean)))
             return false;
         fh_thp_fill(slot, slots);
     } else if (slots >= asked) {

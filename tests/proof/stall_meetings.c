@@ -305,7 +305,7 @@ static void run_at_the_end(void) {
 }
 static void extend_at_the_end(void) {
     size_t end = last_run + RUN_AT_END;
-    if (extend_by(fh_run_extend_at_end, end, 100)) release(end, 100);
+    if (extend_by(fh_run_extend_bringing, end, 100)) release(end, 100);
 }
 /* The first gets no memory for them, and the second one has others by then, or not yet. */
 static void bring_chunks_in_vain(void) {
