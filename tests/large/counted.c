@@ -7,12 +7,15 @@
  *     turns  20 blocks grow by 1 MiB in turns, and leave holes behind them: what moves fits into holes together with the free
  *            ends beside them
  *
+ * When all blocks are free again, though none was written to, a thread can start.
+ *
  * It is true over the C library's allocator as well, whose long blocks are mappings that mremap makes longer. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"
 #include "../support/processes.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 enum { MANY = 45 };
@@ -37,6 +40,10 @@ static size_t counted_now(void) {
     const char *name = limited == RLIMIT_AS ? "\nVmSize:" : "\nVmData:", *line = strstr(text, name);
     CHECK(line, "no line %s", name + 1);
     return strtoull(line + strlen(name), NULL, 10) * 1024;
+}
+
+static void *do_nothing(void *argument) {
+    return argument;
 }
 
 static void grow(void *argument) {
@@ -69,6 +76,10 @@ static void grow(void *argument) {
     CHECK(all >= room * (size_t)part->wanted / 100, "%zu MiB are less than %d %%", all / mib, part->wanted);
     for (int i = 0; i < part->blocks; i++) t_free(blocks[i]);
     CHECK(t_verify() == 0, "the heap is not whole");
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, do_nothing, NULL);
+    CHECK(error == 0, "no thread can start when all is free again: %s", strerror(error));
+    pthread_join(thread, NULL);
 }
 
 int main(int count, char **arguments) {
