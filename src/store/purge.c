@@ -3,7 +3,6 @@
 #include "base/assert.h"
 #include "base/tuning.h"
 #include "store/chunk.h"
-#include "store/edge.h"
 #include "store/events.h"
 #include "store/thp.h"
 #include "store/window.h"
@@ -51,21 +50,24 @@ static void note_moved(size_t slot, unsigned n) {
     if (!fh_or_acq_rel(&chunk->moved, fh_run_mask(slot % FH_CHUNK_SLOTS, n))) fh_add_relaxed(&moved_chunks, 1);
 }
 
+/* What is copied or left out: 4 KiB, whatever the OS's page is. */
+#define COPIED ((size_t)4096)
+
 static bool is_zero_page(const char *page) {
     const uint64_t *words = (const uint64_t *)(const void *)page;
-    return words[0] == 0 && memcmp(words, words + 1, FH_PAGE - sizeof *words) == 0;
+    return words[0] == 0 && memcmp(words, words + 1, COPIED - sizeof *words) == 0;
 }
 
 void fh_purge_copy(char *to, const char *from, size_t bytes, bool clean) {
-    FH_ASSERT(bytes % FH_PAGE == 0);
+    FH_ASSERT(bytes % COPIED == 0);
     for (size_t at = 0, end; at < bytes; at = end) {
-        for (end = at; end < bytes && !is_zero_page(from + end);) end += FH_PAGE;
+        for (end = at; end < bytes && !is_zero_page(from + end);) end += COPIED;
         if (end > at) {
             memcpy(to + at, from + at, end - at);
             continue;
         }
-        end = at + FH_PAGE;
-        if (!clean && !is_zero_page(to + at)) memset(to + at, 0, FH_PAGE);
+        end = at + COPIED;
+        if (!clean && !is_zero_page(to + at)) memset(to + at, 0, COPIED);
     }
 }
 

@@ -251,7 +251,7 @@ static size_t claim_brought(size_t chunk, const wish *w) {
     return claim_exactly(slot, w->n) ? slot : FH_NONE;
 }
 
-/* The lowest place that is free but for chunks that were lost. */
+/* The lowest place that is free, or would be with the chunks that were lost. */
 static size_t find_with_lost(const wish *w) {
     size_t begin = 0, chunks = fh_window_chunks();
     for (size_t chunk = 0; chunk <= chunks; chunk++) {

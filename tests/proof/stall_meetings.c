@@ -323,7 +323,7 @@ static void bring_chunks_in_vain(void) {
     stall_faults = STALL_CHUNK;
     CHECK(claim(5 * FH_CHUNK_SLOTS, 1) == FH_NONE, "memory from nowhere");
     size_t run =
-        claim(FH_CHUNK_SLOTS, 1); /* one of those that are lost now, in vain again; or what the other has left */
+        claim(FH_CHUNK_SLOTS, FH_CHUNK_SLOTS); /* one of those that are lost now, in vain again; or what the other has left */
     if (run != FH_NONE) release(run, FH_CHUNK_SLOTS);
     stall_faults = 0;
     for (unsigned i = 0; i < 8; i++) claim_and_release(FH_CHUNK_SLOTS);
