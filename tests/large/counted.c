@@ -23,10 +23,13 @@ static const size_t mib = (size_t)1 << 20;
 
 struct part {
     const char *name;
-    int blocks, begin, divisor, room, wanted; /* begin and room: in MiB; divisor 0: by 1 MiB; wanted: in percent of the room */
+    int blocks, begin, divisor, room,
+        wanted; /* begin and room: in MiB; divisor 0: by 1 MiB; wanted: in percent of it */
 };
-static const struct part parts[] = {
-    {"many", MANY, 4, 8, 256, 78}, {"one", 1, 1, 8, 256, 85}, {"twice", 1, 1, 1, 256, 50}, {"turns", 20, 1, 0, 1000, 86}};
+static const struct part parts[] = {{"many", MANY, 4, 8, 256, 78},
+                                    {"one", 1, 1, 8, 256, 85},
+                                    {"twice", 1, 1, 1, 256, 50},
+                                    {"turns", 20, 1, 0, 1000, 90}};
 
 static int limited; /* RLIMIT_… */
 

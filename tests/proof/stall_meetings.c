@@ -318,12 +318,20 @@ static void hole_behind_a_run(void) {
 static void claim_into_the_hole(void) {
     claim_and_release(RUN_AT_END);
 }
+/* Once in vain, unless the other has brought a chunk. */
+static void claim_into_the_hole_at_last(void) {
+    stall_faults = STALL_CHUNK;
+    size_t run = claim(FH_CHUNK_SLOTS, FH_CHUNK_SLOTS);
+    if (run != FH_NONE) release(run, FH_CHUNK_SLOTS);
+    stall_faults = 0;
+    claim_into_the_hole();
+}
 /* The first gets no memory for them, and the second one has others by then, or not yet. */
 static void bring_chunks_in_vain(void) {
     stall_faults = STALL_CHUNK;
     CHECK(claim(5 * FH_CHUNK_SLOTS, 1) == FH_NONE, "memory from nowhere");
-    size_t run =
-        claim(FH_CHUNK_SLOTS, FH_CHUNK_SLOTS); /* one of those that are lost now, in vain again; or what the other has left */
+    size_t run = claim(FH_CHUNK_SLOTS,
+                       FH_CHUNK_SLOTS); /* one of those that are lost now, in vain again; or what the other has left */
     if (run != FH_NONE) release(run, FH_CHUNK_SLOTS);
     stall_faults = 0;
     for (unsigned i = 0; i < 8; i++) claim_and_release(FH_CHUNK_SLOTS);
@@ -395,7 +403,7 @@ const stall_scenario stall_meetings[] = {
      .other = claim_into_the_hole},
     {.name = "claim in a hole",
      .prepare = hole_behind_a_run,
-     .victim = claim_into_the_hole,
+     .victim = claim_into_the_hole_at_last,
      .other = extend_at_the_end},
     {.name = "bring chunks in vain",
      .prepare = first_call,
