@@ -127,11 +127,7 @@ fn edges() -> Vec<Entry> {
         entry(
             "edges: clean: one grows into a gap in which another begins",
             Some(1),
-            two(
-                &[(0, Paged(17))],
-                &[PagedResize(18)],
-                &[Paged(17)],
-            ),
+            two(&[(0, Paged(17))], &[PagedResize(18)], &[Paged(17)]),
         ),
         entry(
             "edges: a block of another size comes between two",
