@@ -283,6 +283,45 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "edge_clean_by_plain_store",
+        edits: &[(
+            "store/edge.c",
+            "if (never_used) fh_and_acq_rel(&slab->clean, ~pages);",
+            "if (never_used) fh_store(&slab->clean, fh_load(&slab->clean) & ~pages);",
+        )],
+    },
+    Mutant {
+        name: "over_cleared_after_release",
+        edits: &[
+            (
+                "store/large.c",
+                "    set_over(slot, touched_slots(slot, word), false);\n    fh_class_set",
+                "    fh_class_set",
+            ),
+            (
+                "store/large.c",
+                "        fh_run_release(slot, slots, !return_if_sparse(p, slots));",
+                "        fh_run_release(slot, slots, !return_if_sparse(p, slots));\n        set_over(slot, slots, false);",
+            ),
+        ],
+    },
+    Mutant {
+        name: "pieces_stay",
+        edits: &[(
+            "store/purge.c",
+            "fh_store(&fh_chunk_at(index)->pieces, 0); /* a piece",
+            "/* a piece",
+        )],
+    },
+    Mutant {
+        name: "lost_chunk_brought_twice",
+        edits: &[(
+            "store/window.c",
+            "if (!(fh_load(lost) & bit) || !(fh_and_acq_rel(lost, ~bit) & bit)) return false;\n    fh_sub_relaxed",
+            "if (!(fh_load(lost) & bit)) return false;\n    fh_and_acq_rel(lost, ~bit);\n    fh_sub_relaxed",
+        )],
+    },
+    Mutant {
         name: "chunks_lost_by_plain_store",
         edits: &[(
             "store/window.c",

@@ -7,6 +7,8 @@ use crate::program::{Hand, Step};
 const SLOT: usize = 1 << 16;
 const CHUNK: usize = 64 * SLOT;
 const PAGE: usize = 4096;
+/// Up to there realloc copies.
+const GROWS_FROM: usize = 1 << 20;
 
 /// A large block in somebody's hand, which has written to its first page and to its last.
 #[derive(Clone, Debug)]
@@ -85,6 +87,18 @@ impl Large {
     }
 }
 
+/// What was never handed out has nothing of what others wrote to the beginnings of pages.
+fn check_clean(p: usize, bytes: usize) {
+    for page in (p..p + bytes).step_by(PAGE) {
+        // SAFETY: the block is in this hand, and the arena is readable.
+        if unsafe { (page as *const usize).read_volatile() } != 0 {
+            finding(&format!(
+                "a page at {page:#x} was in use before, and counts as clean"
+            ));
+        }
+    }
+}
+
 impl Hand {
     /// Large blocks.
     ///
@@ -103,9 +117,13 @@ impl Hand {
                     }
                 }
                 Step::Paged(pages) => {
-                    let p = (core.large_alloc)(pages * PAGE, PAGE, &mut false);
+                    let (mut clean, bytes) = (false, pages * PAGE);
+                    let p = (core.large_alloc)(bytes, PAGE, &mut clean);
                     assert!(p != 0, "no memory");
-                    self.large.push(Large::new(p, pages * PAGE));
+                    if clean {
+                        check_clean(p, bytes);
+                    }
+                    self.large.push(Large::new(p, bytes));
                 }
                 Step::LargeFree if !self.large.is_empty() => {
                     let block = self.large.remove(0);
@@ -116,6 +134,9 @@ impl Hand {
                 }
                 Step::LargeResize(slots) if !self.large.is_empty() => {
                     self.resize(core, slots * SLOT)
+                }
+                Step::PagedResize(pages) if !self.large.is_empty() => {
+                    self.resize(core, pages * PAGE)
                 }
                 Step::Moves(answer) => answer_moves(answer),
                 Step::CountsAddresses => count_addresses(),
@@ -136,7 +157,7 @@ impl Hand {
         // SAFETY: the block is this hand's.
         unsafe {
             if !(core.large_resize)(block.p, bytes) {
-                let q = if bytes > block.bytes {
+                let q = if bytes > block.bytes && bytes > GROWS_FROM {
                     (core.large_move)(block.p, bytes)
                 } else {
                     0

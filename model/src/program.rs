@@ -57,6 +57,8 @@ pub enum Step {
     LargeFree,
     /// Gives the oldest large block another size, in slots: where it is, or at another place.
     LargeResize(usize),
+    /// The same to so many pages, the number of a class.
+    PagedResize(usize),
     /// In a prologue: what the system says to a move of pages from now on.
     Moves(Move),
     /// In a prologue: the system counts address space from now on.
@@ -295,6 +297,7 @@ impl Hand {
                 | Step::Paged(_)
                 | Step::LargeFree
                 | Step::LargeResize(_)
+                | Step::PagedResize(_)
                 | Step::Moves(_)
                 | Step::CountsAddresses
                 | Step::Share(_)

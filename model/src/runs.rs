@@ -123,6 +123,12 @@ fn edges() -> Vec<Entry> {
                 &[Paged(17)],
             ),
         ),
+        // Both take pages of the gap behind the first block, and clear their bits in its word `clean`.
+        entry(
+            "edges: clean: one grows into a gap in which another begins",
+            Some(1),
+            two(&[(0, Paged(17))], &[PagedResize(18)], &[Paged(17)]),
+        ),
         entry(
             "edges: a block of another size comes between two",
             Some(1),
@@ -144,6 +150,25 @@ fn large() -> Vec<Entry> {
                 &[&END_AND_BEGINNING[..], &[(1, Large(70))]].concat(),
                 &[Large(70), LargeFree],
                 &[LargeFree, Large(30)],
+            ),
+        ),
+        // The word `over` of the next chunk is the one block's, then the other's.
+        entry(
+            "large: over: one over a border is freed while another comes over it",
+            Some(1),
+            two(
+                &[(REST(2), Claim(40, 1)), (0, Large(70))],
+                &[LargeFree],
+                &[Large(80)],
+            ),
+        ),
+        entry(
+            "large: over: one shrinks to its border while another comes over it",
+            Some(1),
+            two(
+                &[(REST(2), Claim(20, 1)), (0, Large(90))],
+                &[LargeResize(30)],
+                &[Large(60)],
             ),
         ),
         entry(
@@ -233,6 +258,41 @@ fn resized() -> Vec<Entry> {
                 .concat(),
                 &[Purge],
                 &[LargeResize(40)],
+            ),
+        ),
+        // With no room to grow, the second comes to the chunk in which the first one ends.
+        entry(
+            "large: pieces: one moves into a chunk while all that had moved there is purged",
+            Some(0),
+            two(
+                &[
+                    (0, Moves(Moved)),
+                    (0, CountsAddresses),
+                    (0, Large(40)),
+                    (REST(2), Claim(8, 1)),
+                    (1, Large(33)),
+                    (REST(2), Claim(47, 1)),
+                    (0, LargeResize(48)),
+                    (0, LargeFree),
+                ],
+                &[Purge],
+                &[LargeResize(40)],
+            ),
+        ),
+        entry(
+            "large: one grows into a chunk that was dropped while another wants it",
+            Some(0),
+            two(
+                &[
+                    (0, CountsAddresses),
+                    (0, Large(44)),
+                    (1, Large(84)),
+                    (REST(2), Large(64)),
+                    (1, LargeFree),
+                    (1, DropChunks),
+                ],
+                &[LargeResize(70)],
+                &[Large(80)],
             ),
         ),
         entry(

@@ -201,6 +201,7 @@ static inline size_t fh_state_run_slots(uint64_t s) {
  *         [chunk.dirty]  dirty  ⇒  used
  *         [chunk.lost]   a chunk that the OS had no memory for has no free slot and nothing in it
  *         [chunk.over]   `over` names the run that covers the chunk's first slot and began before it, if there is one
+ *         [chunk.pieces] `pieces` is 0 where `moved` is
  *     over all chunks:
  *         [count.used]   slots of slabs and runs   =  the counter of used slots
  *         [count.dirty]  slots free and dirty      =  the counter of dirty slots

@@ -258,7 +258,7 @@ static void check_large(fh_verification *check, size_t slot) {
     check->live_blocks++;
 }
 
-/* [edge.pages] [edge.empty] [slab.hint] What ends here was met before. */
+/* [edge.pages] [edge.empty] [edge.clean] [slab.hint] What ends here was met before. */
 static void check_edge(fh_verification *check, size_t slot) {
     size_t size, slots, first = slot * FH_SLOT_PAGES, ends = check->large_end;
     const char *block = fh_large_in(slot, &size, &slots);
@@ -269,6 +269,8 @@ static void check_edge(fh_verification *check, size_t slot) {
     if ((free ^ used) != all) at_slot(check, FH_EQUATION_EDGE_PAGES, slot, FH_CLASS_EDGE, free, all & ~used);
     if (used == 0 || (ends >= first + FH_SLOT_PAGES && !block))
         at_slot(check, FH_EQUATION_EDGE_EMPTY, slot, FH_CLASS_EDGE, free, used);
+    uint64_t clean = fh_load(&fh_slab_at(slot)->clean);
+    if (clean & ~free) at_slot(check, FH_EQUATION_EDGE_CLEAN, slot, FH_CLASS_EDGE, clean, free);
     if (free & (UINT64_C(1) | UINT64_C(1) << (FH_SLOT_PAGES - 1))) check_hint(check, slot, FH_CLASS_EDGE);
 }
 
@@ -369,6 +371,10 @@ static void check_chunk(fh_verification *check, size_t chunk) {
     if (dirty & ~used)
         fh_check_violated(check, (fh_violation){FH_EQUATION_CHUNK_DIRTY, FH_PLACE_CHUNK, chunk, 0, dirty, used});
     check->dirty_slots += fh_count_bits(free & dirty);
+    /* [chunk.pieces] The other way round it may be: one that came while the last others went is not counted. */
+    uint64_t pieces = fh_load(&words->pieces);
+    if (pieces && !fh_load(&words->moved))
+        fh_check_violated(check, (fh_violation){FH_EQUATION_CHUNK_PIECES, FH_PLACE_CHUNK, chunk, 0, pieces, 0});
 }
 
 /* [chunk.lost] */

@@ -103,7 +103,12 @@ static void release_all(void) {
     /* A limit of the program's own is not about address space. */
     uint64_t refused = fh_system_refused_bytes();
     bool chunks = refused != 0;
-    if (chunks) fh_store(&too_much, fh_window_mapped() + refused);
+    if (chunks) {
+        /* What was refused last may be far more than was needed: another place for a long block that could not grow. */
+        uint64_t all_of_it = fh_window_mapped() + refused, most = fh_system_most_bytes();
+        fh_store(&too_much, all_of_it < most ? all_of_it : most);
+        fh_or_relaxed(&fh_order.watch, FH_WATCH_ADDRESSES);
+    }
     uint64_t all = chunks ? FH_TRIMMED_CHUNKS : FH_TRIMMED;
     if (fh_cache_has_blocks()) fh_cache_flush();
     if (is_trimmed(all)) return;

@@ -15,6 +15,7 @@
  *     equations, in a heap at rest:
  *         [edge.pages]  a page of an edge is free, or a page of the block that ends or of the one that begins there
  *         [edge.empty]  not all pages of an edge are free, and none is an edge of which all are one block's
+ *         [edge.clean]  a page of an edge that was never handed out is free
  *
  * The hint of an edge says that its first or its last page is free, so a block may end or begin there.
  *

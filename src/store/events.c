@@ -48,11 +48,13 @@ void fh_event_claimed(size_t slots, size_t dirty, size_t purged) {
 void fh_event_released(size_t first, size_t slots, bool is_dirty, bool counted) {
     uint64_t used = counted ? fh_sub_relaxed(&fh_counts.used_slots, slots) : slots;
     FH_ASSERT(used >= slots);
+    uint64_t watch = fh_load(&fh_order.watch);
+    if (FH_UNLIKELY(watch & FH_WATCH_ADDRESSES) && slots >= FH_CHUNK_SLOTS) fh_set_due(FH_DUE_IDLE);
     if (!is_dirty) return;
     /* Where a purge that this leads to had better begin. */
     if (slots >= FH_CHUNK_SLOTS) fh_store(&fh_counts.released_end, (first + slots - 1) / FH_CHUNK_SLOTS + 1);
     uint64_t dirty = fh_add_relaxed(&fh_counts.dirty_slots, slots) + slots;
-    if (FH_UNLIKELY(fh_load(&fh_order.watch) & FH_WATCH_BACKGROUND)) watch_slots(UINT64_MAX);
+    if (FH_UNLIKELY(watch & FH_WATCH_BACKGROUND)) watch_slots(UINT64_MAX);
     if (FH_UNLIKELY(dirty > fh_load(&fh_order.idle_slots))) fh_set_due(FH_DUE_IDLE);
 }
 

@@ -95,6 +95,7 @@ typedef enum {
 
 #define FH_WATCH_GROUP (UINT64_C(1) << 0)      /* there is a control group with a limit */
 #define FH_WATCH_BACKGROUND (UINT64_C(1) << 1) /* there is a background thread, or will be */
+#define FH_WATCH_ADDRESSES (UINT64_C(1) << 2)  /* address space was refused: free chunks are to be dropped */
 
 #define FH_TRIMMED UINT64_C(1)        /* depots, empty slabs and the memory of free slots were released */
 #define FH_TRIMMED_CHUNKS UINT64_C(2) /* and the address space of free chunks */

@@ -409,7 +409,7 @@ static bool resize_long(size_t slot, uint64_t word, size_t pages) {
     FH_ASSERT(asked >= 1 && asked <= old);
     if (slots > old) {
         bool longer = fh_run_extend(slot + old, slots - old, &clean);
-        if (!longer && !(fh_system_counts_addresses() && fh_run_extend_at_end(slot + old, slots - old, &clean)))
+        if (!longer && !(fh_system_counts_addresses() && fh_run_extend_bringing(slot + old, slots - old, &clean)))
             return false;
         fh_thp_fill(slot, slots);
     } else if (slots >= asked) {
@@ -440,26 +440,13 @@ static size_t room_for(size_t slots) {
     return fh_limit_is_set() || fh_system_counts_addresses() ? 0 : slots / 2;
 }
 
-/* Pages that read as zero are not written to, so what was never touched has no memory in the copy either. */
-static void copy_to_clean(char *to, const char *from, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += FH_PAGE) {
-        const uint64_t *words = (const uint64_t *)(const void *)(from + at);
-        bool zero = words[0] == 0 && memcmp(words, words + 1, FH_PAGE - sizeof *words) == 0;
-        if (!zero) memcpy(to + at, from + at, FH_PAGE);
-    }
-}
-
 typedef enum { COPIED, MOVED, LOST } moved_how;
 
 /* What is long and comes to a place without memory moves by its page tables. Beside the bytes that saves the memory for a
  * second copy. Both places must be as far into a huge page, so that a huge page moves as one. */
 static moved_how move_contents(size_t from, size_t used, size_t to, size_t bytes, bool clean) {
     if (clean && used >= FH_MOVE_SLOTS && fh_purge_may_move()) return fh_purge_move(from, used, to) ? MOVED : LOST;
-    if (clean) {
-        copy_to_clean(fh_slot_address(to), fh_slot_address(from), bytes);
-    } else {
-        memcpy(fh_slot_address(to), fh_slot_address(from), bytes);
-    }
+    fh_purge_copy(fh_slot_address(to), fh_slot_address(from), bytes, clean);
     return COPIED;
 }
 
@@ -530,7 +517,7 @@ void *fh_large_move(void *p, size_t size) {
     bool clean;
     void *q = alloc_long(pages, slots + room_for(slots), 0, 1, 0, &clean);
     if (!q) return NULL;
-    memcpy(q, p, held);
+    fh_purge_copy(q, p, held, clean);
     (void)fh_large_free(p);
     return q;
 }

@@ -50,6 +50,27 @@ static void note_moved(size_t slot, unsigned n) {
     if (!fh_or_acq_rel(&chunk->moved, fh_run_mask(slot % FH_CHUNK_SLOTS, n))) fh_add_relaxed(&moved_chunks, 1);
 }
 
+/* What is copied or left out: 4 KiB, whatever the OS's page is. */
+#define COPIED ((size_t)4096)
+
+static bool is_zero_page(const char *page) {
+    const uint64_t *words = (const uint64_t *)(const void *)page;
+    return words[0] == 0 && memcmp(words, words + 1, COPIED - sizeof *words) == 0;
+}
+
+void fh_purge_copy(char *to, const char *from, size_t bytes, bool clean) {
+    FH_ASSERT(bytes % COPIED == 0);
+    for (size_t at = 0, end; at < bytes; at = end) {
+        for (end = at; end < bytes && !is_zero_page(from + end);) end += COPIED;
+        if (end > at) {
+            memcpy(to + at, from + at, end - at);
+            continue;
+        }
+        end = at + COPIED;
+        if (!clean && !is_zero_page(to + at)) memset(to + at, 0, COPIED);
+    }
+}
+
 /* Slots that are in one chunk, and go to places in one chunk. */
 static bool move_piece(size_t from, unsigned n, size_t to) {
     char *p = fh_slot_address(from), *q = fh_slot_address(to);
@@ -57,7 +78,7 @@ static bool move_piece(size_t from, unsigned n, size_t to) {
     fh_move answer = may ? fh_system_move(p, n * FH_SLOT_SIZE, q) : FH_NOT_MOVED;
     if (answer == FH_MOVED) note_moved(to, n);
     if (answer == FH_NOT_MOVED) {
-        memcpy(q, p, n * FH_SLOT_SIZE);
+        fh_purge_copy(q, p, n * FH_SLOT_SIZE, true);
         fh_system_purge(p, n * FH_SLOT_SIZE);
     }
     return answer != FH_PLACE_LOST;

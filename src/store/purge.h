@@ -29,6 +29,10 @@ void fh_chunk_forget(size_t index);
  * Those between others that were moved only lose their memory, until one of these can be mapped afresh too. */
 bool fh_purge_move(size_t from, size_t n, size_t to);
 
+/* Copies whole pages, and writes none that are zero already: what was never touched has no memory in the copy either. clean: the
+ * place reads as zero. */
+void fh_purge_copy(char *to, const char *from, size_t bytes, bool clean);
+
 /* The caller has all of a chunk, which is mapped afresh. */
 void fh_purge_forget_moved(size_t chunk);
 

@@ -210,6 +210,10 @@ static size_t claim_over_borders(const wish *w) {
 
 /* ── New chunks ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+static size_t chunks_for(size_t slots) {
+    return (slots + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
+}
+
 /* Shows chunks that were just started to all threads. */
 static void open_chunks(size_t first, size_t n, bool for_slabs) {
     for (size_t chunk = first; chunk < first + n; chunk++) {
@@ -227,10 +231,16 @@ static void open_chunks(size_t first, size_t n, bool for_slabs) {
  * threads that began at once took 195 chunks and, a huge page for each, 400 MiB. Now all go to the lowest, and the others
  * are address space that was never touched. */
 static bool bring_chunks(size_t n, const wish *w, size_t *first) {
-    size_t at_end = n > 1 && !w->partition ? free_at_end(n) : 0, wanted = n > at_end ? n - at_end : 1;
-    size_t chunks = (wanted + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
-    *first = fh_window_take_chunks_in(w->partition, chunks);
-    if (*first == FH_NONE) return false;
+    size_t end = fh_window_chunks(), at_end = n > 1 && !w->partition ? free_at_end(n) : 0;
+    size_t chunks = chunks_for(n > at_end ? n - at_end : 1);
+    if (at_end) {
+        /* What is free there is of use only to what comes behind it. */
+        *first = end;
+        if (!fh_window_take_chunks_behind(end, chunks)) return fh_window_chunks() != end;
+    } else {
+        *first = fh_window_take_chunks_in(w->partition, chunks);
+        if (*first == FH_NONE) return false;
+    }
     open_chunks(*first, chunks, n <= FH_CHUNK_SLOTS / 2);
     return true;
 }
@@ -241,6 +251,53 @@ static size_t claim_brought(size_t chunk, const wish *w) {
     return claim_exactly(slot, w->n) ? slot : FH_NONE;
 }
 
+/* The lowest place that is free, or would be with the chunks that were lost. */
+static size_t find_with_lost(const wish *w) {
+    size_t begin = 0, chunks = fh_window_chunks();
+    for (size_t chunk = 0; chunk <= chunks; chunk++) {
+        bool ours = chunk < chunks && fh_partition_of_slot(chunk * FH_CHUNK_SLOTS) == w->partition;
+        if (ours && (fh_window_is_lost(chunk) || free_below(chunk) == FH_CHUNK_SLOTS)) continue;
+        size_t slot = aligned_from(begin, w), end = chunk * FH_CHUNK_SLOTS + (ours ? free_below(chunk) : 0);
+        if (slot < end && end - slot >= w->n) return slot;
+        begin = (chunk + 1) * FH_CHUNK_SLOTS - (ours ? free_above(chunk) : 0);
+    }
+    return FH_NONE;
+}
+
+/* True if all slots from this one up to `end` are free, or of chunks that were lost. */
+static bool may_bring(size_t slot, size_t end) {
+    for (size_t at = slot; at < end;) {
+        part p = part_of(at, end);
+        if (!fh_window_is_lost(p.chunk) && p.mask & ~fh_load(&fh_chunk_at(p.chunk)->free)) return false;
+        at += p.slots;
+    }
+    return true;
+}
+
+/* Brings the chunks that are missing for slots from this one up to `end`, if all others of them are free: those that were lost,
+ * and those behind the last one. They are open to all threads, as in bring_chunks. */
+static bool bring_missing(size_t slot, size_t end) {
+    size_t chunks = fh_window_chunks(), there = chunks * FH_CHUNK_SLOTS;
+    if (slot > there || !may_bring(slot, end < there ? end : there)) return false;
+    for (size_t chunk = slot / FH_CHUNK_SLOTS; chunk < chunks && chunk * FH_CHUNK_SLOTS < end; chunk++) {
+        if (!fh_window_is_lost(chunk)) continue;
+        if (!fh_window_take_lost(chunk)) return false;
+        open_chunks(chunk, 1, false);
+    }
+    if (end <= there) return true;
+    size_t n = chunks_for(end - there);
+    if (!fh_window_take_chunks_behind(chunks, n)) return false;
+    open_chunks(chunks, n, false);
+    return true;
+}
+
+/* Where chunks were dropped, because memory was refused, what is free beside them is of use with them. */
+static size_t claim_with_lost(const wish *w) {
+    if (FH_LIKELY(fh_load(&fh_window.lost) == 0) || w->partition) return FH_NONE;
+    size_t slot = find_with_lost(w);
+    return slot != FH_NONE && bring_missing(slot, slot + w->n) && claim_exactly(slot, w->n) ? slot : FH_NONE;
+}
+
 static size_t claim(const wish *w) {
     bool small = w->n <= FH_CHUNK_SLOTS && w->align <= FH_CHUNK_SLOTS && w->phase == 0;
     /* A slab, which is aligned to its length, is never over a border; nor is what fits into any new chunk. */
@@ -248,6 +305,7 @@ static size_t claim(const wish *w) {
     for (size_t first;;) {
         size_t slot = small ? claim_in_one(w->partition, (unsigned)w->n, (unsigned)w->align) : FH_NONE;
         if (slot == FH_NONE && !inside) slot = claim_over_borders(w);
+        if (slot == FH_NONE && !inside) slot = claim_with_lost(w);
         if (slot != FH_NONE || !bring_chunks(inside ? w->n : w->n + w->align - 1, w, &first)) return slot;
         if (w->partition && !inside) slot = claim_brought(first, w);
         if (slot != FH_NONE) return slot;
@@ -283,22 +341,11 @@ bool fh_run_is_free(size_t slot) {
     return chunk < fh_window_chunks() && fh_load(&fh_chunk_at(chunk)->free) >> slot % FH_CHUNK_SLOTS & 1;
 }
 
-/* Brings the chunks behind the last one that slots up to `end` are in, if all that there is from this slot on is free. They are
- * open to all threads, as in bring_chunks. */
-static bool bring_behind(size_t slot, size_t end) {
-    size_t chunks = fh_window_chunks(), there = chunks * FH_CHUNK_SLOTS;
-    if (end <= there || slot > there || free_at_end(there - slot) < there - slot) return false;
-    size_t n = (end - there + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
-    if (!fh_window_take_chunks_behind(chunks, n)) return false;
-    open_chunks(chunks, n, false);
-    return true;
-}
-
-static bool extend(size_t slot, size_t n, bool beyond, bool *clean) {
+static bool extend(size_t slot, size_t n, bool bring, bool *clean) {
     bool limited = fh_limit_is_set();
     FH_ASSERT(n >= 1);
     if (limited && !fh_limit_admit(n * FH_SLOT_SIZE, false)) return false;
-    bool done = (!beyond || bring_behind(slot, slot + n)) && claim_exactly(slot, n);
+    bool done = (!bring || bring_missing(slot, slot + n)) && claim_exactly(slot, n);
     if (done) *clean = account(slot, n, 0);
     if (limited) fh_limit_done(n * FH_SLOT_SIZE);
     return done;
@@ -308,7 +355,7 @@ bool fh_run_extend(size_t slot, size_t n, bool *clean) {
     return extend(slot, n, false, clean);
 }
 
-bool fh_run_extend_at_end(size_t slot, size_t n, bool *clean) {
+bool fh_run_extend_bringing(size_t slot, size_t n, bool *clean) {
     return extend(slot, n, true, clean);
 }
 

@@ -38,9 +38,9 @@ size_t fh_run_claim_in(unsigned partition, size_t n, size_t behind, size_t align
 /* Claims exactly n slots from this one on, if they are free: how a run grows in place. */
 bool fh_run_extend(size_t slot, size_t n, bool *clean);
 
-/* The same for what may go beyond the last chunk: if all from this slot on is free, the chunks that are missing are brought. So
+/* The same, and chunks that are missing are brought if all other slots are free: chunks behind the last one, and dropped ones. So
  * nothing is asked of the OS but what the run grows by, where another place for all of it would count beside the old one. */
-bool fh_run_extend_at_end(size_t slot, size_t n, bool *clean);
+bool fh_run_extend_bringing(size_t slot, size_t n, bool *clean);
 
 /* True if the slot is free at this moment. */
 bool fh_run_is_free(size_t slot);

@@ -261,6 +261,15 @@ size_t fh_window_take_chunks(size_t n) {
     }
 }
 
+bool fh_window_take_lost(size_t chunk) {
+    fh_word *lost = &fh_region_at(chunk / FH_REGION_CHUNKS)->lost;
+    uint64_t bit = UINT64_C(1) << chunk % FH_REGION_CHUNKS;
+    /* The thread that clears the bit has the chunk. acq_rel: its last use is over. */
+    if (!(fh_load(lost) & bit) || !(fh_and_acq_rel(lost, ~bit) & bit)) return false;
+    fh_sub_relaxed(&fh_window.lost, 1);
+    return start_or_lose(chunk, 1) == 0;
+}
+
 bool fh_window_take_chunks_behind(size_t chunk, size_t n) {
     uint64_t next = chunk;
     if (n > FH_WINDOW_CHUNKS - chunk || !start_metadata(chunk, n, n)) return false;

@@ -174,6 +174,9 @@ size_t fh_window_take_chunks(size_t n);
  * no memory, or a foreign mapping. */
 bool fh_window_take_chunks_behind(size_t chunk, size_t n);
 
+/* Brings this chunk if it was lost. False: there is no memory for it, or another thread was first. */
+bool fh_window_take_lost(size_t chunk);
+
 /* The same as fh_window_take_chunks for a partition. Above 0 the chunks are in regions of its own: when it needs more it takes the
  * next ones that no chunk of was ever wanted. Of these the first and the last chunk are made inaccessible, and never used. */
 size_t fh_window_take_chunks_in(unsigned partition, size_t n);
@@ -193,6 +196,11 @@ static inline size_t fh_window_mapped(void) {
 static inline bool fh_window_misses(size_t chunk) {
     const fh_region *r = fh_region_at(chunk / FH_REGION_CHUNKS);
     return (fh_load(&r->lost) | fh_load(&r->foreign)) >> chunk % FH_REGION_CHUNKS & 1;
+}
+
+/* True if it may get memory again: it was dropped or refused. */
+static inline bool fh_window_is_lost(size_t chunk) {
+    return fh_load(&fh_region_at(chunk / FH_REGION_CHUNKS)->lost) >> chunk % FH_REGION_CHUNKS & 1;
 }
 
 /* Returns the address space and the memory of a chunk to the OS. It is tried again when a chunk is wanted. The caller has

@@ -258,6 +258,13 @@ static void page_lost(void) {
     size_t slot = find_slab(FH_CLASS_EDGE, has_free);
     fh_and_relaxed(&fh_slab_at(slot)->free[0], fh_load(&fh_slab_at(slot)->free[0]) - 1);
 }
+static void page_clean_in_use(void) {
+    fh_store(&fh_slab_at(find_slab(FH_CLASS_EDGE, NULL))->clean, 0xFFFF);
+}
+static void pieces_of_none(void) {
+    fh_store(&fh_chunk_at(0)->moved, 0);
+    fh_add_relaxed(&fh_chunk_at(0)->pieces, 1);
+}
 static void edge_of_nothing(void) {
     bool clean;
     size_t slot = fh_run_claim(1, 1, 0, &clean);
@@ -325,6 +332,8 @@ const breakage break_shared[] = {
     {FH_EQUATION_EDGE_PAGES, "a page of a block is free", page_twice},
     {FH_EQUATION_EDGE_PAGES, "a page of an edge is forgotten", page_lost},
     {FH_EQUATION_EDGE_EMPTY, "an edge beside no block", edge_of_nothing},
+    {FH_EQUATION_EDGE_CLEAN, "a page of a block was never handed out", page_clean_in_use},
+    {FH_EQUATION_CHUNK_PIECES, "moves are counted where nothing moved to", pieces_of_none},
     {FH_EQUATION_HINT_TREE, "a hint of a region is not set", hint_of_region},
     {FH_EQUATION_HINT_TREE, "a hint of 16 GiB is not set", hint_of_unit},
     {FH_EQUATION_HINT_TREE, "a hint of the window is not set", hint_at_top},

@@ -4,6 +4,8 @@
  *                in memory cannot be missed: of a burst of 512 MiB after it at most a tenth stays when it is freed.
  *     refused    under a limit on data of 256 MiB, four threads ask for blocks of 1 to 20 MiB until they are refused, and
  *                again. With nothing live, a block of three quarters of the limit is to be had, after the first round and the last.
+ *     grown      twenty blocks grow by 1 MiB in turns until they have 800 MiB, and only their first byte is written. At most a
+ *                quarter is in memory, because each of them may be on a huge page, and old places too.
  *
  * glibc's heap falls into pieces under the second: over its allocator only that all goes on is asserted. */
 #include "../support/alloc.h"
@@ -114,10 +116,34 @@ static void refused(void) {
     CHECK(first >= LIMIT / 4 * 3 && last >= LIMIT / 4 * 3, "%zu MiB after a round, %zu after five", first, last);
 }
 
+/* ── Grown ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+enum { GROWN = 20, GROWN_TO = 40 };
+
+static void grown(void) {
+    char *blocks[GROWN] = {NULL};
+    for (size_t n = 1; n <= GROWN_TO; n++) {
+        for (int i = 0; i < GROWN; i++) {
+            blocks[i] = t_realloc(blocks[i], n * mib);
+            CHECK(blocks[i], "NULL for %zu MiB", n);
+            blocks[i][0] = (char)i;
+        }
+    }
+    size_t resident = counted_resident_bytes(), all = (size_t)GROWN * GROWN_TO * mib;
+    printf("%d blocks of %d MiB that grew and were not written have %zu MiB\n", GROWN, GROWN_TO, resident / mib);
+    CHECK(resident <= all / 4, "%zu of %zu MiB are in memory", resident / mib, all / mib);
+    for (int i = 0; i < GROWN; i++) {
+        CHECK(blocks[i][0] == (char)i, "block %d lost its first byte", i);
+        t_free(blocks[i]);
+    }
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, NULL, _IONBF, 0);
     if (count > 1 && strcmp(arguments[1], "refused") == 0) {
         refused();
+    } else if (count > 1 && strcmp(arguments[1], "grown") == 0) {
+        grown();
     } else {
         credit();
     }

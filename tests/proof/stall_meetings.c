@@ -305,14 +305,33 @@ static void run_at_the_end(void) {
 }
 static void extend_at_the_end(void) {
     size_t end = last_run + RUN_AT_END;
-    if (extend_by(fh_run_extend_at_end, end, 100)) release(end, 100);
+    if (extend_by(fh_run_extend_bringing, end, 100)) release(end, 100);
+}
+/* Two chunks behind the run were dropped, and behind them is another. */
+static void hole_behind_a_run(void) {
+    run_at_the_end();
+    size_t hole = claim(RUN_AT_END, FH_CHUNK_SLOTS), last = claim(FH_CHUNK_SLOTS, FH_CHUNK_SLOTS);
+    CHECK(hole == last_run + RUN_AT_END && last == hole + RUN_AT_END, "a hole at %zu", hole);
+    release(hole, RUN_AT_END);
+    CHECK(fh_run_drop_free_chunks() > 0 && fh_window_is_lost(hole / FH_CHUNK_SLOTS), "nothing was dropped");
+}
+static void claim_into_the_hole(void) {
+    claim_and_release(RUN_AT_END);
+}
+/* Once in vain, unless the other has brought a chunk. */
+static void claim_into_the_hole_at_last(void) {
+    stall_faults = STALL_CHUNK;
+    size_t run = claim(FH_CHUNK_SLOTS, FH_CHUNK_SLOTS);
+    if (run != FH_NONE) release(run, FH_CHUNK_SLOTS);
+    stall_faults = 0;
+    claim_into_the_hole();
 }
 /* The first gets no memory for them, and the second one has others by then, or not yet. */
 static void bring_chunks_in_vain(void) {
     stall_faults = STALL_CHUNK;
     CHECK(claim(5 * FH_CHUNK_SLOTS, 1) == FH_NONE, "memory from nowhere");
-    size_t run =
-        claim(FH_CHUNK_SLOTS, 1); /* one of those that are lost now, in vain again; or what the other has left */
+    size_t run = claim(FH_CHUNK_SLOTS,
+                       FH_CHUNK_SLOTS); /* one of those that are lost now, in vain again; or what the other has left */
     if (run != FH_NONE) release(run, FH_CHUNK_SLOTS);
     stall_faults = 0;
     for (unsigned i = 0; i < 8; i++) claim_and_release(FH_CHUNK_SLOTS);
@@ -378,6 +397,14 @@ const stall_scenario stall_meetings[] = {
     {.name = "purge, claim long", .prepare = free_over_borders, .victim = release_long_and_purge, .other = claim_long},
     {.name = "bring chunks", .victim = bring_chunks, .other = bring_chunks},
     {.name = "extend at the end", .prepare = run_at_the_end, .victim = extend_at_the_end, .other = bring_chunks},
+    {.name = "extend into a hole",
+     .prepare = hole_behind_a_run,
+     .victim = extend_at_the_end,
+     .other = claim_into_the_hole},
+    {.name = "claim in a hole",
+     .prepare = hole_behind_a_run,
+     .victim = claim_into_the_hole_at_last,
+     .other = extend_at_the_end},
     {.name = "bring chunks in vain",
      .prepare = first_call,
      .victim = bring_chunks_in_vain,

@@ -164,6 +164,15 @@ static void refused_window(void) {
     drop(get(100), 100);
 }
 
+/* A block that is in one chunk alone, all of it. */
+static void *get_chunk(void) {
+    __atomic_fetch_add(&stall_live, FH_CHUNK_SIZE, __ATOMIC_RELAXED);
+    stall_size = FH_CHUNK_SIZE;
+    void *p = fh_aligned_alloc(FH_CHUNK_SIZE, FH_CHUNK_SIZE);
+    CHECK(p != NULL, "no memory");
+    return p;
+}
+
 /* A foreign mapping is in the way of new chunks, and then of one that was to be tried again. */
 static void foreign_chunks(void) {
     static void *block[4];
@@ -172,7 +181,7 @@ static void foreign_chunks(void) {
     stall_faults = STALL_FOREIGN;
     block[0] = get(20 << 20);
     stall_foreign -= FH_CHUNK_SIZE;
-    for (unsigned i = 1; i < 4; i++) block[i] = get(4 << 20);
+    for (unsigned i = 1; i < 4; i++) block[i] = get_chunk();
     stall_faults = 0;
     for (unsigned i = 1; i < 4; i++) drop(block[i], 4 << 20);
     drop(block[0], 20 << 20);

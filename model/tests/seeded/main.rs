@@ -391,6 +391,42 @@ fn edge_given_by_plain_store() {
 }
 
 #[test]
+fn edge_clean_by_plain_store() {
+    must_find_in(
+        "edge_clean_by_plain_store",
+        "edges: clean: one grows into a gap in which another begins",
+        "edge.clean",
+    );
+}
+
+#[test]
+fn over_cleared_after_release() {
+    must_find_in(
+        "over_cleared_after_release",
+        "large: over: one over a border is freed while another comes over it",
+        "chunk.over",
+    );
+}
+
+#[test]
+fn pieces_stay() {
+    must_find_in(
+        "pieces_stay",
+        "large: chunks with moved pages are dropped",
+        "chunk.pieces",
+    );
+}
+
+#[test]
+fn lost_chunk_brought_twice() {
+    must_find_in(
+        "lost_chunk_brought_twice",
+        "large: one grows into a chunk that was dropped while another wants it",
+        "",
+    );
+}
+
+#[test]
 fn guarded_block_freed_twice() {
     must_find_in(
         "guarded_block_freed_twice",
