@@ -2,8 +2,8 @@
 """Has freehold/fast.h another layout word wherever it does another thing? fast_layout.py SOURCE-ROOT
 
 What the header does inline is compiled into programs, and must be what the library does. tests/fast/layout.c compares its numbers
-with the library's. So a change of the library's layout changes the header. Here the header's code, without comments and
-white space, is compared with the sum that tests/structure/fast_layout.txt has for its layout. A sum is never changed there:
+with the library's. So a change of the library's layout changes the header. Here the header's code, without comments,
+white space and what is said of warnings, is compared with the sum that tests/structure/fast_layout.txt has for its layout. A sum is never changed there:
 other code gets another number, in the header and in the names of src/cache/fast.c, and a line of its own.
 
 Before that mistakes are planted, and have to be found."""
@@ -14,12 +14,14 @@ import re
 import sys
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
+# Which warnings a compiler gives: no code.
+WARNINGS = re.compile(r"#if defined\(__cplusplus\) && defined\(__GNUC__\)\n(?:#pragma GCC diagnostic [^\n]*\n)+#endif\n")
 CALLS = "src/cache/fast.c"
 
 
 def begin_of_code(header):
     """From the layout's number to the C++ part: what is before are macros that choose, and their defaults."""
-    code = COMMENT.sub("", header)
+    code = WARNINGS.sub("", COMMENT.sub("", header))
     return code[code.index("#define FH_FAST_INLINE") : code.index("#ifdef __cplusplus\n#include")]
 
 
@@ -56,6 +58,9 @@ def main():
     spaced = header.replace("bin->top--;", "bin->top--; /* said */ ")
     if list(problems(spaced, calls, record)) != list(problems(header, calls, record)):
         missed.append("a comment changes the sum")
+    quieter = WARNINGS.sub("", header)
+    if quieter == header or list(problems(quieter, calls, record)) != list(problems(header, calls, record)):
+        missed.append("what is said of warnings changes the sum")
     found = list(problems(header, calls, record)) + [f"not found: {name}" for name in missed]
     for problem in found:
         print(problem)
