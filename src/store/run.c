@@ -8,6 +8,7 @@
 #include "store/purge.h"
 #include "store/thp.h"
 #include "store/window.h"
+#include "system/system.h"
 
 /* ── The chunks of a run ─────────────────────────────────────────────────────────────────────────────────────────── */
 
@@ -233,8 +234,8 @@ static void open_chunks(size_t first, size_t n, bool for_slabs) {
 static bool bring_chunks(size_t n, const wish *w, size_t *first) {
     size_t end = fh_window_chunks(), at_end = n > 1 && !w->partition ? free_at_end(n) : 0;
     size_t chunks = chunks_for(n > at_end ? n - at_end : 1);
-    if (at_end) {
-        /* What is free there is of use only to what comes behind it. */
+    if (at_end && FH_UNLIKELY(fh_load(&fh_window.lost) != 0)) {
+        /* What is free there is of use only to what comes behind it, and not to chunks that were lost elsewhere. */
         *first = end;
         if (!fh_window_take_chunks_behind(end, chunks)) return fh_window_chunks() != end;
     } else {
@@ -291,9 +292,10 @@ static bool bring_missing(size_t slot, size_t end) {
     return true;
 }
 
-/* Where chunks were dropped, because memory was refused, what is free beside them is of use with them. */
+/* Where chunks were dropped, because memory was refused, what is free beside them is of use with them. Only where address space
+ * counts is that worth a walk over all chunks. */
 static size_t claim_with_lost(const wish *w) {
-    if (FH_LIKELY(fh_load(&fh_window.lost) == 0) || w->partition) return FH_NONE;
+    if (FH_LIKELY(fh_load(&fh_window.lost) == 0) || w->partition || !fh_system_counts_addresses()) return FH_NONE;
     size_t slot = find_with_lost(w);
     return slot != FH_NONE && bring_missing(slot, slot + w->n) && claim_exactly(slot, w->n) ? slot : FH_NONE;
 }
