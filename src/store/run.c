@@ -234,7 +234,7 @@ static void open_chunks(size_t first, size_t n, bool for_slabs) {
 static bool bring_chunks(size_t n, const wish *w, size_t *first) {
     size_t end = fh_window_chunks(), at_end = n > 1 && !w->partition ? free_at_end(n) : 0;
     size_t chunks = chunks_for(n > at_end ? n - at_end : 1);
-    if (at_end && FH_UNLIKELY(fh_load(&fh_window.lost) != 0)) {
+    if (at_end && FH_UNLIKELY(fh_load(&fh_window.lost) != 0) && fh_system_counts_addresses()) {
         /* What is free there is of use only to what comes behind it, and not to chunks that were lost elsewhere. */
         *first = end;
         if (!fh_window_take_chunks_behind(end, chunks)) return fh_window_chunks() != end;
