@@ -260,6 +260,11 @@ FH_API size_t fh_stats_json(char *buffer, size_t size);
  * metrics=FILE has it written to a file. */
 FH_API size_t fh_stats_metrics(char *buffer, size_t size);
 
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+
 /* glibc's calls for the same figures. The fields have glibc's names; what they mean here is said beside them. The first
  * form's fields are as large as an int can be when the true figure is larger. */
 struct fh_mallinfo {
@@ -277,10 +282,6 @@ struct fh_mallinfo2 {
     size_t fordblks; /* bytes free elsewhere: in slabs, and slots that still have memory */
     size_t keepcost; /* bytes that malloc_trim(0) would return without looking into caches and slabs */
 };
-#if defined(__cplusplus) && defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow" /* structure and function have one name, as in malloc.h */
-#endif
 FH_API struct fh_mallinfo fh_mallinfo(void);
 FH_API struct fh_mallinfo2 fh_mallinfo2(void);
 #if defined(__cplusplus) && defined(__GNUC__)
