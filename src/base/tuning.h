@@ -42,10 +42,6 @@
 #define FH_THREAD_BYTES (FH_STRESS ? 64 * FH_KIB : 2 * FH_MIB)
 #define FH_THREAD_LARGE_BYTES (FH_STRESS ? 256 * FH_KIB : 2 * FH_MIB)
 
-/* A thread that has flushed a bin of large blocks so many times, and not asked for one in between, only frees what others
- * allocate, and keeps none from then on. The same for all above 16 KiB: mstress-2t with 1.07 of the memory. */
-#define FH_FLUSHES_UNASKED (FH_STRESS ? 1u : 4u)
-
 /* One bin is checked every so many slow paths, and emptied when it was found unused so many times. */
 #define FH_BIN_TICK (FH_STRESS ? 2u : 64u)
 #define FH_BIN_TICKS_UNUSED (FH_STRESS ? 1u : 2u)

@@ -341,8 +341,7 @@ typedef struct {
     uint16_t limit; /* blocks that each of the two may hold now: grows with use, shrinks when idle */
     uint8_t used;   /* refilled or flushed since the last tick */
     uint8_t unused_ticks;
-    uint16_t most;   /* what `limit` may grow to, 0 until it is asked for: to compute it takes a division */
-    uint8_t unasked; /* of large blocks: flushes since the last refill, up to FH_FLUSHES_UNASKED */
+    uint16_t most; /* what `limit` may grow to, 0 until it is asked for: to compute it takes a division */
 } fh_rack;
 
 /* What is before a row of bins: how many slots have a class byte, as the thread knows (store/window.h). In its own cache it

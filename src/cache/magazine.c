@@ -272,7 +272,6 @@ void *fh_refill(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && !t->bin[c].top[-1]);
     rack->used = 1;
-    rack->unasked = 0;
     t->refills++;
     fh_magazine *empty = unload(t, c), *m = rack->previous;
     if (m && m->count) {
@@ -325,15 +324,6 @@ void fh_push_noted(fh_thread *t, unsigned c, void *p) {
     fh_bin_push(bin, top, p);
 }
 
-/* True if the thread frees large blocks of that class and asks for none. No depot takes them, so what it kept would wait for
- * nobody. Given to the store they serve other threads, and other sizes. */
-static bool is_only_freed(fh_rack *rack, unsigned c) {
-    if (!fh_class_is_run(c)) return false;
-    if (rack->limit == 0 || rack->unasked == FH_FLUSHES_UNASKED) return true;
-    rack->unasked++;
-    return false;
-}
-
 void fh_flush(fh_thread *t, unsigned c, void *p) {
     fh_rack *rack = &t->rack[c];
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && t->bin[c].top == t->bin[c].end && p);
@@ -350,15 +340,12 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     }
     bool contracting = fh_is_contracting(), shrunk = fh_is_shrunk(c);
     if (FH_UNLIKELY(contracting)) contract(t, c);
-    if (is_only_freed(rack, c)) {
-        if (rack->limit) fh_bin_empty(t, c);
-        fh_count_flushed(t, (int64_t)fh_class_size(c));
-        give(c, 1, &p);
-        return;
-    }
     /* A bin that has no limit yet gets its first one in any case. */
     (shrunk && rack->limit ? shrink : grow)(t, c);
-    FH_ASSERT(rack->limit != 0);
+    if (FH_UNLIKELY(rack->limit == 0)) {
+        give(c, 1, &p); /* large, and the thread has enough of them */
+        return;
+    }
     fh_magazine *full = unload(t, c), *empty = rack->previous;
     rack->previous = full;
     then();
