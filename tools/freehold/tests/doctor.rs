@@ -68,6 +68,11 @@ impl Bench {
     }
 
     fn doctor(&self, arguments: &[&str]) -> (i32, String) {
+        self.doctor_beside(None, arguments)
+    }
+
+    /// The same where another library is preloaded already.
+    fn doctor_beside(&self, preloaded: Option<&Path>, arguments: &[&str]) -> (i32, String) {
         let output = assert_cmd::Command::cargo_bin("freehold")
             .unwrap()
             .arg("doctor")
@@ -76,6 +81,7 @@ impl Bench {
             .args(arguments)
             .env_remove("LD_PRELOAD")
             .env_remove("FREEHOLD")
+            .envs(preloaded.map(|library| ("LD_PRELOAD", library)))
             .output()
             .unwrap();
         let said =
@@ -243,6 +249,20 @@ fn malloc_of_the_program_itself_comes_first() {
         said.contains("to the program itself"),
         "the loader agrees: {said}"
     );
+}
+
+#[test]
+fn another_malloc_that_is_preloaded_comes_behind() {
+    let bench = Bench::new();
+    let program = bench.program("ordinary", &[]);
+    let other = bench.compile(
+        "libother.so",
+        "#include <stddef.h>\nextern void *__libc_malloc(size_t);\nvoid *malloc(size_t n) { return __libc_malloc(n); }\n",
+        &["-shared", "-fPIC"],
+    );
+    let (code, said) = bench.doctor_beside(Some(&other), &["--", program.to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("to Freehold\n"), "{said}");
 }
 
 #[test]

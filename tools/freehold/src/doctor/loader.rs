@@ -8,13 +8,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::report::{Finding, Report};
+use super::trial;
 
 /// Asks `loader` to bind `program` with `library` preloaded, and adds what it says to the report.
 pub fn ask(report: &mut Report, loader: &str, program: &Path, library: &Path) -> Result<()> {
     let output = Command::new(loader)
-        .arg("--preload")
-        .arg(library)
         .arg(program)
+        // Not by --preload: what LD_PRELOAD names already would come first, as it does not where Freehold is started.
+        .env("LD_PRELOAD", trial::preload(library))
         // What ldd -r sets: load, bind every symbol, print, and stop before the first instruction.
         .env("LD_TRACE_LOADED_OBJECTS", "1")
         .env("LD_WARN", "yes")

@@ -27,14 +27,7 @@ pub fn run(command: &[OsString], library: &Path) -> Result<Vec<Finding>> {
     let name = &command[0];
     let mut child = Command::new(name)
         .args(&command[1..])
-        .env(
-            "LD_PRELOAD",
-            joined(
-                library.as_os_str().to_owned(),
-                env::var_os("LD_PRELOAD"),
-                ":",
-            ),
-        )
+        .env("LD_PRELOAD", preload(library))
         .env("FREEHOLD", options())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -109,6 +102,12 @@ fn end(child: &mut Child) {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.wait();
+}
+
+/// `library`, and behind it what is preloaded already.
+pub fn preload(library: &Path) -> OsString {
+    let rest = env::var_os("LD_PRELOAD");
+    joined(library.as_os_str().to_owned(), rest, ":")
 }
 
 /// The options that are set already, and last, so that it counts, the wish for a greeting.
