@@ -405,6 +405,18 @@ fn a_question_that_cannot_be_answered_is_neither_yes_nor_no() {
     );
     let (code, said) = bench.doctor(&["no-such-program-or-process"]);
     assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("\"no-such-program-or-process\" was not found in PATH, and"),
+        "{said}"
+    );
+    let notes = bench.path("notes.txt");
+    fs::write(&notes, "x").unwrap();
+    let (code, said) = bench.doctor(&[notes.to_str().unwrap()]);
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.starts_with("freehold: DIR/notes.txt is neither a program nor a script"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -433,6 +445,30 @@ fn a_script_is_taken_for_a_command() {
     let (code, said) = bench.doctor(&[script.to_str().unwrap(), "-n"]);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("libfreehold.so sh DIR/app.sh -n\n"), "{said}");
+    // One that says by itself what runs it.
+    let script = bench.path("tool");
+    fs::write(&script, "#!/bin/sh -e\necho\n").unwrap();
+    let (code, said) = bench.doctor(&[script.to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("libfreehold.so /bin/sh -e DIR/tool\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_trial_is_of_a_command() {
+    let bench = Bench::new();
+    // Also where a process of that name runs.
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let (_, said) = bench.doctor(&["--try", "sleep"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.contains("ok        started, and it said"), "{said}");
+    // A number is none.
+    let (code, said) = bench.doctor(&["--try", &std::process::id().to_string()]);
+    assert_eq!(code, 2);
+    assert!(said.contains("--try is for a command"), "{said}");
 }
 
 #[test]

@@ -74,7 +74,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (words, json) = words_of(args);
-    let report = match question::read(words, command_is_marked(words))? {
+    // Only a command can be tried, so a name is none of a process then.
+    let command = command_is_marked(words) || args.really && !question::is_number(words);
+    let report = match question::read(words, command)? {
         Question::Command(command) => examine_command(args, &command)?,
         _ if args.really => bail!("--try is for a command: freehold doctor --try -- CMD"),
         Question::Machine => examine_machine(args),

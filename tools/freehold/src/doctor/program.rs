@@ -73,9 +73,22 @@ fn executable(file: &Path) -> bool {
         .is_ok_and(|data| data.permissions().mode() & 0o111 != 0)
 }
 
-/// The program that runs `file`, if it is a script. `#!/usr/bin/env NAME` is followed to NAME, since `env`
-/// only stays for an instant and hands LD_PRELOAD on.
+/// The program that runs `file`, if it is a script.
 fn interpreter(file: &Path, path: Option<&OsStr>) -> Result<Option<PathBuf>> {
+    let Some(words) = first_line(file)? else {
+        return Ok(None);
+    };
+    let Some(name) = words.first() else {
+        bail!("{} has an empty #! line", file.display())
+    };
+    let found =
+        find(name, path).with_context(|| format!("the interpreter of {}", file.display()))?;
+    Ok(Some(found))
+}
+
+/// The words behind `#!`; none: the file does not begin so. `#!/usr/bin/env NAME` is followed to NAME, since `env` only stays
+/// for an instant and hands LD_PRELOAD on.
+pub fn first_line(file: &Path) -> Result<Option<Vec<OsString>>> {
     let mut head = Vec::new();
     File::open(file)
         .with_context(|| format!("cannot read {}", file.display()))?
@@ -90,17 +103,16 @@ fn interpreter(file: &Path, path: Option<&OsStr>) -> Result<Option<PathBuf>> {
         .filter(|word| !word.is_empty())
         .map(OsStr::from_bytes)
         .collect();
-    let Some(&first) = words.first() else {
-        bail!("{} has an empty #! line", file.display())
-    };
-    let name = if Path::new(first).file_name() == Some(OsStr::new("env")) {
-        env_target(&words[1..]).unwrap_or_else(|| first.to_owned())
-    } else {
-        first.to_owned()
-    };
-    let found =
-        find(&name, path).with_context(|| format!("the interpreter of {}", file.display()))?;
-    Ok(Some(found))
+    let is_env = |word: &&OsStr| Path::new(word).file_name() == Some(OsStr::new("env"));
+    let target = words
+        .first()
+        .filter(|word| is_env(word))
+        .and_then(|_| env_target(&words[1..]));
+    let words = target.map_or_else(
+        || words.iter().map(|word| (*word).to_owned()).collect(),
+        |name| vec![name],
+    );
+    Ok(Some(words))
 }
 
 /// The program that `env` is told to run: its first argument that is neither an option nor an assignment.

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use profile_file::{FindError, Target};
+use profile_file::{FindError, ReadError, Target};
 
 use super::program;
 
@@ -50,12 +50,11 @@ pub fn read(words: &[OsString], command: bool) -> Result<Question> {
         Ok(left) => return Ok(Question::Left(left)),
         Err(error) => error,
     };
-    let number = name.bytes().all(|byte| byte.is_ascii_digit());
     let no_profile = matches!(
         error,
         FindError::NoName { .. } | FindError::File { .. } | FindError::Profile { .. }
     );
-    if no_profile && !number {
+    if no_profile && !is_number(words) {
         let words = as_command(words);
         // What may be executed is a program, even one that does not start.
         if program::resolve(&words[0]).is_ok()
@@ -64,11 +63,26 @@ pub fn read(words: &[OsString], command: bool) -> Result<Question> {
             return Ok(Question::Command(words));
         }
     }
-    bail!(error)
+    match error {
+        FindError::NoName { .. } => bail!("{name:?} was not found in PATH, and {error}"),
+        FindError::File { .. }
+        | FindError::Profile {
+            reason: ReadError::TooShort(_) | ReadError::NotAProfile(_),
+            ..
+        } if Path::new(name).is_file() => bail!(
+            "{name} is neither a program nor a script that says what runs it, and no profile file: if it is a program, `chmod +x` it"
+        ),
+        error => bail!(error),
+    }
+}
+
+/// One word that is the number of a process.
+pub fn is_number(words: &[OsString]) -> bool {
+    matches!(words, [word] if word.as_encoded_bytes().iter().all(u8::is_ascii_digit))
 }
 
 /// The words as one would start them: a script in this directory needs no `./`, and one that is not executable gets the
-/// interpreter that its name tells.
+/// interpreter that its name tells, or its first line.
 fn as_command(words: &[OsString]) -> Vec<OsString> {
     let first = Path::new(&words[0]);
     if !first.is_file() || !is_path(&words[0]) && program::resolve(&words[0]).is_ok() {
@@ -86,6 +100,8 @@ fn as_command(words: &[OsString]) -> Vec<OsString> {
     let ending = first.extension().and_then(OsStr::to_str).unwrap_or("");
     if let Some((_, interpreter)) = INTERPRETERS.iter().find(|(known, _)| *known == ending) {
         command.extend(interpreter.iter().map(OsString::from));
+    } else if let Ok(Some(interpreter)) = program::first_line(first) {
+        command.extend(interpreter);
     }
     command.extend_from_slice(words);
     command
