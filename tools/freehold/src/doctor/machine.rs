@@ -40,11 +40,8 @@ pub fn examine(report: &mut Report, root: &Path) {
     if let Some(number) = read("proc/sys/vm/max_map_count").and_then(|text| text.parse().ok()) {
         report.add(mappings(number));
     }
-    let group = read("proc/self/cgroup").and_then(|text| {
-        let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        read(&format!("sys/fs/cgroup/{path}/memory.max"))
-    });
-    report.add(control_group(group.as_deref()));
+    let group = read("proc/self/cgroup").and_then(|groups| group_limit(&groups, read));
+    report.add(control_group(group));
     if let Some(text) = read("proc/sys/kernel/yama/ptrace_scope") {
         report.add(ptrace_scope(&text));
     }
@@ -58,16 +55,29 @@ pub fn examine_process(report: &mut Report) {
             "there is room for the profile files of observed programs",
         )
     }));
-    if let Some(bytes) = getrlimit(Resource::As).current {
-        let text = format!(
-            "address space is limited to {} (ulimit -v)",
-            amounts::bytes(bytes)
-        );
-        report.add(
-            Finding::note("limits", text)
-                .advise("a limit on memory itself is the option limit, or a control group"),
-        );
+    for finding in limits(
+        getrlimit(Resource::As).current,
+        getrlimit(Resource::Data).current,
+    ) {
+        report.add(finding);
     }
+}
+
+/// The limits of a shell that count what the heap maps.
+fn limits(space: Option<u64>, data: Option<u64>) -> Vec<Finding> {
+    [("address space is", 'v', space), ("data are", 'd', data)]
+        .into_iter()
+        .filter_map(|(what, letter, bytes)| {
+            let text = format!(
+                "{what} limited to {} (ulimit -{letter})",
+                amounts::bytes(bytes?)
+            );
+            Some(
+                Finding::note("limits", text)
+                    .advise("a limit on memory itself is the option limit, or a control group"),
+            )
+        })
+        .collect()
 }
 
 fn preloaded(word: &str, list: Option<&str>) -> Finding {
@@ -157,17 +167,43 @@ fn mappings(number: u64) -> Finding {
     Finding::ok("mappings", format!("a process may have {number} mappings"))
 }
 
-fn control_group(limit: Option<&str>) -> Finding {
-    match limit.map(str::parse::<u64>) {
-        Some(Ok(bytes)) => Finding::ok(
-            "group",
-            format!(
-                "the control group limits memory to {}, which Freehold takes into account",
-                amounts::bytes(bytes)
-            ),
+/// The least limit of the shell's control group and those above it, of either version, as the library reads them. `groups` is
+/// the kernel's list.
+fn group_limit(groups: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let fields = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1).map(str::to_owned);
+        Some((parts.next()?, parts.next()?))
+    };
+    let lines: Vec<(String, String)> = groups.lines().filter_map(fields).collect();
+    let first = lines
+        .iter()
+        .find(|(names, _)| names.split(',').any(|name| name == "memory"));
+    let (root, files, path): (_, &[&str], _) = match first {
+        Some((_, path)) => ("sys/fs/cgroup/memory", &["memory.limit_in_bytes"], path),
+        None => (
+            "sys/fs/cgroup",
+            &["memory.max", "memory.high"],
+            &lines.iter().find(|(names, _)| names.is_empty())?.1,
         ),
-        _ => Finding::ok("group", "no control group limits the memory of this shell"),
-    }
+    };
+    Path::new(path.trim_start_matches('/'))
+        .ancestors()
+        .flat_map(|group| files.iter().map(move |file| group.join(file)))
+        .filter_map(|file| read(&format!("{root}/{}", file.display()))?.parse().ok())
+        // Version 1 writes the largest multiple of a page where there is none.
+        .filter(|&bytes: &u64| bytes < 1 << 60)
+        .min()
+}
+
+fn control_group(limit: Option<u64>) -> Finding {
+    let text = match limit {
+        Some(bytes) => format!(
+            "the control group limits memory to {}, which Freehold takes into account",
+            amounts::bytes(bytes)
+        ),
+        None => "no control group limits the memory of this shell".to_owned(),
+    };
+    Finding::ok("group", text)
 }
 
 fn ptrace_scope(text: &str) -> Finding {
@@ -242,6 +278,54 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_any_group_above_counts() {
+        let limits = |files: &[(&str, &str)]| {
+            let text = machine(files).to_text();
+            text.lines()
+                .find(|line| line.contains("control group"))
+                .unwrap()
+                .to_owned()
+        };
+        let slice = limits(&[
+            ("proc/self/cgroup", "0::/user.slice/session\n"),
+            ("sys/fs/cgroup/user.slice/session/memory.max", "max\n"),
+            ("sys/fs/cgroup/user.slice/memory.max", "4294967296\n"),
+            ("sys/fs/cgroup/user.slice/memory.high", "3221225472\n"),
+        ]);
+        assert!(slice.contains("limits memory to 3.0 GiB"), "{slice}");
+        let first = limits(&[
+            (
+                "proc/self/cgroup",
+                "5:cpu:/x\n3:memory,hugetlb:/a/b\n0::/x\n",
+            ),
+            (
+                "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes",
+                "9223372036854771712\n",
+            ),
+            (
+                "sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+                "2147483648\n",
+            ),
+        ]);
+        assert!(first.contains("limits memory to 2.0 GiB"), "{first}");
+    }
+
+    #[test]
+    fn each_limit_of_the_shell_is_named() {
+        let names = |space, data| -> Vec<String> {
+            limits(space, data).into_iter().map(|it| it.text).collect()
+        };
+        assert_eq!(names(None, None), [""; 0]);
+        assert_eq!(
+            names(Some(1 << 32), Some(1 << 29)),
+            [
+                "address space is limited to 4.0 GiB (ulimit -v)",
+                "data are limited to 512.0 MiB (ulimit -d)"
+            ]
+        );
     }
 
     #[test]
