@@ -192,6 +192,22 @@ fn a_script_is_followed_to_its_interpreter() {
 }
 
 #[test]
+fn a_shell_script_starts_somebody_else() {
+    let bench = Bench::new();
+    let script = bench.path("wrapper");
+    fs::write(&script, "#!/bin/sh\nexec sleep 0\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let (code, said) = bench.ask(&script);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains(
+            "-> what the shell starts runs under Freehold too, but is not looked at here"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
 fn another_architecture_is_named() {
     let bench = Bench::new();
     let program = bench.program("other", &[]);

@@ -218,7 +218,14 @@ fn look_at_program(report: &mut Report, resolved: &Resolved, library: Option<&Pa
             "{} is a script; what runs is its interpreter",
             script.display()
         );
-        report.add(Finding::note("script", text));
+        let finding = Finding::note("script", text);
+        report.add(if is_shell(&resolved.program) {
+            finding.advise(
+                "what the shell starts runs under Freehold too, but is not looked at here: ask `freehold doctor` of it",
+            )
+        } else {
+            finding
+        });
     }
     for finding in rights::examine(&resolved.program) {
         report.add(finding);
@@ -258,6 +265,12 @@ fn look_at_program(report: &mut Report, resolved: &Resolved, library: Option<&Pa
         loader::ask(report, loader, &resolved.program, library)?;
     }
     Ok(())
+}
+
+/// Its scripts usually start another program, whose heap is what one asks about.
+fn is_shell(program: &Path) -> bool {
+    let name = program.file_name().and_then(OsStr::to_str);
+    matches!(name, Some("sh" | "bash" | "dash" | "ksh" | "zsh"))
 }
 
 /// True when the library is made for the same kind of machine as the program.
