@@ -44,6 +44,8 @@ stage() {
     rm -f "$build/install_manifest.txt"
     split "$tree/bin/freehold"
     while read -r file; do split "$file"; done < <(find "$tree" -type f -name 'libfreehold*.so.*' ! -name '*.debug')
+    # What the command starts or preloads is built without.
+    find "$tree" -type f \( -name freehold-replayer -o -name libfreehold-record.so \) -exec strip --strip-unneeded {} +
     # An archive cannot have its debug information elsewhere.
     find "$tree" -name 'libfreehold*.a' -exec strip --strip-debug {} +
 

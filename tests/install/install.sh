@@ -60,6 +60,13 @@ for file in "$to/bin/freehold" "$libraries/libfreehold.so" "$libraries/libfreeho
         fail "the debug information of $file is not beside it"
 done
 
+# What the command starts or preloads has no debug information; its symbols are of no use to anybody either.
+for file in freehold-replayer libfreehold-record.so; do
+    file=$(find "$libraries" -name $file)
+    sections=$(readelf -SW "$file")
+    ! grep -qE '\.symtab|\.debug_(info|line)' <<<"$sections" || fail "$file is not stripped"
+done
+
 # A program with what is installed, and the command of it.
 "$to/bin/freehold" doctor -- "$(command -v sort)" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
 grep -q "library   $libraries/libfreehold.so" "$work/doctor" || fail "it takes another library: $(cat "$work/doctor")"
