@@ -66,6 +66,8 @@ BEGIN = """
 {includes}
 
 #pragma GCC visibility push(hidden)
+/* What a header has for others; clang takes it for this file's own. */
+#pragma GCC diagnostic ignored "-Wunused-function"
 """
 
 
@@ -200,10 +202,13 @@ def main():
         [NOTICE.format(version=version, licence=" *\n" + licence.rstrip("\n") + "\n"),
          BEGIN.format(includes="\n".join(f"#include <{name}>" for name in sorted(whole.system)))]
         + whole.headers + rooms + ["#ifdef FREEHOLD_OVERRIDE\n"] + override + ["#endif\n\n#pragma GCC visibility pop\n"])
-    os.makedirs(target, exist_ok=True)
-    for name, content in (("freehold.c", text), ("freehold.h", public)):
-        with open(os.path.join(target, name), "w", encoding="utf-8") as file:
-            file.write(content)
+    try:
+        os.makedirs(target, exist_ok=True)
+        for name, content in (("freehold.c", text), ("freehold.h", public)):
+            with open(os.path.join(target, name), "w", encoding="utf-8") as file:
+                file.write(content)
+    except OSError as error:
+        sys.exit(f"amalgamate: cannot write to {target}: {error.strerror}")
 
 
 main()

@@ -18,6 +18,9 @@ diff -r one again || fail "written twice, and not the same"
 find one -mindepth 1 -printf '%f\n' | sort | diff - <(printf 'freehold.c\nfreehold.h\n') || fail "more than two files, or fewer"
 ! grep -E '^# *include "' one/freehold.c | grep -v '"freehold.h"' || fail "it includes files that are not there"
 version=$(sed -n 's/#define FH_VERSION "\(.*\)"/\1/p' one/freehold.h)
+touch occupied
+! "$root/scripts/amalgamate.py" occupied >said 2>&1 || fail "it wrote into a file"
+[ "$(cat said)" = "amalgamate: cannot write to occupied: File exists" ] || fail "not a line: $(cat said)"
 
 # Names that the library may need. pthread_atfork is in an archive and known there by what it calls; clang makes
 # bcmp of memcmp.
@@ -56,7 +59,8 @@ build() {
 build gcc embed
 build gcc dropin -fPIC
 if command -v clang >/dev/null; then
-    build clang dropin
+    # With the warnings that many a project has on.
+    build clang dropin -Wall -Wextra
 else
     skip_part "no clang"
 fi
