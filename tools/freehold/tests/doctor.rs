@@ -422,7 +422,7 @@ fn a_question_that_cannot_be_answered_is_neither_yes_nor_no() {
     let (code, said) = bench.doctor(&["no-such-program-or-process"]);
     assert_eq!(code, 2, "{said}");
     assert!(
-        said.contains("\"no-such-program-or-process\" was not found in PATH, and"),
+        said.contains("no program \"no-such-program-or-process\" in PATH, no process"),
         "{said}"
     );
     let notes = bench.path("notes.txt");

@@ -64,7 +64,9 @@ pub fn read(words: &[OsString], command: bool) -> Result<Question> {
         }
     }
     match error {
-        FindError::NoName { .. } => bail!("{name:?} was not found in PATH, and {error}"),
+        FindError::NoName { .. } => bail!(
+            "there is no program {name:?} in PATH, no process and no file of that name, and none that was observed"
+        ),
         FindError::File { .. }
         | FindError::Profile {
             reason: ReadError::TooShort(_) | ReadError::NotAProfile(_),
