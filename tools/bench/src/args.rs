@@ -284,14 +284,11 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let mut text = String::from("workloads\n");
     for workload in &found.workloads {
         let kind = if workload.quick { "quick" } else { "full" };
-        let what = if workload.real {
-            "real program".to_owned()
-        } else {
-            workload.args.join(" ")
-        };
         text += &format!(
-            "  {:<28} {kind:<6} {:<16} {what}\n",
-            workload.name, workload.family
+            "  {:<28} {kind:<6} {:<16} {}\n",
+            workload.name,
+            workload.family,
+            workloads::what(workload)
         );
     }
     for skipped in &found.skipped {

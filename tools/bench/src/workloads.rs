@@ -228,6 +228,15 @@ impl Corpus {
     }
 }
 
+/// What it works on, for a list. The line that a trace of the corpus is replayed by tells a reader nothing.
+pub fn what(workload: &Workload) -> String {
+    match workload.name.strip_prefix("trace-") {
+        _ if workload.real => "real program".to_owned(),
+        Some(trace) if workload.program == "sh" => format!("corpus/{trace}.trace"),
+        _ => workload.args.join(" "),
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RealFile {
@@ -325,6 +334,7 @@ mod tests {
         assert!(found.workloads.len() + found.skipped.len() > 5);
         let node = found.workloads.iter().find(|one| one.name == "trace-node");
         assert_eq!(node.map(|one| one.family.as_str()), Some("trace"));
+        assert_eq!(node.map(what).as_deref(), Some("corpus/node.trace"));
         for one in found
             .workloads
             .iter()
