@@ -78,6 +78,15 @@ fn there_is_a_manual_page_for_every_command_and_function() {
             "{section}: {first}"
         );
     }
+    for name in [
+        "NO_COLOR",
+        "DEBUGINFOD_URLS",
+        "XDG_RUNTIME_DIR, TMPDIR",
+        "/dev/shm/freehold\\-flight\\-PID",
+    ] {
+        assert!(first.contains(name), "{name}: {first}");
+    }
+    assert!(!first.contains("top has no colours"), "{first}");
     for command in commands() {
         let page = format!("freehold-{command}.1");
         let text = one.get(&page).unwrap_or_else(|| panic!("no {page}"));
@@ -91,6 +100,7 @@ fn there_is_a_manual_page_for_every_command_and_function() {
     }
     let seven = pages(directory.path(), "man7");
     assert!(seven["freehold.7"].contains("\\fBdeepbind\\fR=drop|keep\n"));
+    assert!(seven["freehold.7"].contains("freehold\\-flight\\-PID"));
     let three = pages(directory.path(), "man3");
     assert!(three["fh_malloc.3"].contains("void *fh_realloc(void *p, size_t size);\n"));
     assert_eq!(three["fh_realloc.3"], ".so man3/fh_malloc.3\n");

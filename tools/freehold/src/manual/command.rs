@@ -33,8 +33,13 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("PATH", "Where run and doctor look for a program."),
     (
         "NO_COLOR",
-        "If it is set and not empty, top has no colours. The same holds for TERM=dumb.",
+        "If it is set and not empty, nothing has colours. The same holds for TERM=dumb.",
     ),
+    (
+        "XDG_RUNTIME_DIR, TMPDIR",
+        "Where run keeps profile files when /dev/shm has too little room.",
+    ),
+    ("DEBUGINFOD_URLS", "The servers that --debuginfod asks."),
 ];
 
 const FILES: &[(&str, &str)] = &[
@@ -45,6 +50,10 @@ const FILES: &[(&str, &str)] = &[
     (
         "/dev/shm/freehold-kept-UID/",
         "What run keeps of programs that have ended, also of those that crashed.",
+    ),
+    (
+        "/dev/shm/freehold-flight-PID",
+        "The last calls of a program with the option flight, for freehold-trace(1): trace flight.",
     ),
     (
         "../lib/libfreehold.so",

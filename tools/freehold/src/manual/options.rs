@@ -39,10 +39,16 @@ pub fn page(header: &str) -> Result<Page> {
     text +=
         ".TP\n\\fBhelp\\fR\nNo option: prints this list on stderr, and the program continues.\n";
     text += &roff::section("FILES");
-    text += &roff::definitions([(
-        "/dev/shm/freehold-PID",
-        "The profile file of a process with observe=1, unless page names another directory.",
-    )]);
+    text += &roff::definitions([
+        (
+            "/dev/shm/freehold-PID",
+            "The profile file of a process with observe=1, unless page names another directory.",
+        ),
+        (
+            "/dev/shm/freehold-flight-PID",
+            "The last calls of a process with flight, unless page names another directory.",
+        ),
+    ]);
     text += &roff::section("EXAMPLES");
     text += &roff::verbatim(
         "FREEHOLD=verbose=1 LD_PRELOAD=libfreehold.so redis-server     is it active?\n\
