@@ -161,7 +161,7 @@ FH_API size_t fh_heap_check(void);
 /* ── Options ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* Sets an option, as FREEHOLD=key=value,… in the environment does at start. 0, or -1 with errno EINVAL and a message on
- * stderr that names the valid keys or values. Takes effect at once, for all threads, but not backwards.
+ * stderr that names the valid keys or values. Takes effect at once, for all threads, not retroactively.
  *     verbose    0 1                    at start: print the version, what is active, and each option that is not the default
  *     stats      0 1                    at exit: print the table of fh_stats_print on stderr
  *     on_error   abort report           what follows the message about a misuse: the end, or ignoring the call
@@ -180,7 +180,7 @@ FH_API size_t fh_heap_check(void);
  *     metrics    a path without comma   the file that fh_stats_metrics is written to at exit, and before that at most once
  *                                       a second by a thread that happens to be in a slow path; %p is the process's number. What is
  *                                       no file (a device) is not replaced, and a link not followed
- *     observe    0 1                    sample allocations, and show them and the heap in a page that the command reads
+ *     observe    0 1                    sample allocations, and show them and the heap in a profile file, which the command reads
  *     sample     512k, 4m, …            mean bytes between two samples; 0: none, the heap's figures only
  *     page       a path without comma   the directory of the profile file, which then stays when the program ends; else /dev/shm
  *     flight     0, 64m, 1g, …          bytes of records, from 1m on: the program's last calls of the allocator are kept in a file in
