@@ -40,6 +40,18 @@ const KNOWN: &[Known] = &[
         text: "PHP keeps what a request allocates in a heap of its own",
         advice: "USE_ZEND_ALLOC=0 gives it to Freehold",
     },
+    Known {
+        program: "php-fpm",
+        library: "",
+        text: "PHP keeps what a request allocates in a heap of its own",
+        advice: "USE_ZEND_ALLOC=0 gives it to Freehold",
+    },
+    Known {
+        program: "ruby",
+        library: "libruby",
+        text: "Ruby keeps objects in pages that it maps itself; long strings, arrays and C extensions are Freehold's",
+        advice: "",
+    },
 ];
 
 /// An interpreter with a heap of its own.
@@ -123,6 +135,13 @@ mod tests {
         assert!(in_program(Path::new("/usr/bin/blender"), &inside).is_some());
         assert_eq!(in_program(Path::new("/usr/bin/nodejs-like"), &none), None);
         assert_eq!(in_program(Path::new("/usr/bin/phpize"), &none), None);
+        let server = in_program(Path::new("/usr/sbin/php-fpm8.2"), &none).unwrap();
+        assert!(server.text.starts_with("PHP keeps"), "{server:?}");
+        let ruby = in_program(
+            Path::new("/usr/bin/ruby3.1"),
+            &linked_with(&["libruby-3.1.so.3.1"]),
+        );
+        assert!(ruby.unwrap().text.starts_with("Ruby keeps"));
     }
 
     #[test]
