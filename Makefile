@@ -1,11 +1,11 @@
 # The front door. `make demo` and `make test` are the two commands to know; both install what is missing.
 #
 #   make           build the libraries and the command, in release mode, into build/
-#   make libs      everything that CMake builds: the libraries, the tests, the workloads;   make tool   the command
+#   make libs      everything that CMake builds: the libraries, the tests;   make tool   the command;   make workloads   for bench
 #   make demo      a real program under the system allocator and under Freehold, side by side
 #   make test      lint, then every test
 #   make check     the release build's tests alone; nothing is installed for them
-#   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more)
+#   make bench     the benchmark suite, quick form (BENCH_ARGS=... for more);   make bench-memory   the part about memory
 #   make figures   the figures that the documents cite, measured again (ONLY="hotpath drift" for some of them)
 #   make pictures  the pictures of README.md, drawn again
 #   make soak      the long forms of the stress tests, and larger programs
@@ -13,7 +13,7 @@
 #   make lint      formatting and static analysis only;   make format   mend the formatting
 #   make install   into PREFIX (default /usr/local), DESTDIR is honoured;   make uninstall   takes it away again
 #   make release   everything of a release into dist/, from the tag TAG=v1.2.3
-#   make deps      install what is missing, and nothing else;   make help   this list
+#   make deps      install what is missing, and nothing else;   make clean   remove what was built;   make help   this list
 
 # Said at once and in words: without these, each line below fails in a way of its own.
 ifneq ($(shell uname -s),Linux)

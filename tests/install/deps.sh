@@ -123,7 +123,13 @@ grep -q 'no route to the index' "$BUILD/deps.log" || fail "the log does not have
 said 0 test
 [ -z "$line" ] || fail "asked again: $line"
 
-# The front door, where its own needs are not there.
+# The front door names every target that a person may want.
+for target in $(sed -n 's/^\.PHONY: //p' "$root/Makefile"); do
+    case $target in all | libraries) continue ;; esac
+    make -C "$root" --no-print-directory help | grep -qE "make $target( |\$)" || fail "make help does not know $target"
+done
+
+# And where its own needs are not there.
 machine front
 for tool in make uname; do ln -s "$(command -v $tool)" "$bin/$tool"; done
 rm "$bin/bash"
