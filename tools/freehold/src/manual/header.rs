@@ -164,7 +164,7 @@ fn name_of(function: &str) -> Option<&str> {
     before.rsplit([' ', '*']).next()
 }
 
-/// Prose is filled; what is indented keeps its lines.
+/// Prose is filled, also that of a table's last column; anything else that is indented keeps its lines.
 fn paragraphs(comment: &str) -> String {
     let mut text = String::new();
     let mut lines = comment.lines().peekable();
@@ -180,17 +180,58 @@ fn paragraphs(comment: &str) -> String {
             block.push(next);
         }
         text += &match indented {
-            true => roff::verbatim(&block.join("\n")),
+            true => match table(&block) {
+                Some(rows) => roff::definitions_inside(&rows),
+                None => roff::verbatim(&block.join("\n")),
+            },
             false => format!(".PP\n{}\n", roff::plain(&block.join("\n"))),
         };
     }
     text
 }
 
+/// Rows whose cells are two blanks or more apart: what is told of, and its text, which goes on in lines that begin further in.
+/// None: some row has one cell alone.
+fn table(lines: &[&str]) -> Option<Vec<(String, String)>> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for line in lines {
+        if let Some((_, text)) = rows.last_mut().filter(|_| indent(line) > indent(lines[0])) {
+            *text = format!("{text} {}", line.trim());
+            continue;
+        }
+        let cells: Vec<&str> = line
+            .split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .collect();
+        let (text, words) = cells.split_last().filter(|(_, words)| !words.is_empty())?;
+        rows.push((words.join(" "), (*text).to_owned()));
+    }
+    Some(rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::HEADER;
     use super::*;
+
+    #[test]
+    fn a_table_is_told_in_paragraphs_that_fit_any_width() {
+        let rows = table(&["  Sizes   in", "          bytes", "  key  0 1   what"]).unwrap();
+        let row = |word: &str, text: &str| (word.to_owned(), text.to_owned());
+        assert_eq!(rows, [row("Sizes", "in bytes"), row("key 0 1", "what")]);
+        assert_eq!(table(&["    cc app.c"]), None);
+        for name in ["fh_malloc", "fh_option_set", "fh_limit_set"] {
+            let pages = pages(HEADER).unwrap();
+            let page = pages.iter().find(|page| page.name == name).unwrap();
+            let mut kept = false;
+            for line in page.text.lines() {
+                kept = line == ".nf" || kept && line != ".fi";
+                assert!(!kept || line.len() <= 100, "{name}: {line}");
+            }
+        }
+    }
 
     #[test]
     fn every_function_of_the_header_has_a_page() {

@@ -56,6 +56,12 @@ pub fn definitions<'a>(rows: impl IntoIterator<Item = (&'a str, &'a str)>) -> St
         .collect()
 }
 
+/// The same further in, as a part of a text.
+pub fn definitions_inside(rows: &[(String, String)]) -> String {
+    let rows = rows.iter().map(|(word, text)| (&**word, &**text));
+    format!(".RS 4\n{}.RE\n", definitions(rows))
+}
+
 /// References to other pages.
 pub fn see_also(pages: &[&str]) -> String {
     let names: Vec<String> = pages
