@@ -206,7 +206,7 @@ fn doctor_answers_for_a_name_and_for_what_a_program_left() {
     assert!(said.contains("one sample in 4,096 B"), "{said}");
     assert!(said.contains("Yes: "), "{said}");
     let told = complaint(&["doctor", "no-such-program-runs"], 2);
-    assert!(told.contains("no program called"), "{told}");
+    assert!(told.contains("there is no program"), "{told}");
     let program = compile(
         directory.path(),
         "plain-waiter",
