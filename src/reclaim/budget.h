@@ -124,20 +124,21 @@ static inline size_t fh_inside_step(size_t live, size_t free, size_t budget) {
     return step > room ? step : room;
 }
 
-/* Cold classes are looked for after every thirty-second of growth. */
+/* Cold classes are looked for after every sixty-fourth of growth. What they free lies idle until then: at every thirty-second Redis
+ * had 2 MiB of 215 more at its peak. */
 static inline bool fh_cold_is_due(size_t chunks, size_t last) {
-    return chunks >= FH_SEARCH_FROM && chunks >= last + last / 32 + 1;
+    return chunks >= FH_SEARCH_FROM && chunks >= last + last / 64 + 1;
 }
 
-/* And after a thirty-second of the heap was taken from slabs: a heap whose holes are filled rarely grows. */
+/* And after a sixty-fourth of the heap was taken from slabs: a heap whose holes are filled rarely grows. */
 static inline bool fh_cold_is_due_by_flow(size_t heap, uint64_t taken) {
-    return heap >= FH_COLD_HEAP_BYTES && taken >= FH_COLD_TAKEN_BYTES && taken >= heap / 32;
+    return heap >= FH_COLD_HEAP_BYTES && taken >= FH_COLD_TAKEN_BYTES && taken >= heap / 64;
 }
 
-/* A cold class is walked again when enough was given to its slabs since: a sixteenth of what was free in it, and a MiB at
- * least. */
+/* A cold class is walked again when enough was given to its slabs since: a thirty-second of what was free in it, and a MiB
+ * at least. */
 static inline bool fh_cold_again(size_t given, size_t free_then) {
-    return given >= FH_COLD_AGAIN_BYTES && given >= free_then / 16;
+    return given >= FH_COLD_AGAIN_BYTES && given >= free_then / 32;
 }
 
 /* A slab of a cold class is opened to other sizes when five eighths of it are free. In one of which half is free most holes are one

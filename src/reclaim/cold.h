@@ -9,7 +9,7 @@
  *        └─────────────┴────────────────────────────────────┘
  *         blocks of the class were taken from slabs or the depot since the last round
  *
- * A round is due when the heap has grown by a thirty-second, and when as much was taken from slabs. One step a round, so
+ * A round is due when the heap has grown by a sixty-fourth, and when as much was taken from slabs. One step a round, so
  * there must have been no demand for the class in all that happened between two of them. A class for which there is demand
  * again after it was cold has its back-off doubled: a program whose phases take turns pays a few times, and then no more.
  *

@@ -123,9 +123,9 @@ static inline fh_pressure fh_pressure_now(void) {
     return (fh_pressure)fh_load(&fh_order.pressure);
 }
 
-/* A half of a chunk is a huge page. Splitting it pays from a quarter of it on. */
+/* A half of a chunk is a huge page. Splitting it pays from an eighth of it on. */
 #define FH_HUGE_PAGE (2 * FH_MIB)
-#define FH_SPLIT_BYTES (FH_HUGE_PAGE / 4)
+#define FH_SPLIT_BYTES (FH_HUGE_PAGE / 8)
 
 /* ── Events ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 

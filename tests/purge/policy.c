@@ -139,15 +139,15 @@ static void cold_classes(void) {
         last = chunks;
         looks++;
     }
-    /* One for each chunk at first, then 23 a doubling, so that looks cost a share of what growing costs. */
-    CHECK(looks >= 200 && looks <= 400, "%zu looks while a heap grows to a TiB", looks);
+    /* One for each chunk at first, then 45 a doubling, so that looks cost a share of what growing costs. */
+    CHECK(looks >= 400 && looks <= 700, "%zu looks while a heap grows to a TiB", looks);
     CHECK(!fh_cold_again(FH_COLD_AGAIN_BYTES - 1, 0) && fh_cold_again(FH_COLD_AGAIN_BYTES, 0), "a MiB is the least");
-    CHECK(!fh_cold_again(FH_GIB - 1, 16 * FH_GIB) && fh_cold_again(FH_GIB, 16 * FH_GIB), "a sixteenth is the line");
-    size_t heap = FH_COLD_HEAP_BYTES, taken = heap / 32 > FH_COLD_TAKEN_BYTES ? heap / 32 : FH_COLD_TAKEN_BYTES;
+    CHECK(!fh_cold_again(FH_GIB - 1, 32 * FH_GIB) && fh_cold_again(FH_GIB, 32 * FH_GIB), "a thirty-second is the line");
+    size_t heap = FH_COLD_HEAP_BYTES, taken = heap / 64 > FH_COLD_TAKEN_BYTES ? heap / 64 : FH_COLD_TAKEN_BYTES;
     CHECK(!fh_cold_is_due_by_flow(heap / 2, FH_GIB), "a small heap is left alone");
     CHECK(!fh_cold_is_due_by_flow(heap, taken - 1) && fh_cold_is_due_by_flow(heap, taken), "4 MiB are the least");
-    CHECK(!fh_cold_is_due_by_flow(FH_GIB, 31 * FH_MIB) && fh_cold_is_due_by_flow(FH_GIB, 32 * FH_MIB),
-          "a thirty-second of the heap is the line");
+    CHECK(!fh_cold_is_due_by_flow(FH_GIB, 15 * FH_MIB) && fh_cold_is_due_by_flow(FH_GIB, 16 * FH_MIB),
+          "a sixty-fourth of the heap is the line");
     /* A guest wastes a quarter of what it is at most. */
     CHECK(fh_guest_fits(160, 192) && fh_guest_fits(160, 200) && !fh_guest_fits(160, 208), "160 bytes on parts of 100");
 }
