@@ -239,6 +239,8 @@ FH_API int fh_heap_leave(void);
 /* The heap of the innermost scope, or NULL. */
 FH_API fh_heap *fh_heap_entered(void);
 
+/* ── Walks, limits and figures ───────────────────────────────────────────────────────────────────────────────────── */
+
 /* Calls fn for every live block, whichever thread allocated it. A block that another thread allocates or frees meanwhile is
  * met or not. fn may free blocks. */
 FH_API int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg);

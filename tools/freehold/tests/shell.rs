@@ -104,6 +104,8 @@ fn there_is_a_manual_page_for_every_command_and_function() {
     let three = pages(directory.path(), "man3");
     assert!(three["fh_malloc.3"].contains("void *fh_realloc(void *p, size_t size);\n"));
     assert_eq!(three["fh_realloc.3"], ".so man3/fh_malloc.3\n");
+    assert!(three["fh_pool_new.3"].contains("#include <freehold/pool.h>\n"));
+    assert_eq!(three["fh_heap_destroy.3"], ".so man3/fh_heap_new.3\n");
 }
 
 #[test]
@@ -115,6 +117,11 @@ fn the_formatter_has_nothing_to_say_against_the_pages() {
         "man1/freehold-doctor.1",
         "man3/fh_malloc.3",
         "man3/fh_version.3",
+        "man3/fh_heap_new.3",
+        "man3/fh_mark.3",
+        "man3/fh_pool_new.3",
+        "man3/fh_defer_free.3",
+        "man3/fh_defrag_worth.3",
         "man7/freehold.7",
     ] {
         let Ok(output) = Command::new("groff")

@@ -1,4 +1,4 @@
-//! Section 3: a page for each part of the public header, under the name of its first function. The other functions of that
+//! Section 3: a page for each part of a public header, under the name of its first function. The other functions of that
 //! part have pages that lead to it.
 
 use anyhow::{Context, Result, ensure};
@@ -19,21 +19,34 @@ impl Entry {
     }
 }
 
-pub fn pages(header: &str) -> Result<Vec<Page>> {
+/// The pages of the header that is included by this name. What stands before its first part is one too, if it has functions,
+/// under the header's own title.
+pub fn pages(include: &str, header: &str) -> Result<Vec<Page>> {
     let rules = comment_at(header).context("the header begins with a comment")?;
-    let mut pages = Vec::new();
-    for part in header.split("/* ── ").skip(1) {
+    let (_, code) = header.split_once("*/").context("a comment ends")?;
+    let mut parts = code.split("/* ── ");
+    let before = entries(parts.next().unwrap_or_default())?;
+    let mut pages = part_pages(include, title_of(&rules), &before, &rules);
+    for part in parts {
         let (heading, body) = part.split_once(" ─").context("a heading ends in a line")?;
         let (_, body) = body
             .split_once("*/")
             .context("a heading ends as a comment")?;
-        pages.extend(part_pages(heading, &entries(body)?, &rules));
+        pages.extend(part_pages(include, heading, &entries(body)?, &rules));
     }
-    ensure!(pages.len() > 6, "the header has parts with functions");
+    ensure!(!pages.is_empty(), "{include} has functions");
     Ok(pages)
 }
 
-fn part_pages(heading: &str, entries: &[Entry], rules: &str) -> Vec<Page> {
+/// What a header is of, as its first sentence says.
+fn title_of(rules: &str) -> &str {
+    let sentence = rules.split('.').next().unwrap_or_default();
+    let own = ["Freehold: ", "Freehold's "];
+    let title = own.iter().find_map(|it| sentence.strip_prefix(it));
+    title.unwrap_or(sentence)
+}
+
+fn part_pages(include: &str, heading: &str, entries: &[Entry], rules: &str) -> Vec<Page> {
     let names: Vec<&str> = entries.iter().flat_map(Entry::names).collect();
     let Some(&first) = names.first() else {
         return Vec::new();
@@ -50,14 +63,17 @@ fn part_pages(heading: &str, entries: &[Entry], rules: &str) -> Vec<Page> {
         .flat_map(|entry| &entry.functions)
         .map(String::as_str)
         .collect();
-    text += &roff::verbatim(&format!(
-        "#include <freehold/freehold.h>\n\n{}",
-        functions.join("\n")
-    ));
+    text += &roff::verbatim(&format!("#include <{include}>\n\n{}", functions.join("\n")));
     text += ".PP\nCompile and link with \\fBpkg\\-config \\-\\-cflags \\-\\-libs freehold\\fR (or \\fBfreehold\\-embed\\fR).\n";
     text += &roff::section("DESCRIPTION");
-    for entry in entries.iter().filter(|entry| !entry.functions.is_empty()) {
-        let names: Vec<&str> = entry.names().collect();
+    for entry in entries {
+        let mut names: Vec<&str> = entry.names().collect();
+        if names.is_empty() {
+            names = public_types(&entry.types);
+        }
+        if names.is_empty() {
+            continue;
+        }
         text += &format!(".SS {}\n", roff::plain(&names.join(", ")));
         text += &paragraphs(&entry.comment);
         if !entry.types.is_empty() {
@@ -79,6 +95,24 @@ fn part_pages(heading: &str, entries: &[Entry], rules: &str) -> Vec<Page> {
     }];
     pages.extend(lead);
     pages
+}
+
+/// The types and constants that a program names. A struct without a typedef is for the header's own inline functions.
+fn public_types(code: &str) -> Vec<&str> {
+    let name = |line: &str| -> Option<usize> {
+        let typedef = line.strip_prefix("typedef ")?;
+        let callback = line.find("(*").map(|at| at + 2);
+        callback.or_else(|| {
+            let named = typedef.strip_prefix("struct ")?;
+            Some(line.len() - named.len())
+        })
+    };
+    code.lines()
+        .filter_map(|line| {
+            let at = name(line).or_else(|| line.starts_with("#define ").then_some(8))?;
+            line[at..].split([' ', ')', '(', ';']).next()
+        })
+        .collect()
 }
 
 /// The heading as the short description of a page, which is no sentence.
@@ -111,26 +145,41 @@ fn comment_at(text: &str) -> Option<String> {
 
 /// Comments with what they are about, which goes on to the next comment at the beginning of a line.
 fn entries(body: &str) -> Result<Vec<Entry>> {
-    let mut found = Vec::new();
+    let first = body.find("\n/* ").unwrap_or(body.len());
+    let mut found = vec![entry(String::new(), &body[..first])];
     for (at, _) in body.match_indices("\n/* ") {
         let comment = comment_at(&body[at + 1..]).context("a comment ends")?;
         let after = at + body[at..].find("*/").context("a comment ends")? + 2;
         let code = &body[after..];
         let code = &code[..code.find("\n/* ").unwrap_or(code.len())];
-        let code = code.split("\n#").next().unwrap_or_default();
         found.push(entry(comment, code));
     }
     Ok(found)
+}
+
+const INLINE: &str = "static inline ";
+
+/// Not what is for the preprocessor, but constants and macros of the program's, nor the braces of extern "C" and of functions.
+fn is_of_entry(line: &str) -> bool {
+    let own = ["#define FH_HEAP_", "#define fh_"];
+    let preprocessor = line.starts_with('#') && !own.iter().any(|it| line.starts_with(it));
+    !preprocessor && line != "}" && !line.starts_with("extern ")
 }
 
 fn entry(comment: String, code: &str) -> Entry {
     let mut functions = Vec::new();
     let mut types = String::new();
     let mut declaration: Option<String> = None;
-    for line in code.lines() {
+    let mut lines = code.lines().filter(|line| is_of_entry(line));
+    while let Some(line) = lines.next() {
         match &mut declaration {
             Some(begun) => *begun = format!("{begun} {}", line.trim()),
             None if line.starts_with("FH_API ") => declaration = Some(line.to_owned()),
+            None if line.starts_with(INLINE) => {
+                functions.push(without_attributes(line));
+                // Its lines are indented, and a brace alone is no line of an entry.
+                for _ in lines.by_ref().take_while(|it| it.starts_with(' ')) {}
+            }
             None => types += &format!("{line}\n"),
         }
         if declaration.as_ref().is_some_and(|it| it.ends_with(';')) {
@@ -146,7 +195,9 @@ fn entry(comment: String, code: &str) -> Entry {
 
 /// A declaration as a caller reads it: up to the end of its parameters.
 fn without_attributes(declaration: &str) -> String {
-    let text = declaration.trim_start_matches("FH_API ");
+    let text = declaration
+        .trim_start_matches("FH_API ")
+        .trim_start_matches(INLINE);
     let mut depth = 0;
     for (i, c) in text.char_indices() {
         match c {
@@ -213,7 +264,7 @@ fn table(lines: &[&str]) -> Option<Vec<(String, String)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::HEADER;
+    use super::super::{HEADER, HEADERS};
     use super::*;
 
     #[test]
@@ -223,7 +274,7 @@ mod tests {
         assert_eq!(rows, [row("Sizes", "in bytes"), row("key 0 1", "what")]);
         assert_eq!(table(&["    cc app.c"]), None);
         for name in ["fh_malloc", "fh_option_set", "fh_limit_set"] {
-            let pages = pages(HEADER).unwrap();
+            let pages = pages("freehold/freehold.h", HEADER).unwrap();
             let page = pages.iter().find(|page| page.name == name).unwrap();
             let mut kept = false;
             for line in page.text.lines() {
@@ -234,11 +285,27 @@ mod tests {
     }
 
     #[test]
-    fn every_function_of_the_header_has_a_page() {
-        let pages = pages(HEADER).unwrap();
-        let declared = HEADER.matches("\nFH_API ").count();
-        assert!(declared > 20, "{declared}");
-        assert_eq!(pages.len(), declared);
+    fn every_function_of_every_header_has_a_page() {
+        for (include, header) in HEADERS {
+            functions_have_pages(include, header);
+        }
+        let heap = pages("freehold/heap.h", HEADERS[1].1).unwrap();
+        let new = &heap[0].text;
+        assert!(new.contains(".TH fh_heap_new 3"));
+        assert!(new.contains("\\- heaps of your own\n"));
+        assert!(new.contains(".SS FH_HEAP_TYPE_STABLE\n"));
+        assert!(new.contains(".SS fh_heap_options\n") && new.contains("size_t hard_limit;"));
+        let all: String = heap.iter().map(|page| &*page.text).collect();
+        assert!(all.contains("\nvoid *fh_frame_malloc(fh_heap *heap, size_t size);\n"));
+        assert!(!all.contains("extern") && !all.contains("__cplusplus") && !all.contains("own[2]"));
+    }
+
+    fn functions_have_pages(include: &str, header: &str) {
+        let pages = pages(include, header).unwrap();
+        let declared =
+            header.matches("\nFH_API ").count() + header.matches("\nstatic inline ").count();
+        assert!(declared > 2, "{include}: {declared}");
+        assert_eq!(pages.len(), declared, "{include}");
         for page in &pages {
             assert!(page.name.starts_with("fh_"), "{}", page.name);
             if let Some(to) = page.text.strip_prefix(".so man3/") {

@@ -1,5 +1,5 @@
 //! The manual pages. Each is made from what it describes, so that it cannot say anything else: section 1 from the
-//! definition of the arguments, section 3 from the public header, section 7 from that header's list of options.
+//! definition of the arguments, section 3 from the public headers, section 7 from that header's list of options.
 
 mod command;
 mod header;
@@ -14,11 +14,27 @@ use clap::Command;
 
 use crate::output;
 
-/// The public header, as it was when this command was built.
-const HEADER: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../include/freehold/freehold.h"
-));
+/// A public header, as it was when this command was built.
+macro_rules! header {
+    ($name:literal) => {
+        (
+            concat!("freehold/", $name),
+            include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../include/freehold/",
+                $name
+            )),
+        )
+    };
+}
+const HEADERS: [(&str, &str); 5] = [
+    header!("freehold.h"),
+    header!("heap.h"),
+    header!("pool.h"),
+    header!("defer.h"),
+    header!("defrag.h"),
+];
+const HEADER: &str = HEADERS[0].1;
 
 /// One file: `freehold-run.1` and its text.
 struct Page {
@@ -53,7 +69,9 @@ pub struct Args {
 pub fn run(args: &Args, command: Command) -> Result<ExitCode> {
     let mut pages = command::pages(command)?;
     pages.push(options::page(HEADER)?);
-    pages.extend(header::pages(HEADER)?);
+    for (include, header) in HEADERS {
+        pages.extend(header::pages(include, header)?);
+    }
     match &args.into {
         Some(directory) => write_all(directory, &pages)?,
         None => {
