@@ -32,7 +32,7 @@ pub fn show(pid: u32) -> Result<()> {
         ask(arguments)?;
     }
     let end = format!(
-        "\nNow a program of yours:\n\n  {} doctor PROGRAM    would it run under Freehold?\n  {} run PROGRAM       run it, and ask the same of it\n",
+        "\nThis server ends with the tour, and its number with it. Now a program of yours:\n\n  {} doctor PROGRAM    would it run under Freehold?\n  {} run PROGRAM       run it, and ask the same of it\n",
         name(),
         name()
     );
