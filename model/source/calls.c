@@ -25,7 +25,7 @@ fh_thread *fh_model_no_thread(void) {
     return (fh_thread *)&fh_thread_none;
 }
 const fh_bin *fh_model_no_bins(void) {
-    return fh_thread_none.bin;
+    return fh_no_row.bin;
 }
 
 extern void (*fh_model_at_thread_exit)(void *);

@@ -376,9 +376,20 @@ typedef struct {
 
 typedef struct fh_scope fh_scope;
 
+/* What is before the thread's second row, so that this begins a page. Nothing of it is written as a rule. */
+#define FH_THREAD_PAGE 4096u
+#define FH_THREAD_UNUSED                                                                                               \
+    (FH_THREAD_PAGE - sizeof(fh_row_head) - sizeof(fh_bin[FH_BINS]) - sizeof(fh_deferring) - 2 * sizeof(uint64_t))
+
 typedef struct fh_thread {
+    /* What few threads have, so that few write the page that these and the decoys are on. */
+    fh_scope *scope; /* the innermost heap scope (heap/scope.h); NULL: in none */
+    fh_deferring deferring;
+    uint64_t guard_left; /* allocations of its round after the one that was drawn for a guard */
+    char unused[FH_THREAD_UNUSED];
     /* Two rows, one behind the other, because the hot path may reach both from the first (cache/observed.h). All decoy bins
-     * are empty and full; they are written when the thread is first observed. */
+     * are empty and full; they are written when the thread is first observed. The second row begins a page, so a thread writes
+     * two of them until it frees more than a few blocks. */
     fh_row_head decoy_head;
     fh_bin decoy[FH_BINS];
     fh_row_head head;
@@ -401,16 +412,13 @@ typedef struct fh_thread {
     uint64_t block_weight;           /* observed with option guard: what a block counts for beside its bytes; else 0 */
     int64_t weight_left;             /* until the next sample or guard then */
     struct participant *participant; /* in deferred frees (heap/defer.c); NULL: in none */
-    uint64_t guard_left;             /* allocations of its round after the one that was drawn for a guard */
+    uint64_t ticket;                 /* by which stripes of heaps know their owner (heap/stripes.h) */
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
     fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */
     uint32_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
     uint32_t handed_over;  /* magazines handed to the depot: some of them are looked through first (cache/twice.h) */
     uint16_t last_place[FH_PLACES];
-    fh_scope *scope;        /* the innermost heap scope (heap/scope.h); NULL: in none */
-    fh_deferring deferring; /* behind the table: fast.h knows how far that is from the bins */
-    uint64_t ticket;        /* by which stripes of heaps know their owner (heap/stripes.h) */
 } fh_thread;
 
 #define FH_NO_TICKET UINT64_C(1)
@@ -439,6 +447,8 @@ _Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE
 _Static_assert(sizeof(fh_bin[FH_ROW]) == offsetof(fh_thread, bin) - offsetof(fh_thread, decoy) &&
                    offsetof(fh_thread, bin) - offsetof(fh_thread, head) == sizeof(fh_row_head),
                "a row of bins behind a row of decoys, each with its head");
+_Static_assert(offsetof(fh_thread, head) == FH_THREAD_PAGE && offsetof(fh_thread, last_place) <= 3 * FH_THREAD_PAGE,
+               "a new thread writes two pages");
 _Static_assert(FH_RUN_LAST + 1 == FH_BINS, "a bin for each class that a thread caches");
 
 #endif

@@ -166,9 +166,9 @@ void *fh_alloc_zeroed(size_t n) {
     }
     bool clean = false;
     unsigned c = fh_class_of(n);
-    void *p = fh_has_mode()                   ? fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_ZEROED)
-              : c && fh_own()->bin[c].top[-1] ? fh_alloc_class(c, n)
-                                              : fh_alloc_special(FH_MIN_ALIGN, n, &clean);
+    void *p = fh_has_mode()                         ? fh_hook_alloc_aligned(FH_MIN_ALIGN, n, &clean, FH_SAYS_ZEROED)
+              : c && fh_bin_peek(&fh_own()->bin[c]) ? fh_alloc_class(c, n)
+                                                    : fh_alloc_special(FH_MIN_ALIGN, n, &clean);
     if (p && !clean) fh_large_zero(p, n);
     return p;
 }

@@ -43,7 +43,8 @@ void *fh_alloc_unobserved(size_t align, size_t n, bool *clean);
 /* The same for n ≤ FH_SMALL_MAX bytes, from the calling thread's own bin alone: what the hot path would do if that were the bin
  * that malloc sees. NULL: there is none in it. For a checked program, whose threads' calls all take the slow half. */
 static inline void *fh_alloc_cached(size_t n) {
-    return fh_bin_pop(&fh_own()->bin[n <= FH_FINE_MAX ? fh_class_fine(n) : fh_class_coarse(n)]);
+    fh_bin *bin = &fh_own()->bin[n <= FH_FINE_MAX ? fh_class_fine(n) : fh_class_coarse(n)];
+    return FH_LIKELY(bin->top != NULL) ? fh_bin_pop(bin) : NULL;
 }
 
 #endif

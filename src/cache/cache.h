@@ -68,6 +68,11 @@ static inline void *fh_bin_pop(fh_bin *bin) {
     return p;
 }
 
+/* The block that the next pop of a thread's own bin would return; NULL if it has none, or belongs to no cache. */
+static inline void *fh_bin_peek(const fh_bin *bin) {
+    return bin->top ? bin->top[-1] : NULL;
+}
+
 /* Pops a block of the bin's class, the class of n bytes. */
 static inline void *fh_pop(fh_bin *bin, size_t n) {
     void *p = fh_bin_pop(bin);

@@ -22,15 +22,13 @@
 #define BINS B128, B16, B16, B16, B
 _Static_assert(FH_BINS == 128 + 3 * 16 + 1, "as many as there are bins");
 
-const fh_thread fh_thread_none = {.bin = {BINS}, .ticket = FH_NO_TICKET};
-const fh_thread fh_thread_over = {.bin = {BINS}, .ticket = FH_NO_TICKET};
+/* Neither looks for a block that is free already: it has none. */
+#define NO_CACHE                                                                                                       \
+    { .ticket = FH_NO_TICKET, .head.unwatched_slots = 1 }
+const fh_thread fh_thread_none = NO_CACHE, fh_thread_over = NO_CACHE;
 
-/* What malloc and free see of these two, and for a moment of any thread. */
-static const struct {
-    fh_row_head head;
-    fh_bin bin[FH_BINS];
-} none = {.bin = {BINS}};
-#define no_bins none.bin
+const fh_row fh_no_row = {.bin = {BINS}};
+#define no_bins fh_no_row.bin
 
 __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_bin *fh_self_release_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
@@ -178,8 +176,10 @@ static fh_thread *make(void) {
     t->ticks = t->next_idle = 0;
     t->interval = t->block_weight = t->polls = 0;
     t->participant = NULL;
-    t->deferring = (fh_deferring){0};
-    t->scope = NULL;
+    /* Rarely anything else, and then their page is not written. */
+    const fh_deferring *d = &t->deferring;
+    if (d->slots || d->top || d->end || d->room || d->given) t->deferring = (fh_deferring){0};
+    if (t->scope) t->scope = NULL;
     t->ticket = FH_NO_TICKET;
     fh_store_release(&t->state, FH_THREAD_BUSY);
     fh_thread_observe(t, false);
@@ -226,6 +226,7 @@ void fh_thread_observe(fh_thread *t, bool on) {
     }
     FH_ASSERT(!fh_is_checking());
     for (unsigned c = 0; c < FH_BINS; c++) fh_bin_reset(&t->decoy[c]);
+    t->decoy_head = t->head;
     switch_to(t, t->decoy);
 }
 
@@ -290,7 +291,7 @@ bool fh_cache_has_blocks(void) {
     }
     for (unsigned c = 1; c < FH_BINS; c++) {
         const fh_magazine *previous = t->rack[c].previous;
-        if (t->bin[c].top[-1] || (previous && previous->count)) return true;
+        if (fh_bin_peek(&t->bin[c]) || (previous && previous->count)) return true;
     }
     return false;
 }

@@ -7,9 +7,17 @@
 #include "base/types.h"
 #include "store/events.h"
 
-/* The caches of threads that have none: before their first slow path, and after their end (late destructors). Read-only,
- * all bins empty and full. */
-extern const fh_thread fh_thread_none, fh_thread_over;
+/* The caches of threads that have none: before their first slow path, and after their end (late destructors). Read-only. Their
+ * bins are zero, which is no magazine, not even one that is full and empty at once: 700 pointers would be written before each
+ * program begins. Who looks into a bin of fh_own() asks for it by fh_bin_peek. */
+extern const fh_thread fh_thread_none FH_HIDDEN, fh_thread_over FH_HIDDEN;
+
+/* What malloc and free see of these two, and for a moment of any thread: bins that are all empty and full. */
+typedef struct {
+    fh_row_head head;
+    fh_bin bin[FH_BINS];
+} fh_row;
+extern const fh_row fh_no_row FH_HIDDEN;
 
 /* The calling thread's cache, created now if it has none. NULL: the thread is over, or there is no memory for a cache. The
  * caller then uses the store block by block. After a fork it also flushes what the parent's other threads had. */

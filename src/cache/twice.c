@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/classes.h"
 #include "base/settings.h"
+#include "cache/cache.h"
 #include "store/depot.h"
 #include "store/window.h"
 #include "system/report.h"
@@ -72,8 +73,9 @@ size_t fh_twice_look(fh_thread *t, unsigned c, void **places, size_t n) {
 /* ── When ────────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 static void set(fh_thread *t, uint64_t watched, uint64_t unwatched) {
-    t->head.watched_slots = t->decoy_head.watched_slots = watched;
-    t->head.unwatched_slots = t->decoy_head.unwatched_slots = unwatched;
+    t->head = (fh_row_head){.watched_slots = watched, .unwatched_slots = unwatched};
+    /* Of a thread that was never observed nothing is written there, so that it has no memory for its decoys. */
+    if (FH_UNLIKELY(fh_bins() == t->decoy)) t->decoy_head = t->head;
 }
 
 /* The thread is young no more. */

@@ -32,10 +32,10 @@ typedef struct {
     fh_word next_chunk;                 /* chunks below it were taken from the window */
     fh_word guards_gone;                /* one bit a guard */
     fh_word lost;                       /* number of bits set in the regions' `lost` words */
+    fh_hints top;                       /* one bit a unit */
+    fh_hints unit[FH_WINDOW_UNITS];     /* one bit a region. A small program has all that is above it on one page */
     fh_word region[FH_WINDOW_REGIONS];  /* fh_region*, 0 until its first chunk is wanted; written once */
     fh_word records[FH_WINDOW_RECORDS]; /* fh_records*, likewise */
-    fh_hints top;                       /* one bit a unit */
-    fh_hints unit[FH_WINDOW_UNITS];     /* one bit a region */
     /* Of each unit the regions of a partition, as bits; of partition 0 those that are not its own. */
     fh_word regions[FH_PARTITIONS][FH_WINDOW_UNITS];
 } fh_window_state;
