@@ -87,13 +87,15 @@ static size_t claim_in(size_t chunk, unsigned n, unsigned align) {
     uint64_t free = fh_load(&fh_chunk_at(chunk)->free);
     if (n > 1 && align == 1 && free & 1 && free_below(chunk) >= n) {
         size_t slot = claim_over_border(chunk, n);
-        if (slot != FH_NONE) return slot;
+        if (slot != FH_NONE) {
+            fh_thp_begin(chunk * FH_CHUNK_SLOTS, (unsigned)(slot + n - chunk * FH_CHUNK_SLOTS), free, true);
+            return slot;
+        }
     }
     unsigned place = fh_chunk_claim_fit(chunk, n, align, &free);
     if (place == FH_CHUNK_SLOTS) return FH_NONE;
     size_t slot = chunk * FH_CHUNK_SLOTS + place;
-    /* Not a large block, which may be memory that the program never touches. */
-    if (n == 1) fh_thp_begin(slot, free);
+    fh_thp_begin(slot, n, free, n > 1);
     return slot;
 }
 

@@ -237,20 +237,39 @@ void fh_thp_again(size_t chunk) {
     if (!fh_thp_is_huge(chunk) && is_old_enough(chunk) && !pass_over(2)) prove(chunk, 1);
 }
 
-void fh_thp_begin(size_t slot, uint64_t free) {
+/* A large block may be memory that the program never touches, and a touch gives it a huge page: one in sixteen is touched while these
+ * are quick, and each that is asked for while they are slow. */
+#define LARGE_TOUCHED 16u
+
+static bool is_to_be_timed(bool large) {
+    static fh_word begun;
+    if (!large || fh_load(&fh_counts.touch_ns) >= FH_HUGE_TOUCH_SLOW) return true;
+    return fh_add_relaxed(&begun, 1) % LARGE_TOUCHED == 0;
+}
+
+/* The caller has claimed `slot` of half of a chunk that was all free, and without memory. */
+static void begin_half(size_t slot, bool large) {
     size_t index = slot / FH_CHUNK_SLOTS;
     fh_chunk *chunk = fh_chunk_at(index);
     unsigned half = slot % FH_CHUNK_SLOTS >= FH_CHUNK_SLOTS / 2;
-    uint64_t mask = fh_low_mask(FH_CHUNK_SLOTS / 2) << half * (FH_CHUNK_SLOTS / 2);
-    if ((free & mask) != mask || fh_load(&chunk->dirty) & mask) return;
-    if (free == FH_CHUNK_ALL && !fh_load(&chunk->dirty)) fh_thp_again(index);
     if (!fh_thp_is_huge(index) || fh_load(&chunk->split) >> half & 1) return;
     if (!fh_load(&fh_order.thp_timed)) return;
     if (heaps_dominate() || pass_over(1)) {
         uint64_t before = fh_or_acq_rel(&chunk->split, UINT64_C(1) << half);
         FH_ASSERT(before >> 4 == 0);
         fh_thp_keep_split(index, half);
-        return;
+    } else if (is_to_be_timed(large)) {
+        fh_event_touched(fh_system_touch(fh_slot_address(slot)));
     }
-    fh_event_touched(fh_system_touch(fh_slot_address(slot)));
+}
+
+void fh_thp_begin(size_t slot, unsigned n, uint64_t free, bool large) {
+    size_t index = slot / FH_CHUNK_SLOTS;
+    unsigned place = slot % FH_CHUNK_SLOTS, middle = FH_CHUNK_SLOTS / 2;
+    const uint64_t low = fh_low_mask(middle), clean = free & ~fh_load(&fh_chunk_at(index)->dirty);
+    FH_ASSERT(n >= 1 && place + n <= FH_CHUNK_SLOTS);
+    if (FH_LIKELY((clean & low) != low && (clean & ~low) != ~low)) return;
+    if (!large && clean == FH_CHUNK_ALL) fh_thp_again(index);
+    if (place < middle && (clean & low) == low) begin_half(slot, large);
+    if (place + n > middle && (clean & ~low) == ~low) begin_half(place < middle ? slot - place + middle : slot, large);
 }

@@ -38,10 +38,11 @@
  * program touches of that is not known, and huge pages would give memory to all of it. */
 void fh_thp_begin_chunk(size_t chunk, bool for_slabs);
 
-/* The caller has claimed this slot for small blocks, of a chunk whose free word was `free`. If all others of its half are
- * free, and the half has no memory, the first touch brings a huge page if the kernel was asked for one. Does that touch and
- * reports how long it takes. */
-void fh_thp_begin(size_t slot, uint64_t free);
+/* The caller has claimed n slots from this one on, of a chunk whose free word was `free`: one for small blocks, or those of a large
+ * block. If all others of a half are free, and the half has no memory, the first touch brings a huge page if the kernel was asked for
+ * one. Does that touch and reports how long it takes. Of halves for large blocks, which the program may not touch, that is done for
+ * some. */
+void fh_thp_begin(size_t slot, unsigned n, uint64_t free, bool large);
 
 /* The caller has these slots, and a program that grows a block fills them: the one case in which huge pages for a large block
  * are sure to pay. */

@@ -3,7 +3,7 @@
  *   - a heap that has grown is on huge pages, and keeps them: holes of 64 KiB are no reason to split one, not even when
  *     there are many; when memory is short they all go;
  *   - a program that touches a third of its blocks gets none, or all of them would be resident;
- *   - where they are slow to come (FREEHOLD_TEST_TOUCH) it grows without, and asks again now and then. */
+ *   - where they are slow to come (FREEHOLD_TEST_TOUCH) it grows without, and asks again now and then; large blocks do so too. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/kernel.h"
@@ -102,6 +102,8 @@ static int percent_with_memory(int from, int to) {
 }
 
 static void splitting(void) {
+    /* Blocks that have learned that huge pages are slow here would be on small ones. */
+    CHECK(setenv("FREEHOLD_TEST_TOUCH", "150000", 1) == 0, "setenv");
     for (int i = 0; i < RUNS; i++) {
         runs[i] = t_malloc(RUN);
         CHECK(runs[i], "malloc: NULL");
@@ -165,6 +167,23 @@ static size_t asked_for_blocks(size_t bytes, size_t size, bool whole) {
     return (kernel_advised_bytes() - before) >> 20;
 }
 
+/* The program touches large blocks itself. Chunks that were filled and purged are on huge pages, and the second time the blocks meet
+ * them, and slow ones perhaps. */
+static void slow_and_quick_large(void) {
+    bool slow = env_number("FREEHOLD_TEST_TOUCH", 0) > 1000000;
+    CHECK(setenv("FREEHOLD_TEST_TOUCH", "150000", 1) == 0, "setenv");
+    size_t asked = asked_for_blocks(160 << 20, 1 << 20, true) << 20;
+    if (slow) CHECK(setenv("FREEHOLD_TEST_TOUCH", "4000000", 1) == 0, "setenv");
+    asked_for_blocks(160 << 20, 1 << 20, true);
+    printf("%s huge pages: large blocks were put on small ones in %zu of %zu MiB\n", slow ? "slow" : "quick",
+           kernel_refused_bytes >> 20, asked >> 20);
+    fflush(stdout);
+    CHECK(asked >= 120 << 20, "what comes next should be on huge pages");
+    /* One page each is tried after 0, 16, 32 and 64, or a few quick ones more before the first that is timed. */
+    if (slow) CHECK(kernel_refused_bytes >= asked / 2, "blocks that should have learned");
+    if (!slow) CHECK(kernel_refused_bytes == 0, "blocks that should be on huge pages");
+}
+
 static void whole_small(void) {
     size_t asked = asked_for_blocks(60 << 20, 40000, true);
     printf("blocks of 40,000 bytes, written whole: huge pages were asked for %zu MiB\n", asked);
@@ -192,6 +211,7 @@ static void third_large(void) {
 int main(void) {
     if (env_number("FREEHOLD_TEST_TOUCH", 0)) {
         apart("slow and quick", slow_and_quick);
+        apart("slow and quick, large", slow_and_quick_large);
         return 0;
     }
     apart("hello", hello);

@@ -31,7 +31,7 @@
 enum { HUGE_PAGE = 2 << 20, MOST_RANGES = 4096 };
 
 long kernel_split_purges, kernel_whole_purges;
-size_t kernel_split_bytes;
+size_t kernel_split_bytes, kernel_refused_bytes;
 
 void *__real_mmap(void *p, size_t n, int protection, int flags, int fd, off_t offset);
 int __real_munmap(void *p, size_t n);
@@ -205,6 +205,8 @@ int __wrap_madvise(void *p, size_t n, int advice) {
         remember((uintptr_t)p, n);
         if (is_mode("never")) return 0;
     }
+    if (advice == MADV_NOHUGEPAGE && is_advised((uintptr_t)p))
+        __atomic_fetch_add(&kernel_refused_bytes, n, __ATOMIC_RELAXED);
     if (advice == MADV_DONTNEED) count_purge((uintptr_t)p, n);
     return __real_madvise(p, n, advice);
 }

@@ -12,7 +12,8 @@ extern size_t kernel_split_bytes;
 /* And all others. */
 extern long kernel_whole_purges;
 
-/* Bytes of all ranges for which huge pages were asked so far. */
+/* Bytes of all ranges for which huge pages were asked so far. And bytes that were to be on small pages after that, each time. */
 size_t kernel_advised_bytes(void);
+extern size_t kernel_refused_bytes;
 
 #endif
