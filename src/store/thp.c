@@ -266,9 +266,10 @@ static void begin_half(size_t slot, bool large) {
 void fh_thp_begin(size_t slot, unsigned n, uint64_t free, bool large) {
     size_t index = slot / FH_CHUNK_SLOTS;
     unsigned place = slot % FH_CHUNK_SLOTS, middle = FH_CHUNK_SLOTS / 2;
-    const uint64_t low = fh_low_mask(middle), clean = free & ~fh_load(&fh_chunk_at(index)->dirty);
+    const uint64_t low = fh_low_mask(middle);
     FH_ASSERT(n >= 1 && place + n <= FH_CHUNK_SLOTS);
-    if (FH_LIKELY((clean & low) != low && (clean & ~low) != ~low)) return;
+    if (FH_LIKELY((free & low) != low && (free & ~low) != ~low)) return;
+    uint64_t clean = free & ~fh_load(&fh_chunk_at(index)->dirty);
     if (!large && clean == FH_CHUNK_ALL) fh_thp_again(index);
     if (place < middle && (clean & low) == low) begin_half(slot, large);
     if (place + n > middle && (clean & ~low) == ~low) begin_half(place < middle ? slot - place + middle : slot, large);
