@@ -60,8 +60,8 @@ if(FREEHOLD_SANITIZE)
                                                         -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(freehold_sanitizer INTERFACE -fsanitize=${FREEHOLD_SANITIZE})
     if(FREEHOLD_SANITIZE STREQUAL "thread")
-        # Its shadow leaves no terabyte of address space in one piece; 128 GiB there are.
-        target_compile_definitions(freehold_flags INTERFACE FH_WINDOW_UNITS=8u)
+        # Its shadow leaves no terabyte of address space in one piece; 128 GiB there are. Tests that look inside have to know it too.
+        target_compile_definitions(freehold_sanitizer INTERFACE FH_WINDOW_UNITS=8u)
     endif()
 endif()
 
