@@ -57,7 +57,7 @@ foreach(source IN LISTS first_sources)
 endforeach()
 list(REMOVE_ITEM core_sources ${first_sources})
 
-# A linker that takes a list of functions, constants and variables does better: a trivial process has 270 KiB less.
+# A linker that takes a list of functions, constants and variables does better (docs/memory.md, A small process).
 set(FREEHOLD_ORDER ${PROJECT_SOURCE_DIR}/cmake/order.ld)
 set(order_options "")
 if(system_name STREQUAL linux AND NOT FREEHOLD_SANITIZE)

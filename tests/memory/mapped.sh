@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # What every program needs of the library is together (cmake/order.ld). So in one that hardly allocates at most 50 % of its code and
-# 300 KiB of all that is the library's become resident, without the heap. mapped.sh TRIVIAL-PROGRAM LIBFREEHOLD.SO; medians of 21
-# runs, because where the library lies decides how much the kernel maps around a page.
+# 300 KiB of all that is the library's become resident, without the heap. mapped.sh TRIVIAL-PROGRAM LIBFREEHOLD.SO IN-ORDER; medians
+# of 21 runs, because where the library lies decides how much the kernel maps around a page.
 set -euo pipefail
-program=$1 library=$2
+program=$1 library=$2 in_order=$3
+here=$(dirname "$0")
+# shellcheck source=tests/support/skip.sh
+. "$here/../support/skip.sh"
+[ -n "$in_order" ] || skip "this linker takes no list of what comes first"
 shares=() wholes=()
 for _ in $(seq 21); do
     read -r resident all whole < <(LD_PRELOAD=$library "$program" code)
