@@ -54,6 +54,9 @@ static void touch_all(char *p, size_t size) {
 void fh_system_purge(void *p, size_t size) {
     touch_all(p, size);
 }
+void fh_system_purge_pieces(const fh_piece *pieces, unsigned n) {
+    for (unsigned i = 0; i < n; i++) fh_system_purge(pieces[i].p, pieces[i].size);
+}
 /* Records of free slots: nothing changes for those who read them, if that is what they are. */
 void fh_system_forget_zeroes(void *p, size_t size) {
     uint64_t bits = 0;

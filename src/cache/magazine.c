@@ -141,6 +141,12 @@ static void charge(fh_thread *t, unsigned c, ptrdiff_t blocks) {
     FH_ASSERT((ptrdiff_t)t->budget_used >= 0 && t->large_used <= t->budget_used);
 }
 
+/* True if the thread's bound allows so many bytes more for a bin that has some. */
+static bool has_room(const fh_thread *t, unsigned c, size_t more) {
+    if (fh_class_is_run(c)) return t->large_used + more <= FH_THREAD_LARGE_BYTES;
+    return t->budget_used - t->large_used + more <= FH_THREAD_BYTES;
+}
+
 /* A bin that is refilled or flushed may hold twice as much from now on, within its own bound and the thread's. */
 static void grow(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
@@ -150,23 +156,22 @@ static void grow(fh_thread *t, unsigned c) {
     unsigned wanted = old == 0 ? first_blocks(c) : old * 2 + 2;
     if (wanted > most) wanted = most;
     if (wanted <= old) return;
-    size_t more = 2 * (wanted - old) * fh_class_size(c);
-    if (fh_class_is_run(c)) {
-        if (t->large_used + more > FH_THREAD_LARGE_BYTES) return;
-    } else if (old != 0 && t->budget_used - t->large_used + more > FH_THREAD_BYTES) {
-        return;
-    }
+    bool first = old == 0 && !fh_class_is_run(c);
+    if (!first && !has_room(t, c, 2 * (wanted - old) * fh_class_size(c))) return;
     charge(t, c, (ptrdiff_t)(wanted - old));
     rack->limit = (uint16_t)wanted;
     FH_ASSERT(wanted <= UINT16_MAX);
 }
 
-/* The class shrunk (shrink.h). */
+/* The class shrunk (shrink.h): the bin may hold so much now, which is more when much of the class has been flushed. */
 static void shrink(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
-    unsigned blocks = fh_shrunk_bin_blocks();
-    if (rack->limit <= blocks) return;
-    FH_ASSERT(blocks >= 1);
+    unsigned blocks = fh_shrunk_bin_blocks(c);
+    FH_ASSERT(blocks >= 1 && rack->most >= 1);
+    if (blocks > rack->most) blocks = rack->most;
+    if (rack->limit == blocks) return;
+    bool more = rack->limit < blocks;
+    if (more && !(fh_is_contracting() && has_room(t, c, 2 * (blocks - rack->limit) * fh_class_size(c)))) return;
     charge(t, c, (ptrdiff_t)blocks - rack->limit);
     rack->limit = (uint16_t)blocks;
 }
@@ -234,7 +239,7 @@ static void contract(fh_thread *t, unsigned c) {
     unsigned other = t->next_idle = (t->next_idle + 1) % FH_BINS;
     if (other == 0) fh_set_due(FH_DUE_PARKED);
     if (other == 0 || other == c || !fh_shrink_pass(other)) return;
-    if (t->rack[other].limit > fh_shrunk_bin_blocks()) fh_bin_empty(t, other);
+    if (t->rack[other].limit > fh_shrunk_bin_blocks(other)) fh_bin_empty(t, other);
 }
 
 /* ── Refill and flush ────────────────────────────────────────────────────────────────────────────────────────────── */

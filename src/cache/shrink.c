@@ -18,12 +18,6 @@ static fh_word flushed;
 static fh_word peak_second; /* when the peak grew last */
 static fh_word deepest;     /* the most that was flushed in this contraction */
 
-unsigned fh_shrunk_bin_blocks(void) {
-    uint64_t blocks = fh_load(&fh_contraction);
-    FH_ASSERT(blocks <= FH_SHRUNK_BLOCKS);
-    return blocks ? (unsigned)blocks : FH_SHRUNK_BLOCKS;
-}
-
 /* Shrinks class c, of which the word was `seen`. The thread that does so empties its depot. */
 static bool shrink_class(unsigned c, uint64_t seen) {
     if (seen & FH_SHRUNK) return true;
@@ -63,14 +57,13 @@ static void begin_or_not(size_t now) {
     size_t credit = FH_SETTING(purge) == FH_PURGE_EAGER ? 0 : (size_t)fh_load(&fh_order.credit);
     if (!fh_contraction_begins(now, most, credit, since_growth)) return;
     fh_store(&deepest, now);
-    fh_store(&fh_contraction, fh_contraction_blocks(fh_used_bytes()));
+    fh_store(&fh_contraction, 1);
 }
 
 static void continue_or_end(size_t now) {
     size_t most = (size_t)fh_load(&deepest);
     if (now > most) {
         fh_store(&deepest, now);
-        fh_store(&fh_contraction, fh_contraction_blocks(fh_used_bytes()));
     } else if (fh_contraction_ends(now, most)) {
         /* What there is now is the new peak. */
         fh_store(&fh_contraction, 0);

@@ -14,7 +14,7 @@
  *                        ▲                                   │                                        │
  *                        └──────── a refill ─────────────────┴────────────────────────────────────────┘
  *
- *     contraction:       0 ──(flushed ≥ threshold)──▶ blocks a bin may hold ──(1/16 of it is in demand again)──▶ 0
+ *     contraction:       0 ──(flushed ≥ threshold)──▶ 1 ──(1/16 of it is in demand again)──▶ 0
  *
  * The refault credit raises the threshold: a program that frees and allocates the same 100 MiB over and over pays for the
  * first time. Shrinking itself earns none, because blocks that are flushed keep their memory (docs/memory.md).
@@ -51,10 +51,11 @@ static inline bool fh_contraction_ends(size_t flushed, size_t deepest) {
     return flushed + FH_CONTRACTION_ENDS + deepest / 16 <= deepest;
 }
 
-/* In a contraction each block that a bin holds may hold a slab: of some hundred classes, one block for every thousand slabs
- * keeps a tenth of the heap at most. */
-static inline unsigned fh_contraction_blocks(size_t used) {
-    size_t blocks = used / FH_SLOT_SIZE / 1024;
+/* In a contraction each block that a bin holds may hold a slab. So a bin may have one for each 2 MiB of its class that have
+ * been flushed. With its two magazines that is a sixteenth of what was flushed at most, of however many classes, and little
+ * once the free pages of such slabs are purged. A class that is most of the heap is flushed in batches that way. */
+static inline unsigned fh_contraction_blocks(size_t flushed) {
+    size_t blocks = flushed / FH_SHRUNK_BYTES_A_BLOCK;
     return blocks < 1 ? 1 : blocks > FH_SHRUNK_BLOCKS ? FH_SHRUNK_BLOCKS : (unsigned)blocks;
 }
 
@@ -73,8 +74,11 @@ static inline bool fh_is_contracting(void) {
     return fh_load(&fh_contraction) != 0;
 }
 
-/* Blocks that each magazine of a bin may hold whose class is shrunk. */
-unsigned fh_shrunk_bin_blocks(void);
+/* Blocks that each magazine of a bin of class c may hold, which is shrunk. */
+static inline unsigned fh_shrunk_bin_blocks(unsigned c) {
+    if (!fh_is_contracting()) return FH_SHRUNK_BLOCKS;
+    return fh_contraction_blocks((size_t)(fh_load(&fh_shrink_class[c]) & ~FH_SHRUNK));
+}
 
 /* `bytes` of class c came out of a bin that is full, and there is no demand for them at present. True if the class is
  * shrunk now. The thread that shrinks it empties the depot. */

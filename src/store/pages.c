@@ -21,6 +21,16 @@ typedef struct {
     uint64_t held[FH_SLAB_WORDS]; /* the blocks that we have claimed */
 } holding;
 
+/* Slabs whose free pages are purged together, in one call for all of them. */
+#define BATCH_SLABS 8u
+#define BATCH_PIECES 64u
+
+typedef struct {
+    unsigned slabs, pieces;
+    holding slab[BATCH_SLABS];
+    fh_piece piece[BATCH_PIECES]; /* of blocks that are held */
+} batch;
+
 /* Blocks first … last of the slab, as bits of its word w. */
 static uint64_t bits_between(unsigned w, unsigned first, unsigned last) {
     unsigned from = w == first / 64 ? first % 64 : 0, to = w == last / 64 ? last % 64 : 63;
@@ -110,11 +120,23 @@ static bool claim(holding *h, const uint64_t *wanted) {
     return true;
 }
 
-/* Purges the pages that are all held. Returns how many. */
-static unsigned purge_held(const holding *h, unsigned pages, const unsigned char *resident) {
+static void purge_pieces(batch *b) {
+    fh_system_purge_pieces(b->piece, b->pieces);
+    b->pieces = 0;
+}
+
+/* Purges what is left of the batch, and puts all blocks back. */
+static void finish(batch *b) {
+    purge_pieces(b);
+    for (unsigned i = 0; i < b->slabs; i++) put_back(&b->slab[i]);
+    b->slabs = 0;
+}
+
+/* Of the slab h the pages that are all held become pieces. Returns how many pages. */
+static unsigned add_pieces(batch *b, const holding *h, unsigned pages, const unsigned char *resident) {
     size_t bytes = fh_system_page_size();
     char *start = fh_slot_address(h->slot);
-    unsigned purged = 0, first, last, run = 0;
+    unsigned added = 0, first, last, run = 0;
     FH_ASSERT(pages <= MOST_PAGES);
     for (unsigned page = 0; page <= pages; page++) {
         bool whole = page < pages && blocks_of_page(h, page, &first, &last) && (resident[page] & 1) &&
@@ -124,12 +146,13 @@ static unsigned purge_held(const holding *h, unsigned pages, const unsigned char
         } else if (run) {
             fh_thp_keep_slots_split(h->slot + (page - run) * bytes / FH_SLOT_SIZE,
                                     h->slot + (page * bytes - 1) / FH_SLOT_SIZE);
-            fh_system_purge(start + (page - run) * bytes, run * bytes);
-            purged += run;
+            if (b->pieces == BATCH_PIECES) purge_pieces(b);
+            b->piece[b->pieces++] = (fh_piece){start + (page - run) * bytes, run * bytes};
+            added += run;
             run = 0;
         }
     }
-    return purged;
+    return added;
 }
 
 /* The slab at a slot, if it is one of the program's blocks. */
@@ -145,14 +168,18 @@ static bool is_slab(size_t slot, holding *h, unsigned *pages) {
 /* Pages inside of slabs that were purged so far. */
 static fh_word purged_pages;
 
-/* One slab: claims its free pages, purges them, puts the blocks back. Returns the bytes purged. */
-static size_t purge_slab(holding *h, unsigned pages, const unsigned char *resident) {
+/* Claims the free pages of the slab at a slot. They are purged and put back with the batch. Returns their bytes. */
+static size_t add_slab(batch *b, size_t slot, const unsigned char *resident) {
+    holding *h = &b->slab[b->slabs];
     uint64_t wanted[FH_SLAB_WORDS];
-    if (!choose(h, pages, resident, wanted) || !claim(h, wanted)) return 0;
-    unsigned purged = purge_held(h, pages, resident);
-    put_back(h);
-    if (purged) fh_add_relaxed(&purged_pages, purged);
-    return purged * fh_system_page_size();
+    unsigned pages;
+    FH_ASSERT(b->slabs < BATCH_SLABS);
+    if (!is_slab(slot, h, &pages) || !choose(h, pages, resident, wanted) || !claim(h, wanted)) return 0;
+    b->slabs++;
+    unsigned added = add_pieces(b, h, pages, resident);
+    if (added) fh_add_relaxed(&purged_pages, added);
+    if (b->slabs == BATCH_SLABS) finish(b);
+    return added * fh_system_page_size();
 }
 
 size_t fh_pages_free_bytes(size_t slot) {
@@ -184,26 +211,30 @@ size_t fh_pages_purge(size_t slot) {
     holding h;
     unsigned pages;
     unsigned char resident[MOST_PAGES];
+    batch b;
     /* The bits are read before the kernel is asked anything. */
     if (!fh_pages_free(slot, false) || !is_slab(slot, &h, &pages)) return 0;
     if (!fh_system_resident(fh_slot_address(slot), pages * fh_system_page_size(), resident)) return 0;
-    return purge_slab(&h, pages, resident);
+    b.slabs = b.pieces = 0;
+    size_t purged = add_slab(&b, slot, resident);
+    finish(&b);
+    return purged;
 }
 
 size_t fh_pages_purge_half(size_t first) {
-    holding h;
-    unsigned pages;
     unsigned char resident[HALF_PAGES];
+    batch b;
     size_t bytes = FH_CHUNK_SIZE / 2, end = first + FH_CHUNK_SLOTS / 2, slot = first, purged = 0;
     FH_ASSERT(first % (FH_CHUNK_SLOTS / 2) == 0);
     while (slot < end && !fh_pages_free(slot, false)) slot++;
     if (slot == end || bytes / fh_system_page_size() > HALF_PAGES) return 0;
     if (!fh_system_resident(fh_slot_address(first), bytes, resident)) return 0;
+    b.slabs = b.pieces = 0;
+    /* A slab begins at a multiple of its length, and so ends in this half. */
     for (; slot < end; slot++) {
-        /* A slab begins at a multiple of its length, and so ends in this half. */
-        size_t page = (slot - first) * FH_SLOT_SIZE / fh_system_page_size();
-        if (is_slab(slot, &h, &pages)) purged += purge_slab(&h, pages, resident + page);
+        purged += add_slab(&b, slot, resident + (slot - first) * FH_SLOT_SIZE / fh_system_page_size());
     }
+    finish(&b);
     return purged;
 }
 

@@ -3,8 +3,8 @@
  * zeroes. A heap of which one block in a hundred is alive loses three quarters of its memory that way.
  *
  * Thread-safety: any thread. Progress: lock-free, except what the kernel does. A thread that is stopped in the middle keeps
- * the free blocks of one slab from others. Cost: one question to the kernel a slab, and one call for each stretch of
- * pages. */
+ * the free blocks of eight slabs from others. Cost: one question to the kernel a slab or half of a chunk. And one call for up
+ * to 64 stretches of pages, where the kernel has such a call; else one for each. */
 #ifndef FH_STORE_PAGES_H
 #define FH_STORE_PAGES_H
 

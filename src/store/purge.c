@@ -131,8 +131,10 @@ static bool is_in_the_middle(uint64_t moved, uint64_t mask) {
 
 /* ── Purging ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Purges each stretch of these slots with one call. */
+/* Purges these slots, all stretches of them together. */
 static void purge_stretches(size_t index, uint64_t slots) {
+    fh_piece piece[FH_CHUNK_SLOTS / 2];
+    unsigned pieces = 0;
     while (slots) {
         unsigned place = fh_lowest_bit(slots);
         uint64_t above = ~(slots >> place);
@@ -145,10 +147,11 @@ static void purge_stretches(size_t index, uint64_t slots) {
         if (FH_UNLIKELY(moved & mask) && !is_in_the_middle(moved, mask)) {
             map_afresh(index, mask, p, n * FH_SLOT_SIZE);
         } else {
-            fh_system_purge(p, n * FH_SLOT_SIZE);
+            piece[pieces++] = (fh_piece){p, n * FH_SLOT_SIZE};
         }
         slots &= ~mask;
     }
+    fh_system_purge_pieces(piece, pieces);
 }
 
 /* On huge pages a slot that was never written to has memory all the same when a neighbour was. So there all free slots of a

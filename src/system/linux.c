@@ -24,6 +24,8 @@
 #include <sys/personality.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,6 +37,10 @@
 /* musl comes without the kernel's headers. The numbers are part of the kernel's interface. */
 #define FUTEX_CMP_REQUEUE 4
 #define FUTEX_PRIVATE 128
+#define SELF (-10000) /* PIDFD_SELF */
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
 
 /* ThreadSanitizer owns most of the address space and lets a program use only the part where the kernel itself puts
  * mappings. */
@@ -312,6 +318,46 @@ void fh_system_purge(void *p, size_t size) {
     if (madvise(p, size, MADV_DONTNEED) != 0) memset(p, 0, size);
     errno = saved;
 }
+
+enum { UNKNOWN, YES, NO };
+static fh_word pieces_known;
+
+/* From Linux 6.15 on process_madvise takes the caller itself and this advice. It is not tried before, because a filter of system
+ * calls that was made for an older kernel may end the program. */
+static bool takes_pieces(void) {
+    uint64_t known = fh_load(&pieces_known);
+    if (known == UNKNOWN) {
+        struct utsname name;
+        unsigned version[2] = {0, 0};
+        const char *at = uname(&name) == 0 ? name.release : "";
+        for (unsigned i = 0; i < 2; i++) {
+            for (; *at >= '0' && *at <= '9'; at++) version[i] = version[i] * 10 + (unsigned)(*at - '0');
+            if (*at == '.') at++;
+        }
+        known = version[0] > 6 || (version[0] == 6 && version[1] >= 15) ? YES : NO;
+        fh_store(&pieces_known, known);
+    }
+    return known == YES && !fh_system_is_restricted();
+}
+
+void fh_system_purge_pieces(const fh_piece *pieces, unsigned n) {
+    unsigned done = 0;
+    if (n > 1 && takes_pieces()) {
+        int saved = errno;
+        long bytes = syscall(SYS_process_madvise, (long)SELF, pieces, (long)n, (long)MADV_DONTNEED, 0L);
+        if (bytes < 0 && errno != EINVAL && errno != ENOMEM && errno != EAGAIN) fh_store(&pieces_known, NO);
+        fh_add_relaxed(&purges, 1);
+        if (bytes > 0) fh_add_relaxed(&purged_bytes, (uint64_t)bytes);
+        /* The kernel ends at the first one that it cannot purge. */
+        for (; done < n && bytes >= (long)pieces[done].size; done++) bytes -= (long)pieces[done].size;
+        errno = saved;
+    }
+    for (; done < n; done++) fh_system_purge(pieces[done].p, pieces[done].size);
+}
+
+_Static_assert(sizeof(fh_piece) == sizeof(struct iovec) && offsetof(fh_piece, p) == offsetof(struct iovec, iov_base) &&
+                   offsetof(fh_piece, size) == offsetof(struct iovec, iov_len),
+               "what the kernel takes");
 
 void fh_system_forget_zeroes(void *p, size_t size) {
     int saved = errno;
