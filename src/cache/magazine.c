@@ -141,10 +141,16 @@ static void charge(fh_thread *t, unsigned c, ptrdiff_t blocks) {
     FH_ASSERT((ptrdiff_t)t->budget_used >= 0 && t->large_used <= t->budget_used);
 }
 
+/* What the thread may cache of small blocks: a share of what is in use, so that caches are no larger a part of a small heap. */
+static size_t small_bytes(void) {
+    size_t share = fh_used_bytes() / FH_THREAD_SHARE;
+    return share < FH_THREAD_LEAST ? FH_THREAD_LEAST : share > FH_THREAD_BYTES ? FH_THREAD_BYTES : share;
+}
+
 /* True if the thread's bound allows so many bytes more for a bin that has some. */
 static bool has_room(const fh_thread *t, unsigned c, size_t more) {
     if (fh_class_is_run(c)) return t->large_used + more <= FH_THREAD_LARGE_BYTES;
-    return t->budget_used - t->large_used + more <= FH_THREAD_BYTES;
+    return t->budget_used - t->large_used + more <= small_bytes();
 }
 
 /* A bin that is refilled or flushed may hold twice as much from now on, within its own bound and the thread's. */
