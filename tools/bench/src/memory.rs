@@ -74,6 +74,8 @@ pub fn field(text: &str, key: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use profile_file::testing::skip;
+
     #[test]
     fn a_run_finds_what_its_workload_needs_and_a_quarter_more() {
         assert_eq!(super::needed(0), super::FIRST);
@@ -96,8 +98,7 @@ mod tests {
         let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
             .unwrap_or_default();
         if mode.contains("[never]") || before.is_none() {
-            println!("skipped: the kernel gives no huge pages here");
-            return;
+            return skip("the kernel gives no huge pages here");
         }
         assert!(after > before, "{before:?} and then {after:?}");
     }
