@@ -147,7 +147,7 @@ static size_t small_bytes(void) {
     return share < FH_THREAD_LEAST ? FH_THREAD_LEAST : share > FH_THREAD_BYTES ? FH_THREAD_BYTES : share;
 }
 
-/* True if the thread's bound allows so many bytes more for a bin that has some. */
+/* True if the thread's bound allows a bin that has some blocks `more` bytes. */
 static bool has_room(const fh_thread *t, unsigned c, size_t more) {
     if (fh_class_is_run(c)) return t->large_used + more <= FH_THREAD_LARGE_BYTES;
     return t->budget_used - t->large_used + more <= small_bytes();
