@@ -1,6 +1,8 @@
-/* Half of a large heap of one class is freed, in the order in which it was made. Its caches shrink, and what they give back must
- * still be worth a call: at most one flush for eight blocks (it was one for three). The memory goes home all the same. And the
- * frees do with little of the stack, because some threads have 16 KiB of it. */
+/* A large heap of one class is freed, in the order in which it was made. Its caches shrink, and what they give back must still
+ * be worth a call: at most one flush for eight blocks (it was one for two). The memory goes home all the same.
+ *
+ * Then it is made again and freed in random order, so that pages inside of slabs are purged. All frees do with little of the
+ * stack, because some threads have 16 KiB of it. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"
@@ -26,27 +28,35 @@ static uint64_t flushes(void) {
 /* From this function downwards. */
 static void *free_all(void *unused) {
     char here;
-    size_t top = (size_t)(&here - stack);
+    size_t top = (size_t)(&here - stack), lowest = 0;
     CHECK(top < STACK, "the thread is on another stack");
     memset(stack, 0x5a, top - 512);
     for (size_t i = 0; i < BLOCKS; i++) t_free(blocks[i]);
-    size_t lowest = 0;
     while (stack[lowest] == 0x5a) lowest++;
     used_stack = top - lowest;
     return unused;
 }
 
-int main(void) {
-    memset(blocks, 1, sizeof blocks);
-    memset(stack, 1, sizeof stack);
-    size_t before = resident_bytes();
+static void make(void) {
     for (size_t i = 0; i < BLOCKS; i++) {
         blocks[i] = t_malloc(SIZE);
         CHECK(blocks[i], "malloc: NULL");
         memset(blocks[i], 1, SIZE);
     }
-    size_t full = resident_bytes() - before;
-    CHECK(full >= (size_t)BLOCKS * SIZE, "the blocks are not there");
+}
+
+static void mix(void) {
+    uint64_t random = 7;
+    for (size_t i = BLOCKS - 1; i > 0; i--) {
+        size_t other = random_below(&random, i + 1);
+        void *block = blocks[i];
+        blocks[i] = blocks[other];
+        blocks[other] = block;
+    }
+}
+
+/* By a thread of its own. Returns the flushes. */
+static uint64_t drop(const char *order) {
     uint64_t flushed = flushes();
     pthread_attr_t attributes;
     pthread_t thread;
@@ -54,11 +64,26 @@ int main(void) {
     CHECK(pthread_create(&thread, &attributes, free_all, NULL) == 0, "a thread");
     pthread_join(thread, NULL);
     flushed = flushes() - flushed;
+    printf("%s: %.1f blocks a flush, %zu bytes of stack\n", order, (double)BLOCKS / (double)flushed, used_stack);
+    fflush(stdout);
+    CHECK(used_stack <= 8 << 10, "the frees took %zu bytes of stack", used_stack);
+    return flushed;
+}
+
+int main(void) {
+    memset(blocks, 1, sizeof blocks);
+    memset(stack, 1, sizeof stack);
+    size_t before = resident_bytes();
+    make();
+    size_t full = resident_bytes() - before;
+    CHECK(full >= (size_t)BLOCKS * SIZE, "the blocks are not there");
+    uint64_t flushed = drop("in order");
     size_t now = resident_bytes(), rest = now > before ? now - before : 0;
-    printf("%d blocks of %d bytes: %.1f MiB, after the last free %.1f; %.1f blocks a flush; %zu bytes of stack\n", BLOCKS,
-           SIZE, MIB(full), MIB(rest), (double)BLOCKS / (double)flushed, used_stack);
+    printf("%.1f MiB, after the last free %.1f\n", MIB(full), MIB(rest));
     CHECK(flushed <= BLOCKS / 8, "%zu flushes for %d blocks", (size_t)flushed, BLOCKS);
     CHECK(rest <= full / 10, "%.1f MiB are still there", MIB(rest));
-    CHECK(used_stack <= 6 << 10, "the frees took %zu bytes of stack", used_stack);
+    make();
+    mix();
+    drop("at random");
     return 0;
 }

@@ -100,7 +100,8 @@ static void check_pieces(bool without_memory) {
         }
         for (size_t at = 0; at < pieces[i].size; at++) CHECK(p[at] == 0, "byte %zu of piece %u is %#x", at, i, p[at]);
         CHECK(has_memory(behind), "the page behind piece %u lost its memory", i);
-        for (size_t at = 0; at < page; at++) CHECK(behind[at] == (char)(i + 1), "behind piece %u is %#x", i, behind[at]);
+        for (size_t at = 0; at < page; at++)
+            CHECK(behind[at] == (char)(i + 1), "behind piece %u is %#x", i, behind[at]);
     }
 }
 
@@ -257,34 +258,44 @@ static void by_release(void) {
 static atomic_bool stop;
 
 static void *run(void *unused) {
-    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {}
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+    }
     return unused;
 }
 
-/* Microseconds for each piece; the best of some rounds, because a machine may be busy. */
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Microseconds for each page that is a piece: the median, because a machine may be busy. */
 static double price(bool together) {
-    double best = 1e9;
-    for (unsigned round = 0; round < 300; round++) {
+    enum { ROUNDS = 301 };
+    static double took[ROUNDS];
+    for (unsigned round = 0; round < ROUNDS; round++) {
         make_pieces();
+        for (unsigned i = 0; i < PIECES; i++) pieces[i].size = page;
         double began = seconds_now();
         if (together) {
             fh_system_purge_pieces(pieces, PIECES);
         } else {
             for (unsigned i = 0; i < PIECES; i++) fh_system_purge(pieces[i].p, pieces[i].size);
         }
-        double took = (seconds_now() - began) * 1e6 / PIECES;
-        if (took < best) best = took;
+        took[round] = (seconds_now() - began) * 1e6 / PIECES;
     }
-    return best;
+    qsort(took, ROUNDS, sizeof *took, by_size);
+    return took[ROUNDS / 2];
 }
 
 /* Only shown: a figure of time is no test. */
 static void prices(void) {
     pthread_t other;
     kernel.own = true;
-    printf("us a piece: one by one %.2f, together %.2f\n", price(false), price(true));
+    double alone = price(false), alone_together = price(true);
     CHECK(pthread_create(&other, NULL, run, NULL) == 0, "a thread");
-    printf("while another thread runs: one by one %.2f, together %.2f\n", price(false), price(true));
+    double beside = price(false), beside_together = price(true);
+    printf("a page, in us: one by one %.2f, together %.2f; while another thread runs %.2f and %.2f\n", alone,
+           alone_together, beside, beside_together);
     atomic_store(&stop, true);
     pthread_join(other, NULL);
 }

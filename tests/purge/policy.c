@@ -260,7 +260,8 @@ static void caches_shrink(void) {
         CHECK(blocks == 1 || 2 * blocks * FH_SLOT_SIZE <= bytes / 16, "%zu flushed: bins may hold too much", bytes);
         before = blocks;
     }
-    CHECK(fh_contraction_blocks(64 * FH_GIB) == FH_SHRUNK_BLOCKS, "a class that is all of a heap is not flushed in batches");
+    CHECK(fh_contraction_blocks(64 * FH_GIB) == FH_SHRUNK_BLOCKS,
+          "a class that is all of a heap is not flushed in batches");
 }
 
 /* Huge pages that come at once are asked for each time; slow ones after 16, 32, 64 … that are passed over. */
