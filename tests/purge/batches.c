@@ -1,4 +1,4 @@
-/* A large heap of one class is freed, in the order in which it was made. Its caches shrink, and what they give back must still
+/* A large heap of two classes is freed, one after the other, in the order in which it was made. Its caches shrink, and what they give back must still
  * be worth a call: at most one flush for eight blocks (it was one for two). The memory goes home all the same.
  *
  * Then it is made again and freed in random order, so that pages inside of slabs are purged. All frees do with little of the
@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { BLOCKS = 1 << 22, SIZE = 64, STACK = 64 << 10 };
+enum { BLOCKS = 1 << 22, STACK = 64 << 10 };
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
 static void *blocks[BLOCKS];
@@ -23,6 +23,11 @@ static uint64_t flushes(void) {
     const char *place = strstr(text, key);
     CHECK(place, "the statistics have no flushes");
     return strtoull(place + sizeof key - 1, NULL, 10);
+}
+
+/* When the second class begins, the heap contracts, and nothing of that class has been flushed. */
+static size_t size_of(size_t i) {
+    return i < BLOCKS / 4 * 3 ? 64 : 96;
 }
 
 /* From this function downwards. */
@@ -39,9 +44,9 @@ static void *free_all(void *unused) {
 
 static void make(void) {
     for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = t_malloc(SIZE);
+        blocks[i] = t_malloc(size_of(i));
         CHECK(blocks[i], "malloc: NULL");
-        memset(blocks[i], 1, SIZE);
+        memset(blocks[i], 1, size_of(i));
     }
 }
 
@@ -76,7 +81,7 @@ int main(void) {
     size_t before = resident_bytes();
     make();
     size_t full = resident_bytes() - before;
-    CHECK(full >= (size_t)BLOCKS * SIZE, "the blocks are not there");
+    CHECK(full >= (size_t)BLOCKS / 4 * (3 * 64 + 96), "the blocks are not there");
     uint64_t flushed = drop("in order");
     size_t now = resident_bytes(), rest = now > before ? now - before : 0;
     printf("%.1f MiB, after the last free %.1f\n", MIB(full), MIB(rest));
