@@ -141,7 +141,7 @@ static void charge(fh_thread *t, unsigned c, ptrdiff_t blocks) {
     FH_ASSERT((ptrdiff_t)t->budget_used >= 0 && t->large_used <= t->budget_used);
 }
 
-/* True if the thread's bound allows so many bytes more for a bin that has some. */
+/* True if the thread's bound allows `more` bytes for a bin that has some. */
 static bool has_room(const fh_thread *t, unsigned c, size_t more) {
     if (fh_class_is_run(c)) return t->large_used + more <= FH_THREAD_LARGE_BYTES;
     return t->budget_used - t->large_used + more <= FH_THREAD_BYTES;

@@ -21,8 +21,8 @@ typedef struct {
     uint64_t *held; /* words of the blocks that we have claimed */
 } holding;
 
-/* Slabs whose free pages are purged together, in one call for all of them. It is on the stack of whoever calls free, which may
- * be small: most slabs have few words, and two of the longest fill it. */
+/* Slabs whose free pages are purged together, in one call for all of them. It is on the stack of a thread that calls free, which
+ * may be small: most slabs have few words, and two of the longest fill it. */
 #define BATCH_SLABS 8u
 #define BATCH_WORDS (2 * FH_SLAB_WORDS)
 #define BATCH_PIECES 64u
