@@ -52,8 +52,8 @@ static inline bool fh_contraction_ends(size_t flushed, size_t deepest) {
 }
 
 /* In a contraction each block that a bin holds may hold a slab. So a bin may have one for each 2 MiB of its class that have
- * been flushed. With its two magazines that is a sixteenth of what was flushed at most, of however many classes, and little
- * once the free pages of such slabs are purged. A class that is most of the heap is flushed in batches that way. */
+ * been flushed. Of slabs of 64 KiB the two magazines of a thread's bin then hold a sixteenth of that at most, of however many
+ * classes; and little once the free pages of such slabs are purged. A class that is most of the heap is flushed in batches. */
 static inline unsigned fh_contraction_blocks(size_t flushed) {
     size_t blocks = flushed / FH_SHRUNK_BYTES_A_BLOCK;
     return blocks < 1 ? 1 : blocks > FH_SHRUNK_BLOCKS ? FH_SHRUNK_BLOCKS : (unsigned)blocks;

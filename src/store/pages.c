@@ -18,18 +18,25 @@ typedef struct {
     fh_slab *slab;
     unsigned c;
     unsigned bump;
-    uint64_t held[FH_SLAB_WORDS]; /* the blocks that we have claimed */
+    uint64_t *held; /* words of the blocks that we have claimed */
 } holding;
 
-/* Slabs whose free pages are purged together, in one call for all of them. */
+/* Slabs whose free pages are purged together, in one call for all of them. It is on the stack of a thread that calls free, which
+ * may be small: most slabs have few words, and two of the longest fill it. */
 #define BATCH_SLABS 8u
+#define BATCH_WORDS (2 * FH_SLAB_WORDS)
 #define BATCH_PIECES 64u
 
 typedef struct {
-    unsigned slabs, pieces;
+    unsigned slabs, words, pieces;
     holding slab[BATCH_SLABS];
+    uint64_t word[BATCH_WORDS];
     fh_piece piece[BATCH_PIECES]; /* of blocks that are held */
 } batch;
+
+static unsigned words_of(const holding *h) {
+    return (h->bump + 63) / 64;
+}
 
 /* Blocks first … last of the slab, as bits of its word w. */
 static uint64_t bits_between(unsigned w, unsigned first, unsigned last) {
@@ -59,7 +66,7 @@ static bool blocks_of_page(const holding *h, unsigned page, unsigned *first, uns
  * Returns the number of such pages. */
 static unsigned choose(const holding *h, unsigned pages, const unsigned char *resident, uint64_t *wanted) {
     uint64_t free[FH_SLAB_WORDS];
-    unsigned words = (h->bump + 63) / 64, chosen = 0, first, last;
+    unsigned words = words_of(h), chosen = 0, first, last;
     for (unsigned w = 0; w < FH_SLAB_WORDS; w++) {
         free[w] = w < words ? fh_load(&h->slab->free[w]) : 0;
         wanted[w] = 0;
@@ -75,10 +82,9 @@ static unsigned choose(const holding *h, unsigned pages, const unsigned char *re
 /* Puts all blocks back that are held. The last one is given like a program's block: until then the slab cannot
  * become another one, so its hint may be set. Giving that block settles the slab if it turns out to be all free. */
 static void put_back(holding *h) {
-    unsigned words = FH_SLAB_WORDS;
+    unsigned words = words_of(h);
     while (words > 0 && !h->held[words - 1]) words--;
     if (words == 0) return;
-    FH_ASSERT(words <= (h->bump + 63) / 64);
     unsigned highest = fh_highest_bit(h->held[words - 1]);
     h->held[words - 1] &= ~(UINT64_C(1) << highest);
     for (unsigned w = 0; w < words; w++) {
@@ -99,7 +105,7 @@ static void put_back(holding *h) {
  * held any more. */
 static bool claim(holding *h, const uint64_t *wanted) {
     bool checked = false;
-    for (unsigned w = 0; w < (h->bump + 63) / 64; w++) {
+    for (unsigned w = 0; w < words_of(h); w++) {
         uint64_t bits = wanted[w] ? fh_load(&h->slab->free[w]) : 0;
         /* acquire: pairs with the release of the thread that freed the blocks. Its last writes come before the purge. */
         while (bits & wanted[w]) {
@@ -129,7 +135,7 @@ static void purge_pieces(batch *b) {
 static void finish(batch *b) {
     purge_pieces(b);
     for (unsigned i = 0; i < b->slabs; i++) put_back(&b->slab[i]);
-    b->slabs = 0;
+    b->slabs = b->words = 0;
 }
 
 /* Of the slab h the pages that are all held become pieces. Returns how many pages. */
@@ -168,17 +174,27 @@ static bool is_slab(size_t slot, holding *h, unsigned *pages) {
 /* Pages inside of slabs that were purged so far. */
 static fh_word purged_pages;
 
+/* Room for one more slab in the batch, with a word for each 64 of its blocks. */
+static void make_room(batch *b, holding *h) {
+    unsigned words = words_of(h);
+    FH_ASSERT(words <= FH_SLAB_WORDS);
+    if (b->slabs == BATCH_SLABS || b->words + words > BATCH_WORDS) finish(b);
+    h->held = &b->word[b->words];
+    for (unsigned w = 0; w < words; w++) h->held[w] = 0;
+}
+
 /* Claims the free pages of the slab at a slot. They are purged and put back with the batch. Returns their bytes. */
 static size_t add_slab(batch *b, size_t slot, const unsigned char *resident) {
-    holding *h = &b->slab[b->slabs];
+    holding h;
     uint64_t wanted[FH_SLAB_WORDS];
     unsigned pages;
-    FH_ASSERT(b->slabs < BATCH_SLABS);
-    if (!is_slab(slot, h, &pages) || !choose(h, pages, resident, wanted) || !claim(h, wanted)) return 0;
-    b->slabs++;
-    unsigned added = add_pieces(b, h, pages, resident);
+    if (!is_slab(slot, &h, &pages) || !choose(&h, pages, resident, wanted)) return 0;
+    make_room(b, &h);
+    if (!claim(&h, wanted)) return 0;
+    b->words += words_of(&h);
+    b->slab[b->slabs++] = h;
+    unsigned added = add_pieces(b, &h, pages, resident);
     if (added) fh_add_relaxed(&purged_pages, added);
-    if (b->slabs == BATCH_SLABS) finish(b);
     return added * fh_system_page_size();
 }
 
@@ -215,7 +231,7 @@ size_t fh_pages_purge(size_t slot) {
     /* The bits are read before the kernel is asked anything. */
     if (!fh_pages_free(slot, false) || !is_slab(slot, &h, &pages)) return 0;
     if (!fh_system_resident(fh_slot_address(slot), pages * fh_system_page_size(), resident)) return 0;
-    b.slabs = b.pieces = 0;
+    b.slabs = b.words = b.pieces = 0;
     size_t purged = add_slab(&b, slot, resident);
     finish(&b);
     return purged;
@@ -229,7 +245,7 @@ size_t fh_pages_purge_half(size_t first) {
     while (slot < end && !fh_pages_free(slot, false)) slot++;
     if (slot == end || bytes / fh_system_page_size() > HALF_PAGES) return 0;
     if (!fh_system_resident(fh_slot_address(first), bytes, resident)) return 0;
-    b.slabs = b.pieces = 0;
+    b.slabs = b.words = b.pieces = 0;
     /* A slab begins at a multiple of its length, and so ends in this half. */
     for (; slot < end; slot++) {
         purged += add_slab(&b, slot, resident + (slot - first) * FH_SLOT_SIZE / fh_system_page_size());

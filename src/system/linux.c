@@ -13,6 +13,7 @@
 #include "system/linux_program.h"
 #include "system/linux_read.h"
 #include "system/linux_refused.h"
+#include "system/tools.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -322,36 +324,44 @@ void fh_system_purge(void *p, size_t size) {
 enum { UNKNOWN, YES, NO };
 static fh_word pieces_known;
 
-/* From Linux 6.15 on process_madvise takes the caller itself and this advice. It is not tried before, because a filter of system
- * calls that was made for an older kernel may end the program. */
-static bool takes_pieces(void) {
-    uint64_t known = fh_load(&pieces_known);
-    if (known == UNKNOWN) {
-        struct utsname name;
-        unsigned version[2] = {0, 0};
-        const char *at = uname(&name) == 0 ? name.release : "";
-        for (unsigned i = 0; i < 2; i++) {
-            for (; *at >= '0' && *at <= '9'; at++) version[i] = version[i] * 10 + (unsigned)(*at - '0');
-            if (*at == '.') at++;
-        }
-        known = version[0] > 6 || (version[0] == 6 && version[1] >= 15) ? YES : NO;
-        fh_store(&pieces_known, known);
+/* Linux takes the caller itself and this advice for process_madvise from 6.15 on. It is not tried before, nor under a filter of
+ * system calls: such a filter may end the program. Valgrind does not know the call, and says so to its user. Not inlined, for
+ * its buffer. */
+__attribute__((noinline)) static bool find_out(void) {
+    struct utsname name;
+    unsigned version[2] = {0, 0};
+    const char *at = uname(&name) == 0 ? name.release : "";
+    for (unsigned i = 0; i < 2; i++) {
+        for (; *at >= '0' && *at <= '9'; at++) version[i] = version[i] * 10 + (unsigned)(*at - '0');
+        if (*at == '.') at++;
     }
-    return known == YES && !fh_system_is_restricted();
+    bool takes = version[0] > 6 || (version[0] == 6 && version[1] >= 15);
+    if (takes) takes = syscall(SYS_prctl, PR_GET_SECCOMP, 0L, 0L, 0L, 0L) == 0 && !fh_tool_is_valgrind();
+    fh_store(&pieces_known, takes ? YES : NO);
+    return takes;
+}
+
+static bool takes_pieces(void) {
+    if (fh_system_is_restricted()) return false;
+    uint64_t known = fh_load(&pieces_known);
+    return known == UNKNOWN ? find_out() : known == YES;
 }
 
 void fh_system_purge_pieces(const fh_piece *pieces, unsigned n) {
     unsigned done = 0;
+    int saved = errno;
     if (n > 1 && takes_pieces()) {
-        int saved = errno;
         long bytes = syscall(SYS_process_madvise, (long)SELF, pieces, (long)n, (long)MADV_DONTNEED, 0L);
+        /* These three speak of the pieces, and other pieces may do. */
         if (bytes < 0 && errno != EINVAL && errno != ENOMEM && errno != EAGAIN) fh_store(&pieces_known, NO);
         fh_add_relaxed(&purges, 1);
-        if (bytes > 0) fh_add_relaxed(&purged_bytes, (uint64_t)bytes);
         /* The kernel ends at the first one that it cannot purge. */
-        for (; done < n && bytes >= (long)pieces[done].size; done++) bytes -= (long)pieces[done].size;
-        errno = saved;
+        for (; done < n && bytes >= (long)pieces[done].size; done++) {
+            bytes -= (long)pieces[done].size;
+            fh_add_relaxed(&purged_bytes, pieces[done].size);
+        }
     }
+    errno = saved;
     for (; done < n; done++) fh_system_purge(pieces[done].p, pieces[done].size);
 }
 

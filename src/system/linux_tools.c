@@ -6,14 +6,15 @@
  * the numbers are Valgrind's interface, the same since version 3.0 (arm64: 3.9): its manual, chapter "The Client Request
  * mechanism", and the headers valgrind.h and memcheck.h that it installs for everyone's use.
  *
- * Other tools of Valgrind (callgrind counts our instructions) are to see the allocator as it is. So what is asked is not whether
- * Valgrind runs, but something that only memcheck answers. */
+ * Other tools of Valgrind (callgrind counts our instructions) are to see the allocator as it is. So fh_tool_find does not ask
+ * whether Valgrind runs, but something that only memcheck answers. */
 #include "system/tools.h"
 
 #include <stdint.h>
 
 /* ── Valgrind ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+#define VALGRIND 0x1001u        /* how many Valgrinds run within each other */
 #define BLOCK_ALLOCATED 0x1301u /* address, bytes, bytes in front that are hidden, whether it is zero */
 #define BLOCK_FREED 0x1302u     /* address, bytes in front */
 #define BLOCK_RESIZED 0x130Bu   /* address, bytes before and after, bytes in front */
@@ -60,6 +61,10 @@ fh_tool_kind fh_tool_told;
 fh_tool_kind fh_tool_find(bool embedded) {
     if (request(DEFINED, (uintptr_t)&fh_tool_told, 0, 0, 0)) return FH_TOOL_MEMCHECK;
     return embedded && __asan_poison_memory_region && __asan_unpoison_memory_region ? FH_TOOL_SANITIZER : FH_TOOL_NONE;
+}
+
+bool fh_tool_is_valgrind(void) {
+    return request(VALGRIND, 0, 0, 0, 0) != 0;
 }
 
 void fh_tool_start(fh_tool_kind kind) {

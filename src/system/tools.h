@@ -22,6 +22,9 @@ fh_tool_kind fh_tool_find(bool embedded);
 /* The one that is told from now on; none before the first call. By a program with one thread. */
 void fh_tool_start(fh_tool_kind kind);
 
+/* True under Valgrind, whichever of its tools runs. Asked of the machine itself. */
+bool fh_tool_is_valgrind(void);
+
 extern fh_tool_kind fh_tool_told __attribute__((visibility("hidden"))); /* written while there is one thread */
 static inline fh_tool_kind fh_tool(void) {
     return fh_tool_told;

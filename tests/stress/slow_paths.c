@@ -27,6 +27,7 @@ COUNTED(unsigned, return, fh_slab_take, (unsigned c, unsigned want, void **out),
 COUNTED(void, , fh_slab_give, (unsigned c, unsigned n, void **blocks), (c, n, blocks))
 COUNTED(void, , fh_depot_empty, (unsigned c), (c))
 COUNTED(void, , fh_system_purge, (void *p, size_t size), (p, size))
+COUNTED(void, , fh_system_purge_pieces, (const fh_piece *pieces, unsigned n), (pieces, n))
 COUNTED(fh_move, return, fh_system_move, (void *p, size_t size, void *place), (p, size, place))
 
 static uint64_t counter(const char *text, const char *name) {
@@ -51,7 +52,7 @@ static counts counts_now(void) {
                     .takes = calls_of_fh_slab_take,
                     .gives = calls_of_fh_slab_give,
                     .empties = calls_of_fh_depot_empty,
-                    .purges = calls_of_fh_system_purge,
+                    .purges = calls_of_fh_system_purge + calls_of_fh_system_purge_pieces,
                     .moves = calls_of_fh_system_move};
 }
 

@@ -26,9 +26,10 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 
-enum { HUGE_PAGE = 2 << 20, MOST_RANGES = 4096 };
+enum { HUGE_PAGE = 2 << 20, MOST_RANGES = 4096, PURGE_PIECES = 440 /* process_madvise */ };
 
 long kernel_split_purges, kernel_whole_purges;
 size_t kernel_split_bytes, kernel_refused_bytes;
@@ -234,10 +235,22 @@ static long setting_file(void) {
     return fd;
 }
 
+/* Those that it does not take are purged by madvise afterwards, and are counted there. */
+static long purge_pieces(long process, const struct iovec *pieces, long n, long flags) {
+    for (long i = 0; i < n; i++) check_whole("process_madvise", pieces[i].iov_base, pieces[i].iov_len);
+    long result = __real_syscall(PURGE_PIECES, process, (long)pieces, n, MADV_DONTNEED, flags, 0), bytes = result;
+    for (long i = 0; i < n && bytes >= (long)pieces[i].iov_len; i++) {
+        bytes -= (long)pieces[i].iov_len;
+        count_purge((uintptr_t)pieces[i].iov_base, pieces[i].iov_len);
+    }
+    return result;
+}
+
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     const char *path = (const char *)b;
     if (number == SYS_openat && mode() && strcmp(path, "/sys/kernel/mm/transparent_hugepage/enabled") == 0) {
         return setting_file();
     }
+    if (number == PURGE_PIECES && d == MADV_DONTNEED) return purge_pieces(a, (const struct iovec *)b, c, e);
     return __real_syscall(number, a, b, c, d, e, f);
 }

@@ -1,0 +1,104 @@
+/* A large heap of two classes is freed, one after the other, in the order in which it was made. Its caches shrink, and what they give back must still
+ * be worth a call: at most one flush for eight blocks (it was one for two). The memory goes home all the same.
+ *
+ * Then it is made again and freed in random order, so that pages inside of slabs are purged. All frees do with little of the
+ * stack, because some threads have 16 KiB of it. */
+#include "../support/alloc.h"
+#include "../support/check.h"
+#include "../support/memory.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+enum { BLOCKS = 1 << 22, LAST = BLOCKS / 16, STACK = 64 << 10 };
+#define MIB(bytes) ((double)(bytes) / 1048576)
+
+static void *blocks[BLOCKS];
+static char stack[STACK] __attribute__((aligned(4096)));
+static size_t used_stack;
+static bool ordered = true;
+static uint64_t last_flushes; /* for the last blocks of the second class */
+
+static uint64_t flushes(void) {
+    static char text[1 << 16];
+    static const char key[] = "\"flushes\":";
+    CHECK(fh_stats_json(text, sizeof text) < sizeof text, "the statistics are too long");
+    const char *place = strstr(text, key);
+    CHECK(place, "the statistics have no flushes");
+    return strtoull(place + sizeof key - 1, NULL, 10);
+}
+
+/* When the second class begins, the heap contracts, and nothing of that class has been flushed. */
+static size_t size_of(size_t i) {
+    return i < BLOCKS / 4 * 3 ? 64 : 96;
+}
+
+/* From this function downwards. */
+static void *free_all(void *unused) {
+    char here;
+    size_t top = (size_t)(&here - stack), lowest = 0;
+    CHECK(top < STACK, "the thread is on another stack");
+    memset(stack, 0x5a, top - 512);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        if (i == BLOCKS - LAST && ordered) last_flushes = flushes();
+        t_free(blocks[i]);
+    }
+    if (ordered) last_flushes = flushes() - last_flushes;
+    while (stack[lowest] == 0x5a) lowest++;
+    used_stack = top - lowest;
+    return unused;
+}
+
+static void make(void) {
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = t_malloc(size_of(i));
+        CHECK(blocks[i], "malloc: NULL");
+        memset(blocks[i], 1, size_of(i));
+    }
+}
+
+static void mix(void) {
+    uint64_t random = 7;
+    for (size_t i = BLOCKS - 1; i > 0; i--) {
+        size_t other = random_below(&random, i + 1);
+        void *block = blocks[i];
+        blocks[i] = blocks[other];
+        blocks[other] = block;
+    }
+}
+
+/* By a thread of its own. Returns the flushes. */
+static uint64_t drop(const char *order) {
+    uint64_t flushed = flushes();
+    pthread_attr_t attributes;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, STACK) == 0, "a stack");
+    CHECK(pthread_create(&thread, &attributes, free_all, NULL) == 0, "a thread");
+    pthread_join(thread, NULL);
+    flushed = flushes() - flushed;
+    printf("%s: %.1f blocks a flush\n", order, (double)BLOCKS / (double)flushed);
+    fflush(stdout);
+    return flushed;
+}
+
+int main(void) {
+    memset(blocks, 1, sizeof blocks);
+    memset(stack, 1, sizeof stack);
+    size_t before = resident_bytes();
+    make();
+    size_t full = resident_bytes() - before;
+    CHECK(full >= (size_t)BLOCKS / 4 * (3 * 64 + 96), "the blocks are not there");
+    uint64_t flushed = drop("in order");
+    size_t now = resident_bytes(), rest = now > before ? now - before : 0;
+    printf("%.1f MiB, after the last free %.1f\n", MIB(full), MIB(rest));
+    CHECK(flushed <= BLOCKS / 8, "%zu flushes for %d blocks", (size_t)flushed, BLOCKS);
+    CHECK(rest <= full / 10, "%.1f MiB are still there", MIB(rest));
+    CHECK(last_flushes <= LAST / 8, "%zu flushes for the last %d blocks", (size_t)last_flushes, LAST);
+    make();
+    mix();
+    ordered = false; /* or the statistics would take of the stack */
+    drop("at random");
+    printf("%zu bytes of stack\n", used_stack);
+    CHECK(used_stack <= 8 << 10, "the frees took %zu bytes of stack", used_stack);
+    return 0;
+}
