@@ -156,6 +156,10 @@ pub const HEAPS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "bounded_seat_behind_all_seats",
+        edits: &[("heap/bounded.c", " >> 60) % PLACES;", " >> 60);")],
+    },
+    Mutant {
         name: "marks_lowered_without_second_look",
         edits: &[(
             "heap/marks.h",

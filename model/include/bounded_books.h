@@ -21,6 +21,8 @@ const char *fh_model_bounded_books(const fh_bounded *b, size_t *bytes, size_t *l
 const char *fh_model_bounded_books(const fh_bounded *b, size_t *bytes, size_t *live) {
     size_t in_run = 0;
     fh_bounded_memory(b, bytes);
+    /* Behind the seats are the marks. */
+    if (place_of_thread() >= PLACES) return "a thread has a seat behind all seats";
     for (size_t i = 0; i < b->slabs; i++) {
         uint64_t state = fh_load(&b->slab[i].state), holders = state & HOLDERS;
         unsigned kind = kind_of(state);

@@ -24,7 +24,7 @@ mod threads;
 use blocks::access;
 pub use blocks::{hold, is_held, let_go, look};
 pub use threads::{be_near, begin_threads, cpu_of_thread, i_am};
-use threads::{near, own};
+use threads::{near, number, own};
 
 /// What a step does to a word.
 #[derive(Clone, Copy, PartialEq)]
@@ -516,6 +516,7 @@ pub struct Hooks {
     store_byte: unsafe extern "C-unwind" fn(*mut u8, u8),
     fence: unsafe extern "C-unwind" fn(),
     near: unsafe extern "C-unwind" fn() -> u32,
+    number: unsafe extern "C-unwind" fn() -> u32,
     own: unsafe extern "C-unwind" fn() -> *mut usize,
     allows: unsafe extern "C-unwind" fn() -> bool,
     counts: unsafe extern "C-unwind" fn() -> bool,
@@ -535,6 +536,7 @@ pub static HOOKS: Hooks = Hooks {
     store_byte,
     fence,
     near,
+    number,
     own,
     allows,
     counts,

@@ -49,6 +49,7 @@ _Static_assert(offsetof(struct fh_bounded, begin) == 16 && offsetof(struct fh_bo
                    offsetof(struct fh_bounded, slab) == 48 && offsetof(bounded_slab, free) == 16,
                "the command reads it, see observe/records.c");
 _Static_assert(sizeof(struct fh_bounded) % sizeof(fh_word) == 0, "marks are behind it");
+_Static_assert(PLACES <= 16, "four bits, see place_of_thread; and four slabs of a word each, see own_slabs");
 
 static unsigned kind_of(uint64_t state) {
     return (unsigned)(state >> KIND_SHIFT) & 0xFF;
@@ -387,7 +388,7 @@ static bool free_run(fh_bounded *b, size_t first, unsigned length) {
 
 /* The place of the calling thread. */
 static unsigned place_of_thread(void) {
-    return (unsigned)(fh_heap_this_thread() / FH_CACHE_LINE * UINT64_C(0x9E3779B97F4A7C15) >> 60);
+    return (unsigned)(fh_heap_this_thread() / FH_CACHE_LINE * UINT64_C(0x9E3779B97F4A7C15) >> 60) % PLACES;
 }
 
 /* As aligned, and of four sizes a doubling: a heap of few slabs is not to have them all of different classes. A multiple of the

@@ -32,6 +32,7 @@ typedef struct {
     void (*store_byte)(fh_byte *b, uint8_t v);
     void (*fence)(void);
     unsigned (*near)(void);
+    unsigned (*number)(void); /* of the calling thread */
     struct fh_thread **(*own)(
         void);            /* what is thread-local: the cache's pointer, and two words of an observed thread */
     bool (*allows)(void); /* does the system give memory this time? */

@@ -9,6 +9,11 @@ pub(super) unsafe extern "C-unwind" fn near() -> u32 {
     NEAR.get()[this_thread()]
 }
 
+/// The same in every run.
+pub(super) unsafe extern "C-unwind" fn number() -> u32 {
+    this_thread() as u32
+}
+
 /// From now on the calling thread of the model runs near that CPU.
 pub fn be_near(cpu: u32) {
     let mut all = NEAR.get();

@@ -226,6 +226,15 @@ fn bounded_left_by_plain_store() {
 }
 
 #[test]
+fn bounded_seat_behind_all_seats() {
+    must_find_in(
+        "bounded_seat_behind_all_seats",
+        "heaps: a bounded slab is full while another one gets room",
+        "a seat behind all seats",
+    );
+}
+
+#[test]
 fn marks_lowered_without_second_look() {
     must_find_in(
         "marks_lowered_without_second_look",
