@@ -227,11 +227,10 @@ size_t fh_pages_purge(size_t slot) {
     holding h;
     unsigned pages;
     unsigned char resident[MOST_PAGES];
-    batch b;
     /* The bits are read before the kernel is asked anything. */
     if (!fh_pages_free(slot, false) || !is_slab(slot, &h, &pages)) return 0;
     if (!fh_system_resident(fh_slot_address(slot), pages * fh_system_page_size(), resident)) return 0;
-    b.slabs = b.words = b.pieces = 0;
+    batch b = {0};
     size_t purged = add_slab(&b, slot, resident);
     finish(&b);
     return purged;
@@ -239,13 +238,12 @@ size_t fh_pages_purge(size_t slot) {
 
 size_t fh_pages_purge_half(size_t first) {
     unsigned char resident[HALF_PAGES];
-    batch b;
     size_t bytes = FH_CHUNK_SIZE / 2, end = first + FH_CHUNK_SLOTS / 2, slot = first, purged = 0;
     FH_ASSERT(first % (FH_CHUNK_SLOTS / 2) == 0);
     while (slot < end && !fh_pages_free(slot, false)) slot++;
     if (slot == end || bytes / fh_system_page_size() > HALF_PAGES) return 0;
     if (!fh_system_resident(fh_slot_address(first), bytes, resident)) return 0;
-    b.slabs = b.words = b.pieces = 0;
+    batch b = {0};
     /* A slab begins at a multiple of its length, and so ends in this half. */
     for (; slot < end; slot++) {
         purged += add_slab(&b, slot, resident + (slot - first) * FH_SLOT_SIZE / fh_system_page_size());
