@@ -167,6 +167,10 @@
 #define FH_BACK_OFF_FIRST (FH_STRESS ? 1u : 16u)
 #define FH_BACK_OFF_MOST (FH_STRESS ? 4u : 1024u)
 
+/* Nanoseconds of CPU time that the 512 small pages in place of a huge one take, and the most that quick huge pages may have saved. */
+#define FH_SMALL_PAGES_TOUCH (FH_STRESS ? UINT64_C(125000) : UINT64_C(500000))
+#define FH_TOUCH_SAVED_MOST (16 * FH_SMALL_PAGES_TOUCH)
+
 /* A part with other advice is a mapping of its own, and there may be 65,530, of which we take half at most: see
  * FH_MAPPINGS_MOST. So many chunks may have such parts, which are two more mappings each at most, because neighbours with
  * the same advice are one. */

@@ -25,11 +25,15 @@ void fh_huge_pages_configure(void) {
     fh_store(&fh_order.thp_split_bytes, fh_pressure_now() == FH_PRESSURE_NONE ? FH_SPLIT_BYTES : 0);
 }
 
-/* Of two threads that bring the back-off up to date at once one is lost, which costs one huge page too many or too few. */
+/* Of two threads that bring these up to date at once one is lost, which costs one huge page too many or too few. */
 void fh_huge_pages_touched(void) {
+    static fh_word saved;    /* nanoseconds that quick ones have saved, of which slow ones are paid */
     static fh_word back_off; /* how many halves were passed over last time */
-    uint64_t nanoseconds = fh_load(&fh_counts.touch_ns), last = fh_load(&back_off);
+    uint64_t nanoseconds = fh_load(&fh_counts.touch_ns), last = fh_load(&back_off), before = fh_load(&saved);
+    bool is_slow = nanoseconds >= FH_HUGE_TOUCH_SLOW;
+    fh_store(&saved, fh_touch_saved_after(before, nanoseconds));
+    if (is_slow && fh_touch_is_paid(before, nanoseconds)) return;
     uint64_t next = fh_back_off_after(last, nanoseconds);
     if (next != last) fh_store(&back_off, next);
-    if (nanoseconds >= FH_HUGE_TOUCH_SLOW) fh_store(&fh_order.thp_skip, next);
+    if (is_slow) fh_store(&fh_order.thp_skip, next);
 }

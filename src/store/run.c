@@ -218,9 +218,12 @@ static size_t chunks_for(size_t slots) {
 }
 
 /* Shows chunks that were just started to all threads. */
-static void open_chunks(size_t first, size_t n, bool for_slabs) {
+static void open_chunks(size_t first, size_t n, size_t slots) {
+    fh_purpose purpose = slots <= FH_CHUNK_SLOTS / 2           ? FH_FOR_SLABS
+                         : fh_thp_is_long_filled(first, slots) ? FH_FOR_FILLED
+                                                               : FH_FOR_LONG;
     for (size_t chunk = first; chunk < first + n; chunk++) {
-        fh_thp_begin_chunk(chunk, for_slabs);
+        fh_thp_begin_chunk(chunk, purpose);
         fh_chunk_open(chunk);
     }
     fh_event_came_back();
@@ -244,7 +247,7 @@ static bool bring_chunks(size_t n, const wish *w, size_t *first) {
         *first = fh_window_take_chunks_in(w->partition, chunks);
         if (*first == FH_NONE) return false;
     }
-    open_chunks(*first, chunks, n <= FH_CHUNK_SLOTS / 2);
+    open_chunks(*first, chunks, n);
     return true;
 }
 
@@ -285,12 +288,12 @@ static bool bring_missing(size_t slot, size_t end) {
     for (size_t chunk = slot / FH_CHUNK_SLOTS; chunk < chunks && chunk * FH_CHUNK_SLOTS < end; chunk++) {
         if (!fh_window_is_lost(chunk)) continue;
         if (!fh_window_take_lost(chunk)) return false;
-        open_chunks(chunk, 1, false);
+        open_chunks(chunk, 1, SIZE_MAX);
     }
     if (end <= there) return true;
     size_t n = chunks_for(end - there);
     if (!fh_window_take_chunks_behind(chunks, n)) return false;
-    open_chunks(chunks, n, false);
+    open_chunks(chunks, n, SIZE_MAX);
     return true;
 }
 

@@ -185,6 +185,26 @@ static bool is_old_enough(size_t index) {
 
 typedef enum { AS_IT_LIKES, ADVISED_HUGE, ADVISED_SMALL } advice;
 
+/* Chunks before a long block's that are asked whether the program fills such blocks. Where all of them are huge nothing could be known,
+ * so one in that many stays on small pages. */
+#define LONG_NEIGHBOURS 8u
+
+/* The longest block of which that is believed, 32 MiB: what is longer is often a table that is filled here and there. */
+#define LONG_MOST (8 * FH_CHUNK_SLOTS)
+
+bool fh_thp_is_long_filled(size_t chunk, size_t slots) {
+    size_t claimed = 0, resident = 0, end = chunk > LONG_NEIGHBOURS ? chunk - LONG_NEIGHBOURS : 0;
+    if (slots > LONG_MOST) return false;
+    for (size_t i = chunk; i-- > end && claimed == 0;) {
+        if (!fh_region_at(i / FH_REGION_CHUNKS) || fh_thp_is_huge(i) || fh_window_misses(i)) continue;
+        const fh_chunk *before = fh_chunk_at(i);
+        /* Of slabs nothing is concluded. */
+        if (!fh_load(&before->over)) continue;
+        if (!count_pages(i, ~fh_load(&before->free), &claimed, &resident)) return false;
+    }
+    return claimed && resident >= claimed - claimed / 8;
+}
+
 /* What is advised about a chunk that begins: what is wanted, or the same as for the last one when that differed too often. Of
  * two threads at once one may be counted once too few. */
 static advice next_advice(advice wanted) {
@@ -197,12 +217,14 @@ static advice next_advice(advice wanted) {
     return wanted;
 }
 
-void fh_thp_begin_chunk(size_t chunk, bool for_slabs) {
+void fh_thp_begin_chunk(size_t chunk, fh_purpose purpose) {
     if (FH_UNLIKELY(fh_load(&fh_chunk_at(chunk)->split))) forget_split(chunk, 3);
     FH_ASSERT_COSTLY(fh_load(&fh_chunk_at(chunk)->free) == 0);
     char *p = fh_slot_address(chunk * FH_CHUNK_SLOTS);
     bool always = fh_system_huge_pages_always(), forced = fh_load(&fh_order.thp_first_chunk) == 0;
-    bool wanted = (for_slabs || forced) && is_old_enough(chunk) && !pass_over(2);
+    bool for_slabs = purpose == FH_FOR_SLABS;
+    bool filled = for_slabs || forced || (purpose == FH_FOR_FILLED && chunk % LONG_NEIGHBOURS != 0);
+    bool wanted = filled && is_old_enough(chunk) && !pass_over(2);
     /* Where the kernel gives them unasked, a large block has them, unless the program wants none at all. */
     bool unasked = always && !for_slabs && fh_load(&fh_order.thp_first_chunk) <= FH_YOUNG_CHUNKS;
     advice now = next_advice(wanted ? ADVISED_HUGE : always && !unasked ? ADVISED_SMALL : AS_IT_LIKES);

@@ -34,9 +34,17 @@
 
 #include "base/types.h"
 
-/* A chunk is started by a caller who has not shown it to any other thread yet: for slabs, or for a large block. What a
- * program touches of that is not known, and huge pages would give memory to all of it. */
-void fh_thp_begin_chunk(size_t chunk, bool for_slabs);
+/* What a chunk is brought for: slabs and blocks of up to 2 MiB; a long block, of which it is not known what the program touches; a
+ * long block of a program that fills such blocks. */
+typedef enum { FH_FOR_SLABS, FH_FOR_LONG, FH_FOR_FILLED } fh_purpose;
+
+/* True if a long block of so many slots, for which chunks from this one on were brought, is likely to be filled: of long blocks
+ * before it, on small pages, nearly all has memory. Cost: some loads, and a system call or two. */
+bool fh_thp_is_long_filled(size_t chunk, size_t slots);
+
+/* A chunk is started by a caller who has not shown it to any other thread yet. Huge pages would give memory to all of what the
+ * program touches in part. */
+void fh_thp_begin_chunk(size_t chunk, fh_purpose purpose);
 
 /* The caller has claimed n slots from this one on, of a chunk whose free word was `free`: one for small blocks, or those of a large
  * block. If all others of a half are free, and the half has no memory, the first touch brings a huge page if the kernel was asked for

@@ -2,35 +2,22 @@
  *   - a process that does next to nothing, and one with many idle threads, pay for what they touch and not for 2 MiB;
  *   - a heap that has grown is on huge pages, and keeps them: holes of 64 KiB are no reason to split one, not even when
  *     there are many; when memory is short they all go;
- *   - a program that touches a third of its blocks gets none, or all of them would be resident;
+ *   - a program that touches a third of its blocks gets none, or all of them would be resident; long blocks get them when those
+ *     before them were filled;
  *   - where they are slow to come (FREEHOLD_TEST_TOUCH) it grows without, and asks again now and then; large blocks do so too. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/kernel.h"
 #include "../support/memory.h"
+#include "../support/processes.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { THREADS = 256, SMALL = 40, RUN = 128 << 10, RUNS = 4096, EACH = 16, RUN_ALONE = 1200 << 10 };
 
 static size_t private_dirty(void) {
     return smaps_bytes("\nPrivate_Dirty:");
-}
-
-/* Each part in a process of its own: what one part has allocated must not be there for the next. */
-static void apart(const char *name, void (*part)(void)) {
-    fflush(stdout);
-    pid_t child = fork();
-    CHECK(child >= 0, "fork");
-    if (child == 0) {
-        part();
-        fflush(stdout);
-        _exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0, "%s failed", name);
 }
 
 static void hello(void) {
@@ -151,20 +138,39 @@ static void slow_and_quick(void) {
     t_free(blocks);
 }
 
-/* Takes so many bytes of blocks, writes each whole or a third of it, and frees all. Returns for how many bytes huge pages were asked. */
-static size_t asked_for_blocks(size_t bytes, size_t size, bool whole) {
-    static char *blocks[4096];
-    size_t before = kernel_advised_bytes(), count = bytes / size;
-    CHECK(count <= sizeof blocks / sizeof *blocks, "blocks of %zu bytes are too many", size);
+enum { MOST_BLOCKS = 4096 };
+static char *blocks[MOST_BLOCKS];
+
+/* Takes so many bytes of blocks, and writes each whole or a third of it. Returns how many blocks. */
+static size_t take_blocks(size_t bytes, size_t size, bool whole) {
+    size_t count = bytes / size;
+    CHECK(count <= MOST_BLOCKS, "blocks of %zu bytes are too many", size);
     for (size_t i = 0; i < count; i++) {
         blocks[i] = t_malloc(size);
         CHECK(blocks[i], "malloc: NULL");
         memset(blocks[i], 1, whole ? size : size / 3);
     }
+    return count;
+}
+
+/* The same, and frees all. Returns for how many MiB huge pages were asked. */
+static size_t asked_for_blocks(size_t bytes, size_t size, bool whole) {
+    size_t before = kernel_advised_bytes(), count = take_blocks(bytes, size, whole);
     for (size_t i = 0; i < count; i++) t_free(blocks[i]);
     t_thread_flush();
     t_malloc_trim(0); /* which purges chunks whole; those that had memory may get huge pages then */
     return (kernel_advised_bytes() - before) >> 20;
+}
+
+/* For how many MiB huge pages were asked while 240 MiB of long blocks were taken, and none was freed. */
+static size_t asked_for_long(size_t size, bool whole) {
+    size_t before = kernel_advised_bytes();
+    take_blocks(240 << 20, size, whole);
+    size_t asked = (kernel_advised_bytes() - before) >> 20;
+    printf("blocks of %zu MiB, %s touched: huge pages were asked for %zu of 240 MiB\n", size >> 20,
+           whole ? "wholly" : "a third of each", asked);
+    fflush(stdout);
+    return asked;
 }
 
 /* The program touches large blocks itself. Chunks that were filled and purged are on huge pages, and the second time the blocks meet
@@ -208,18 +214,51 @@ static void third_large(void) {
     CHECK(asked == 0, "what comes next would be resident for nothing");
 }
 
+/* What a program does with long blocks is seen in those that it has already. Where the kernel gives huge pages unasked nothing can be
+ * seen, and it has its own choice. */
+static void whole_long(void) {
+    size_t asked = asked_for_long(10 << 20, true);
+    bool unasked = strcmp(getenv("FREEHOLD_TEST_THP"), "always") == 0;
+    if (unasked) CHECK(asked == 0, "it gives them anyway");
+    if (!unasked) CHECK(asked >= 160, "blocks that should be on huge pages");
+}
+
+static void third_long(void) {
+    CHECK(asked_for_long(10 << 20, false) == 0, "that is resident for nothing");
+}
+
+/* A program that no longer fills its blocks: the chunks that stay on small pages show it. */
+static void changed_long(void) {
+    asked_for_long(10 << 20, true);
+    size_t count = take_blocks(160 << 20, 10 << 20, false), before = kernel_advised_bytes();
+    CHECK(count == 16, "16 blocks");
+    take_blocks(160 << 20, 10 << 20, false);
+    size_t asked = (kernel_advised_bytes() - before) >> 20;
+    printf("when they are touched in part, for %zu of 160 MiB\n", asked);
+    CHECK(asked == 0, "what was learned should be forgotten");
+}
+
+/* A table that is filled here and there is often longer. */
+static void very_long(void) {
+    CHECK(asked_for_long(40 << 20, true) == 0, "that is not known to be filled");
+}
+
 int main(void) {
     if (env_number("FREEHOLD_TEST_TOUCH", 0)) {
-        apart("slow and quick", slow_and_quick);
-        apart("slow and quick, large", slow_and_quick_large);
+        run_apart("slow and quick", slow_and_quick);
+        run_apart("slow and quick, large", slow_and_quick_large);
         return 0;
     }
-    apart("hello", hello);
-    apart("idle threads", idle_threads);
-    apart("splitting", splitting);
-    apart("whole, small", whole_small);
-    apart("a third, small", third_small);
-    apart("whole, large", whole_large);
-    apart("a third, large", third_large);
+    run_apart("hello", hello);
+    run_apart("idle threads", idle_threads);
+    run_apart("splitting", splitting);
+    run_apart("whole, small", whole_small);
+    run_apart("a third, small", third_small);
+    run_apart("whole, large", whole_large);
+    run_apart("a third, large", third_large);
+    run_apart("whole, long", whole_long);
+    run_apart("a third, long", third_long);
+    run_apart("changed, long", changed_long);
+    run_apart("very long", very_long);
     return 0;
 }

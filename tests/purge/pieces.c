@@ -2,6 +2,7 @@
  * answers, all pieces read zero and what is between them stays. The linker leads the library's calls of the system through this
  * file (--wrap), which can be a kernel that refuses. Each part has a process of its own: what was learnt of a kernel is kept. */
 #include "../support/check.h"
+#include "../support/processes.h"
 
 #include "system/inspect.h"
 #include "system/system.h"
@@ -19,7 +20,6 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 
 enum { PIECES = 64, PURGE_PIECES = 440 };
 
@@ -307,37 +307,22 @@ static void prices(void) {
     pthread_join(other, NULL);
 }
 
-static void in_a_process(const char *name, void (*part)(void)) {
-    printf("%s\n", name);
-    fflush(stdout);
-    pid_t child = fork();
-    CHECK(child >= 0, "fork");
-    if (child == 0) {
-        part();
-        fflush(stdout);
-        _exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child, "waitpid");
-    CHECK(status == 0, "%s: the process ended with %#x", name, (unsigned)status);
-}
-
 int main(void) {
     page = (size_t)sysconf(_SC_PAGESIZE);
     size_t size = 3 * PIECES * page;
     area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(area != MAP_FAILED, "mmap");
     madvise(area, size, MADV_NOHUGEPAGE);
-    in_a_process("by one call", by_one_call);
-    in_a_process("one is locked", one_is_locked);
-    in_a_process("without the call", without_the_call);
-    in_a_process("not permitted", not_permitted);
-    in_a_process("not this piece", not_this_piece);
-    in_a_process("in part", in_part);
-    in_a_process("restricted", restricted);
-    in_a_process("filtered", filtered);
-    in_a_process("beneath a filter", beneath_a_filter);
-    in_a_process("by release", by_release);
-    in_a_process("prices", prices);
+    run_apart("by one call", by_one_call);
+    run_apart("one is locked", one_is_locked);
+    run_apart("without the call", without_the_call);
+    run_apart("not permitted", not_permitted);
+    run_apart("not this piece", not_this_piece);
+    run_apart("in part", in_part);
+    run_apart("restricted", restricted);
+    run_apart("filtered", filtered);
+    run_apart("beneath a filter", beneath_a_filter);
+    run_apart("by release", by_release);
+    run_apart("prices", prices);
     return 0;
 }

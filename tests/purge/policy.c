@@ -282,6 +282,34 @@ static void back_off_grows_and_ends(void) {
     CHECK(back_off == 0, "ten quick ones, and slow ones are held against them");
 }
 
+/* Of so many huge pages in a thousand, spread evenly, that are slow, how many are not paid. */
+static unsigned not_paid(unsigned slow_ones) {
+    const uint64_t quick = 170000, slow = 4000000;
+    uint64_t saved = 0;
+    unsigned unpaid = 0;
+    for (unsigned i = 0; i < 1000; i++) {
+        bool is_slow = (i + 1) * slow_ones / 1000 != i * slow_ones / 1000;
+        uint64_t took = is_slow ? slow : quick;
+        unpaid += is_slow && !fh_touch_is_paid(saved, took);
+        saved = fh_touch_saved_after(saved, took);
+        CHECK(saved <= FH_TOUCH_SAVED_MOST, "%zu ns are saved", (size_t)saved);
+    }
+    return unpaid;
+}
+
+/* A few slow huge pages cost less than quick ones save. */
+static void few_slow_ones_are_paid(void) {
+    CHECK(not_paid(50) == 0 && not_paid(85) == 0, "a slow one in twelve, and %u of 85 are not paid", not_paid(85));
+    CHECK(not_paid(200) > 50, "one in five is slow, which is more than is saved, and only %u are not paid",
+          not_paid(200));
+    CHECK(not_paid(1000) == 1000, "all are slow, and %u are paid", 1000 - not_paid(1000));
+    /* However many were quick, a few slow ones in a row are enough. */
+    uint64_t saved = FH_TOUCH_SAVED_MOST;
+    unsigned row = 0;
+    for (; fh_touch_is_paid(saved, 4000000); row++) saved = fh_touch_saved_after(saved, 4000000);
+    CHECK(row <= 2, "%u slow ones in a row were paid", row);
+}
+
 int main(void) {
     caches_shrink();
     readings_of_a_group();
@@ -297,6 +325,7 @@ int main(void) {
     credit_fades();
     pressure_overrides();
     back_off_grows_and_ends();
+    few_slow_ones_are_paid();
     searches();
     printf("the rules for giving back hold\n");
     return 0;

@@ -51,4 +51,20 @@ __attribute__((unused)) static int run_in_child(void (*part)(void *), void *argu
     return status;
 }
 
+/* Runs a part of a test in a child, which has to end well. */
+__attribute__((unused)) static void run_apart(const char *name, void (*part)(void)) {
+    int status;
+    printf("%s\n", name);
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        part();
+        fflush(stdout);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child, "waitpid: %s", strerror(errno));
+    CHECK(status == 0, "%s: the process ended with %#x", name, (unsigned)status);
+}
+
 #endif

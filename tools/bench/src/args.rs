@@ -10,7 +10,9 @@ use crate::allocators::Known;
 use crate::launcher::Launcher;
 use crate::record::{Origin, Record};
 use crate::selection::Selection;
-use crate::{compare, heaps, home, latency, markdown, page, schedule, stdout, table, workloads};
+use crate::{
+    compare, heaps, home, latency, markdown, page, resume, schedule, stdout, table, workloads,
+};
 
 /// Measures every workload under every allocator, side by side.
 #[derive(Debug, Args)]
@@ -90,6 +92,9 @@ pub struct RunArgs {
     /// Directory for the JSON record and the HTML page.
     #[arg(long, default_value = "build/bench-results")]
     pub out: PathBuf,
+    /// Go on with the record of an earlier run of the same libraries, and measure the rounds that it lacks.
+    #[arg(long, value_name = "RECORD.json")]
+    pub resume: Option<PathBuf>,
     /// The repository; found upwards from here when not given.
     #[arg(long)]
     pub root: Option<PathBuf>,
@@ -233,7 +238,16 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
         root.join(&args.out)
     };
     std::fs::create_dir_all(&out)?;
-    let record = schedule::run(&root, &launcher, &selection, allocators, skipped, &out)?;
+    let earlier = match &args.resume {
+        Some(path) => Some(resume::load(path, &root, &selection, &allocators)?),
+        None => None,
+    };
+    let what = schedule::Asked {
+        allocators,
+        skipped,
+        earlier,
+    };
+    let record = schedule::run(&root, &launcher, &selection, what, &out)?;
     for allocator in record
         .allocators
         .iter()

@@ -28,6 +28,7 @@ mod peer_build;
 mod peers;
 mod progress;
 mod record;
+mod resume;
 mod schedule;
 mod selection;
 mod statistics;

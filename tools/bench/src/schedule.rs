@@ -10,7 +10,8 @@
 //! longer to make huge pages of it: three times the time of a whole run was seen. So each group begins with the next allocator.
 //!
 //! A group is the unit of comparison: its runs follow each other within seconds, so that the ratios inside it are
-//! free of what the machine does over minutes. Either all of a group is measured or none.
+//! free of what the machine does over minutes. Either all of a group is measured or none. An earlier record's groups are
+//! passed over (`resume`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -22,16 +23,23 @@ use crate::machine::{self, HugePageMode};
 use crate::memory;
 use crate::progress::Progress;
 use crate::record::{Allocator, FORMAT, Outcome, Record, Skipped, Workload};
+use crate::resume;
 use crate::selection::Selection;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// What is measured beside the workloads, and what has been measured before.
+pub struct Asked {
+    pub allocators: Vec<Allocator>,
+    pub skipped: Vec<Skipped>,
+    pub earlier: Option<Record>,
+}
 
 pub fn run(
     root: &Path,
     launcher: &Launcher,
     selection: &Selection,
-    allocators: Vec<Allocator>,
-    skipped: Vec<Skipped>,
+    asked: Asked,
     out: &Path,
 ) -> anyhow::Result<Record> {
     // A second handler in one process would be an error, and tests run several schedules.
@@ -55,12 +63,18 @@ pub fn run(
         interrupted: false,
         machine,
         settings: selection.settings(warmed),
-        allocators,
+        allocators: asked.allocators,
         workloads: selection.workloads.clone(),
         runs: Vec::new(),
-        skipped: [skipped, selection.skipped.clone()].concat(),
+        skipped: [asked.skipped, selection.skipped.clone()].concat(),
     };
     drop_unusable(&mut record, launcher)?;
+    if let Some(earlier) = asked.earlier {
+        record.started = earlier.started;
+        record.seconds = earlier.seconds;
+        record.machine = earlier.machine;
+        record.runs = earlier.runs;
+    }
     let path = out.join(format!("{}.json", crate::args::file_stem(&record)));
     Schedule::new(launcher, selection, &record).carry_out(&mut record, &path)?;
     Ok(record)
@@ -114,8 +128,10 @@ struct Schedule<'a> {
     peak: HashMap<String, u64>,
     /// Pairs that failed once: they are reported, and not tried again.
     failed: HashSet<(String, String)>,
-    /// Groups so far.
-    groups: usize,
+    /// Groups so far: workload and round.
+    done: HashSet<(String, usize)>,
+    /// What the record took before it was gone on with.
+    seconds_before: f64,
     last_saved: Instant,
 }
 
@@ -130,17 +146,40 @@ impl<'a> Schedule<'a> {
             cost: HashMap::new(),
             peak: HashMap::new(),
             failed: HashSet::new(),
-            groups: 0,
+            done: HashSet::new(),
+            seconds_before: record.seconds,
             last_saved: Instant::now(),
+        }
+    }
+
+    /// Learns from the runs that the record has already.
+    fn recall(&mut self, record: &Record) {
+        self.done = resume::groups(record);
+        self.progress
+            .forget(self.done.len() * record.allocators.len());
+        for run in &record.runs {
+            let peak = self.peak.entry(run.workload.clone()).or_default();
+            *peak = run.peak_rss.max(*peak);
+            if !run.outcome.is_ok() {
+                self.failed
+                    .insert((run.workload.clone(), run.allocator.clone()));
+            }
+            if run.round == 0 {
+                *self.cost.entry(run.workload.clone()).or_default() += run.process_wall;
+            }
         }
     }
 
     fn carry_out(mut self, record: &mut Record, path: &Path) -> anyhow::Result<()> {
         self.set_up(record);
+        self.recall(record);
         for round in 0..self.selection.repeats {
             for workload in self.in_order(record) {
                 if stopped() {
                     break;
+                }
+                if self.done.contains(&(workload.name.clone(), round)) {
+                    continue;
                 }
                 if !self.affordable(&workload.name) {
                     self.leave_out(record, &workload.name, round);
@@ -153,7 +192,7 @@ impl<'a> Schedule<'a> {
         }
         self.progress.finish();
         record.interrupted = stopped();
-        record.seconds = self.begun.elapsed().as_secs_f64();
+        record.seconds = self.seconds();
         if record.interrupted {
             self.progress.say("interrupted; what was measured is kept");
         }
@@ -214,8 +253,8 @@ impl<'a> Schedule<'a> {
     ) -> anyhow::Result<()> {
         let begun = Instant::now();
         let mut allocators = record.allocators.clone();
-        allocators.rotate_left(self.groups % record.allocators.len());
-        self.groups += 1;
+        allocators.rotate_left(self.done.len() % record.allocators.len());
+        self.done.insert((workload.name.clone(), round));
         for allocator in allocators {
             let pair = (workload.name.clone(), allocator.name.clone());
             if stopped() || self.failed.contains(&pair) {
@@ -251,12 +290,17 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
+    /// Of all pieces of the run.
+    fn seconds(&self) -> f64 {
+        self.seconds_before + self.begun.elapsed().as_secs_f64()
+    }
+
     /// The record is safe against whatever ends the harness, at the price of writing it every few seconds.
     fn save_now_and_then(&mut self, record: &mut Record, path: &Path) -> anyhow::Result<()> {
         if self.last_saved.elapsed().as_secs() >= 10 {
             self.last_saved = Instant::now();
             record.interrupted = true;
-            record.seconds = self.begun.elapsed().as_secs_f64();
+            record.seconds = self.seconds();
             record.save(path)?;
         }
         Ok(())

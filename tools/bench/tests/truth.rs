@@ -69,6 +69,10 @@ impl Toy {
 
     /// Runs the harness and returns the data of the page that it wrote, which is what a reader is shown.
     fn bench(&self, allocators: &[&str], more: &[&str]) -> Value {
+        self.try_bench(allocators, more).unwrap()
+    }
+
+    fn try_bench(&self, allocators: &[&str], more: &[&str]) -> anyhow::Result<Value> {
         let out = tempfile::tempdir().unwrap();
         let shim = |word: &&str| match word.split_once('=') {
             Some((name, kind)) => format!(
@@ -93,9 +97,10 @@ impl Toy {
         // Without a budget: a slow machine must not lose rounds that the assertions count on.
         line.extend(["--budget".into(), "0".into()]);
         line.extend(more.iter().map(|word| (*word).to_owned()));
-        freehold_bench::run(Cli::parse_from(line).bench).unwrap();
+        freehold_bench::run(Cli::parse_from(line).bench)?;
         self.keep(out.path());
-        data_of(&std::fs::read_to_string(written(out.path(), "html")).unwrap())
+        let page = std::fs::read_to_string(written(out.path(), "html")).unwrap();
+        Ok(data_of(&page))
     }
 
     /// The record of the last run, in a file of one name.
@@ -222,6 +227,51 @@ fn each_allocator_is_the_first_in_turn() {
     assert_eq!(of(1), ["again", "third", "plain"]);
     assert_eq!(of(2), ["third", "plain", "again"]);
     assert_eq!(of(3), ["plain", "again", "third"]);
+}
+
+/// The rounds that a record lacks are added to it, also the one that an interruption cut.
+#[test]
+fn a_record_is_gone_on_with() {
+    let toy = Toy::new();
+    let words = ["plain=plain", "again=plain"];
+    toy.bench(&words, &["--repeats", "2"]);
+    let mut record = toy.record();
+    let began = record["started"].clone();
+    let kept = record["runs"][0]["cpu"].clone();
+    record["runs"].as_array_mut().unwrap().pop();
+    let cut = toy.path("cut.json");
+    std::fs::write(&cut, record.to_string()).unwrap();
+    let resume = ["--resume", cut.to_str().unwrap(), "--repeats", "3"];
+
+    toy.bench(&words, &resume);
+    let record = toy.record();
+    let runs = record["runs"].as_array().unwrap();
+    let of = |round: u64| -> Vec<&str> {
+        let runs = runs.iter().filter(|run| run["round"] == round);
+        runs.map(|run| run["allocator"].as_str().unwrap()).collect()
+    };
+    assert_eq!(of(0), ["plain", "again"]);
+    assert_eq!(of(1), ["again", "plain"]);
+    assert_eq!(of(2), ["plain", "again"]);
+    assert_eq!(runs.len(), 6);
+    assert_eq!(runs[0]["cpu"], kept, "what was there stays");
+    assert_eq!(record["started"], began, "and so does its name");
+
+    let refused = |words: &[&str], why: &str| {
+        let error = toy.try_bench(words, &resume).unwrap_err();
+        assert!(format!("{error:#}").contains(why), "{error:#}");
+    };
+    refused(
+        &["plain=plain", "crash=crash"],
+        "has the allocators plain,again",
+    );
+    let library = std::fs::File::options()
+        .append(true)
+        .open(toy.path("shims/plain.so"))
+        .unwrap();
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    library.set_modified(later).unwrap();
+    refused(&words, "was built after it began");
 }
 
 #[test]
