@@ -189,18 +189,25 @@ typedef enum { AS_IT_LIKES, ADVISED_HUGE, ADVISED_SMALL } advice;
  * so one in that many stays on small pages. */
 #define LONG_NEIGHBOURS 8u
 
-/* The longest block of which that is believed, 32 MiB: what is longer is often a table that is filled here and there. */
-#define LONG_MOST (8 * FH_CHUNK_SLOTS)
+/* So much longer than a block that was filled may one be of which the same is believed: what is far longer is of another kind, and
+ * often a table that is filled here and there. */
+#define LONG_TIMES 4u
+
+/* Slots of the block that is over the first slot of this chunk. 0: none is, or one that shares slots with others. It may be freed at this
+ * moment, and is a neighbour all the same. */
+static size_t slots_over(size_t chunk) {
+    uint64_t over = fh_load_acquire(&fh_chunk_at(chunk)->over); /* its record */
+    uint64_t state = over ? fh_load(&fh_slab_at((size_t)over - 1)->state) : 0;
+    return fh_state_kind(state) == FH_KIND_RUN ? fh_state_run_slots(state) : 0;
+}
 
 bool fh_thp_is_long_filled(size_t chunk, size_t slots) {
     size_t claimed = 0, resident = 0, end = chunk > LONG_NEIGHBOURS ? chunk - LONG_NEIGHBOURS : 0;
-    if (slots > LONG_MOST) return false;
     for (size_t i = chunk; i-- > end && claimed == 0;) {
         if (!fh_region_at(i / FH_REGION_CHUNKS) || fh_thp_is_huge(i) || fh_window_misses(i)) continue;
-        const fh_chunk *before = fh_chunk_at(i);
         /* Of slabs nothing is concluded. */
-        if (!fh_load(&before->over)) continue;
-        if (!count_pages(i, ~fh_load(&before->free), &claimed, &resident)) return false;
+        if (slots_over(i) < slots / LONG_TIMES + 1) continue;
+        if (!count_pages(i, ~fh_load(&fh_chunk_at(i)->free), &claimed, &resident)) return false;
     }
     return claimed && resident >= claimed - claimed / 8;
 }
