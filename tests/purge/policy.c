@@ -284,7 +284,7 @@ static void back_off_grows_and_ends(void) {
 
 /* Of so many huge pages in a thousand, spread evenly, that are slow, how many are not paid. */
 static unsigned not_paid(unsigned slow_ones) {
-    const uint64_t quick = 170000, slow = 4000000;
+    const uint64_t quick = FH_SMALL_PAGES_TOUCH * 34 / 100, slow = 8 * FH_SMALL_PAGES_TOUCH;
     uint64_t saved = 0;
     unsigned unpaid = 0;
     for (unsigned i = 0; i < 1000; i++) {
@@ -306,7 +306,8 @@ static void few_slow_ones_are_paid(void) {
     /* However many were quick, a few slow ones in a row are enough. */
     uint64_t saved = FH_TOUCH_SAVED_MOST;
     unsigned row = 0;
-    for (; fh_touch_is_paid(saved, 4000000); row++) saved = fh_touch_saved_after(saved, 4000000);
+    for (const uint64_t slow = 8 * FH_SMALL_PAGES_TOUCH; fh_touch_is_paid(saved, slow); row++)
+        saved = fh_touch_saved_after(saved, slow);
     CHECK(row <= 2, "%u slow ones in a row were paid", row);
 }
 
