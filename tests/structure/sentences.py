@@ -5,7 +5,8 @@ Prints the number of sentences of each document, the median and the maximum of t
 or a sentence above 25, and then prints what is too long. Without names it asks all documents of the repository.
 
 A sentence ends at . ! or ? before a space, at the end of a paragraph, of a list item, or of a table's cell. Code, titles,
-comments and the targets of links do not count. Cells count for the maximum alone, and not below five words."""
+comments, the targets of links and the record of what a command printed do not count. Cells count for the maximum alone, and not below
+five words."""
 
 import os
 import re
@@ -23,6 +24,7 @@ ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|cf|vs)\.", re.I)
 
 def blocks(text):
     """Paragraphs, list items and cells, without what is no prose: (text, whether it is a cell)."""
+    text = re.sub(r"<!-- record: begins -->.*?<!-- record: ends -->", " ", text, flags=re.S)
     text = re.sub(r"<!--.*?-->", " ", text, flags=re.S)
     text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     lines, item = [], False
