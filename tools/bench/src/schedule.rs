@@ -154,7 +154,7 @@ impl<'a> Schedule<'a> {
 
     /// Learns from the runs that the record has already.
     fn recall(&mut self, record: &Record) {
-        self.done = resume::groups(record);
+        self.done.extend(resume::groups(record));
         self.progress
             .forget(self.done.len() * record.allocators.len());
         for run in &record.runs {

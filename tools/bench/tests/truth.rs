@@ -265,6 +265,15 @@ fn a_record_is_gone_on_with() {
         &["plain=plain", "crash=crash"],
         "has the allocators plain,again",
     );
+    let changed = |at: &str, value: &str, why: &str| {
+        let mut record = record.clone();
+        *record.pointer_mut(at).unwrap() = value.into();
+        std::fs::write(&cut, record.to_string()).unwrap();
+        refused(&words, why);
+    };
+    changed("/machine/kernel", "another", "it was measured on");
+    changed("/workloads/0/program", "another", "other arguments since");
+    std::fs::write(&cut, record.to_string()).unwrap();
     let library = std::fs::File::options()
         .append(true)
         .open(toy.path("shims/plain.so"))
