@@ -7,8 +7,13 @@ import sys
 
 LEFT, RIGHT, TOP, BOTTOM = 70, 560, 30, 330
 LOWEST, HIGHEST = 0.001, 1.0
-COLOURS = {"local": "#1b6ca8", "pass": "#2a9d5c", "mutex, local": "#b23a3a"}
-LABELS = {"local": "Freehold, own blocks", "pass": "Freehold, all blocks cross threads", "mutex, local": "one lock"}
+COLOURS = {"replace": "#1b6ca8", "grow": "#b8860b", "pass": "#2a9d5c", "mutex, replace": "#b23a3a"}
+LABELS = {
+    "replace": "Freehold, own blocks replaced",
+    "grow": "Freehold, the heap grows",
+    "pass": "Freehold, all blocks cross threads",
+    "mutex, replace": "one lock",
+}
 
 
 def read(lines):
