@@ -45,7 +45,9 @@ fn is_ours(file: &Path, system: &str) -> bool {
 }
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // As it is now, and not as it was compiled: a build directory outlives a checkout that is moved.
+    let here = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for a build script");
+    let root = Path::new(&here).join("..");
     let system = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     assert!(
         system == "linux",

@@ -11,7 +11,9 @@ fn fail(what: &dyn std::fmt::Display) -> ! {
 }
 
 fn main() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src");
+    // As it is now, and not as it was compiled: a build directory outlives a checkout that is moved.
+    let here = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for a build script");
+    let sources = Path::new(&here).join("../../src");
     println!("cargo::rerun-if-changed=build");
     for file in contract::FILES {
         println!("cargo::rerun-if-changed={}", sources.join(file).display());
