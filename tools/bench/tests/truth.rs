@@ -283,6 +283,38 @@ fn a_record_is_gone_on_with() {
     refused(&words, "was built after it began");
 }
 
+/// Its set-up failed when the record was gone on with: what was measured stays, and nothing of it is measured without its input.
+#[test]
+fn a_workload_without_its_input_keeps_its_runs() {
+    let toy = Toy::new();
+    let gone = toy.path("gone");
+    std::fs::create_dir_all(toy.path("bench/real")).unwrap();
+    let real = format!(
+        "[[real]]\nname = \"once\"\nneeds = []\nquick = true\nsetup = \"test ! -e {}\"\ncommand = \"exec true\"\n",
+        gone.display()
+    );
+    std::fs::write(toy.path("bench/real/real.toml"), real).unwrap();
+    let words = ["plain=plain", "again=plain"];
+    toy.bench(&words, &["--repeats", "1"]);
+    let kept = toy.path("kept.json");
+    std::fs::copy(toy.path("record.json"), &kept).unwrap();
+    std::fs::write(&gone, "").unwrap();
+
+    toy.bench(
+        &words,
+        &["--resume", kept.to_str().unwrap(), "--repeats", "2"],
+    );
+    let record = toy.record();
+    let rounds = |workload: &str| {
+        let runs = record["runs"].as_array().unwrap();
+        let of = runs.iter().filter(|run| run["workload"] == workload);
+        of.map(|run| run["round"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rounds("once"), [0, 0]);
+    assert_eq!(rounds("toy"), [0, 0, 1, 1]);
+}
+
 #[test]
 fn failures_are_reported_as_such_and_have_no_figures() {
     let toy = Toy::new();
