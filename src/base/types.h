@@ -416,7 +416,8 @@ typedef struct fh_thread {
     /* Not in fh_thread_state: a library that is loaded late gets a few bytes of static TLS, and these were too many. */
     fh_word walked_beside; /* it was refused memory while another thread did this walk, and walked itself */
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */
-    uint32_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
+    uint16_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
+    uint16_t left_behind;  /* times that its thread ended: at some of them all is looked through (cache/twice.h) */
     uint32_t handed_over;  /* magazines handed to the depot: some of them are looked through first (cache/twice.h) */
     uint16_t last_place[FH_PLACES];
 } fh_thread;

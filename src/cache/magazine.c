@@ -364,7 +364,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         /* The oldest half is flushed as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
         FH_ASSERT(oldest != full && oldest->count <= oldest->capacity);
-        if (t->handed_over++ % FH_LOOK_EVERY == 0 || t->handed_over <= FH_LOOK_FIRST) {
+        if (fh_twice_is_due(t->handed_over++)) {
             oldest->count = (uint32_t)fh_twice_look(t, c, oldest->block, oldest->count);
         }
         size_t bytes = oldest->count * fh_class_size(c);

@@ -157,7 +157,7 @@ static fh_thread *make_empty(void) {
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     t->head.watched_slots = 0;
     t->young = FH_YOUNG_FREES;
-    t->handed_over = 0;
+    t->handed_over = t->left_behind = 0;
     fh_twice_set(t);
     return t;
 }
@@ -334,6 +334,7 @@ static void look_through(fh_thread *t, unsigned c) {
 /* Flushes what exceeds FH_PARKED_BYTES; the small classes stay. False: nothing is left. */
 static bool lighten(fh_thread *t) {
     size_t kept = 0;
+    bool look = fh_twice_is_due(t->left_behind++);
     for (unsigned c = 1; c < FH_BINS; c++) {
         if (!t->rack[c].limit) continue;
         size_t bytes = bytes_cached(t, c);
@@ -341,7 +342,7 @@ static bool lighten(fh_thread *t) {
             fh_bin_empty(t, c);
         } else {
             kept += bytes;
-            look_through(t, c);
+            if (look) look_through(t, c);
         }
     }
     FH_ASSERT(kept <= FH_PARKED_BYTES);

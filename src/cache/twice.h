@@ -16,7 +16,7 @@
  * What is missed: the entry was taken over by another block; the bin's top is by now in another 64 KiB; or the magazine is
  * no longer the bin's, but in the depot, with another thread, or its blocks are back in their slabs. Of these some are
  * found later: a magazine is looked through when its blocks go to their slabs, always; when it is handed to the depot, the
- * first few times and then now and then; and when its thread ends.
+ * first few times and then now and then; and when its thread ends, likewise.
  *
  * A young thread has no table, so that one that hardly allocates has no memory for it. Each of its frees takes the slow
  * half, which looks through the bin.
@@ -32,9 +32,15 @@
 /* Frees of a young thread. */
 #define FH_YOUNG_FREES 32u
 
-/* Of the magazines that a thread hands to the depot the first few are looked through, and then one in so many. */
+/* Of the magazines that a thread hands to the depot the first few are looked through, and then one in so many. So is all of a
+ * cache that threads leave behind, one after the other: it may hold thousands of blocks, of which each used a few. */
 #define FH_LOOK_FIRST 16u
 #define FH_LOOK_EVERY 16u
+
+/* This is the n-th time, from 0 on. */
+static inline bool fh_twice_is_due(uint32_t n) {
+    return n < FH_LOOK_FIRST || n % FH_LOOK_EVERY == 0;
+}
 
 /* True if p is free in the bin of class c, which the table says. Of a thread that has one. Never wrong when it is true; cost:
  * some ten loads. */
