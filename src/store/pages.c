@@ -18,6 +18,7 @@ typedef struct {
     fh_slab *slab;
     unsigned c;
     unsigned bump;
+    size_t page;    /* bytes of a page */
     uint64_t *held; /* words of the blocks that we have claimed */
 } holding;
 
@@ -38,42 +39,44 @@ static unsigned words_of(const holding *h) {
     return (h->bump + 63) / 64;
 }
 
-/* Blocks first … last of the slab, as bits of its word w. */
-static uint64_t bits_between(unsigned w, unsigned first, unsigned last) {
-    unsigned from = w == first / 64 ? first % 64 : 0, to = w == last / 64 ? last % 64 : 63;
-    FH_ASSERT(first <= last && w >= first / 64 && w <= last / 64);
-    return fh_run_mask(from, to - from + 1);
+/* The blocks on one page of a slab, be it in part. */
+typedef struct {
+    unsigned first, last;
+} blocks;
+
+static blocks blocks_of_page(const holding *h, unsigned page) {
+    size_t start = page * h->page;
+    return (blocks){fh_block_index(h->c, start), fh_block_index(h->c, start + h->page - 1)};
 }
 
-/* True if all of the blocks first … last are set in words[]. */
-static bool all_set(const uint64_t *words, unsigned first, unsigned last) {
-    for (unsigned w = first / 64; w <= last / 64; w++) {
-        uint64_t bits = bits_between(w, first, last);
-        if ((words[w] & bits) != bits) return false;
+/* These blocks as bits of word w, which has one of them. */
+static uint64_t bits_of(blocks b, unsigned w) {
+    unsigned from = w == b.first / 64 ? b.first % 64 : 0, to = w == b.last / 64 ? b.last % 64 : 63;
+    FH_ASSERT(b.first <= b.last && w >= b.first / 64 && w <= b.last / 64);
+    return ~UINT64_C(0) >> (63 - (to - from)) << from;
+}
+
+static bool all_set(const uint64_t *words, blocks b) {
+    for (unsigned w = b.first / 64; w <= b.last / 64; w++) {
+        if (bits_of(b, w) & ~words[w]) return false;
     }
     return true;
 }
 
-/* The blocks on a page of the slab, be it in part. False: one of them was never handed out. */
-static bool blocks_of_page(const holding *h, unsigned page, unsigned *first, unsigned *last) {
-    size_t bytes = fh_system_page_size();
-    *first = fh_block_index(h->c, page * bytes);
-    *last = fh_block_index(h->c, (page + 1) * bytes - 1);
-    return *last < h->bump;
-}
-
 /* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have).
- * Returns the number of such pages. */
+ * Returns the number of such pages. Cost: some forty instructions a page, and a load for each word. */
 static unsigned choose(const holding *h, unsigned pages, const unsigned char *resident, uint64_t *wanted) {
     uint64_t free[FH_SLAB_WORDS];
-    unsigned words = words_of(h), chosen = 0, first, last;
-    for (unsigned w = 0; w < FH_SLAB_WORDS; w++) {
-        free[w] = w < words ? fh_load(&h->slab->free[w]) : 0;
+    unsigned words = words_of(h), chosen = 0;
+    for (unsigned w = 0; w < words; w++) {
+        free[w] = fh_load(&h->slab->free[w]);
         wanted[w] = 0;
     }
-    for (unsigned page = 0; page < pages && blocks_of_page(h, page, &first, &last); page++) {
-        if ((resident && !(resident[page] & 1)) || !all_set(free, first, last)) continue;
-        for (unsigned w = first / 64; w <= last / 64; w++) wanted[w] |= bits_between(w, first, last);
+    for (unsigned page = 0; page < pages; page++) {
+        blocks b = blocks_of_page(h, page);
+        if (b.last >= h->bump) break; /* it was never handed out */
+        if ((resident && !(resident[page] & 1)) || !all_set(free, b)) continue;
+        for (unsigned w = b.first / 64; w <= b.last / 64; w++) wanted[w] |= bits_of(b, w);
         chosen++;
     }
     return chosen;
@@ -140,14 +143,13 @@ static void finish(batch *b) {
 
 /* Of the slab h the pages that are all held become pieces. Returns how many pages. */
 static unsigned add_pieces(batch *b, const holding *h, unsigned pages, const unsigned char *resident) {
-    size_t bytes = fh_system_page_size();
+    size_t bytes = h->page;
     char *start = fh_slot_address(h->slot);
-    unsigned added = 0, first, last, run = 0;
+    unsigned added = 0, run = 0;
     FH_ASSERT(pages <= MOST_PAGES);
     for (unsigned page = 0; page <= pages; page++) {
-        bool whole = page < pages && blocks_of_page(h, page, &first, &last) && (resident[page] & 1) &&
-                     all_set(h->held, first, last);
-        if (whole) {
+        blocks of = blocks_of_page(h, page);
+        if (page < pages && of.last < h->bump && (resident[page] & 1) && all_set(h->held, of)) {
             run++;
         } else if (run) {
             fh_thp_keep_slots_split(h->slot + (page - run) * bytes / FH_SLOT_SIZE,
@@ -164,10 +166,11 @@ static unsigned add_pieces(batch *b, const holding *h, unsigned pages, const uns
 /* The slab at a slot, if it is one of the program's blocks. */
 static bool is_slab(size_t slot, holding *h, unsigned *pages) {
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
-    *h = (holding){.slot = slot, .slab = fh_slab_at(slot), .c = fh_state_class(state), .bump = fh_state_bump(state)};
-    if (h->c < 1 || h->c > FH_SMALL_LAST) return false;
-    FH_ASSERT(h->bump <= fh_class_table[h->c].blocks);
-    *pages = (unsigned)(fh_class_table[h->c].slots * FH_SLOT_SIZE / fh_system_page_size());
+    unsigned c = fh_state_class(state), bump = fh_state_bump(state);
+    *h = (holding){.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump, .page = fh_system_page_size()};
+    if (c < 1 || c > FH_SMALL_LAST) return false;
+    FH_ASSERT(bump <= fh_class_table[c].blocks);
+    *pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / h->page);
     return *pages <= MOST_PAGES;
 }
 
@@ -195,7 +198,7 @@ static size_t add_slab(batch *b, size_t slot, const unsigned char *resident) {
     b->slab[b->slabs++] = h;
     unsigned added = add_pieces(b, &h, pages, resident);
     if (added) fh_add_relaxed(&purged_pages, added);
-    return added * fh_system_page_size();
+    return added * h.page;
 }
 
 size_t fh_pages_free_bytes(size_t slot) {
@@ -257,17 +260,16 @@ bool fh_pages_were_purged(void) {
 }
 
 unsigned fh_pages_missing(size_t slot, unsigned c, unsigned bump, const unsigned char *resident) {
-    const holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump};
-    unsigned pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / fh_system_page_size());
-    unsigned missing = 0, first, last;
+    const holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump, .page = fh_system_page_size()};
+    unsigned pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / h.page), missing = 0;
     if (!fh_pages_free_bytes(slot)) return 0;
-    for (unsigned page = 0; page < pages && blocks_of_page(&h, page, &first, &last); page++) {
+    for (unsigned page = 0; page < pages; page++) {
+        blocks b = blocks_of_page(&h, page);
+        if (b.last >= bump) break;
         if (resident[page] & 1) continue;
         bool free = true;
-        for (unsigned w = first / 64; w <= last / 64 && free; w++) {
-            uint64_t bits = bits_between(w, first, last);
-            free = (fh_load(&h.slab->free[w]) & bits) == bits;
-        }
+        for (unsigned w = b.first / 64; w <= b.last / 64 && free; w++)
+            free = !(bits_of(b, w) & ~fh_load(&h.slab->free[w]));
         missing += free;
     }
     return missing;
