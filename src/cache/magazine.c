@@ -205,6 +205,7 @@ void fh_bin_exchange(fh_thread *t, unsigned c) {
 
 void fh_bin_empty(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
+    if (!rack->limit && !rack->loaded && !rack->previous) return; /* of a thread that ends most are so */
     fh_magazine *both[2] = {unload(t, c), rack->previous};
     rack->previous = NULL;
     then();
