@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "store/hints.h"
 #include "store/slab.h"
+#include "store/stretch.h"
 #include "store/thp.h"
 #include "store/window.h"
 #include "system/system.h"
@@ -16,9 +17,7 @@
 typedef struct {
     size_t slot;
     fh_slab *slab;
-    unsigned c;
-    unsigned bump;
-    size_t page;    /* bytes of a page */
+    fh_paged of;
     uint64_t *held; /* words of the blocks that we have claimed */
 } holding;
 
@@ -35,49 +34,27 @@ typedef struct {
     fh_piece piece[BATCH_PIECES]; /* of blocks that are held */
 } batch;
 
+static unsigned page_shift(void) {
+    return fh_lowest_bit(fh_system_page_size());
+}
+
 static unsigned words_of(const holding *h) {
-    return (h->bump + 63) / 64;
-}
-
-/* The blocks on one page of a slab, be it in part. */
-typedef struct {
-    unsigned first, last;
-} blocks;
-
-static blocks blocks_of_page(const holding *h, unsigned page) {
-    size_t start = page * h->page;
-    return (blocks){fh_block_index(h->c, start), fh_block_index(h->c, start + h->page - 1)};
-}
-
-/* These blocks as bits of word w, which has one of them. */
-static uint64_t bits_of(blocks b, unsigned w) {
-    unsigned from = w == b.first / 64 ? b.first % 64 : 0, to = w == b.last / 64 ? b.last % 64 : 63;
-    FH_ASSERT(b.first <= b.last && w >= b.first / 64 && w <= b.last / 64);
-    return ~UINT64_C(0) >> (63 - (to - from)) << from;
-}
-
-static bool all_set(const uint64_t *words, blocks b) {
-    for (unsigned w = b.first / 64; w <= b.last / 64; w++) {
-        if (bits_of(b, w) & ~words[w]) return false;
-    }
-    return true;
+    return (h->of.bump + 63) / 64;
 }
 
 /* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have).
- * Returns the number of such pages. Cost: some forty instructions a page, and a load for each word. */
-static unsigned choose(const holding *h, unsigned pages, const unsigned char *resident, uint64_t *wanted) {
+ * Returns the number of such pages. */
+static unsigned choose(const holding *h, const unsigned char *resident, uint64_t *wanted) {
     uint64_t free[FH_SLAB_WORDS];
-    unsigned words = words_of(h), chosen = 0;
-    for (unsigned w = 0; w < words; w++) {
+    unsigned chosen = 0;
+    for (unsigned w = 0; w < words_of(h); w++) {
         free[w] = fh_load(&h->slab->free[w]);
         wanted[w] = 0;
     }
-    for (unsigned page = 0; page < pages; page++) {
-        blocks b = blocks_of_page(h, page);
-        if (b.last >= h->bump) break; /* it was never handed out */
-        if ((resident && !(resident[page] & 1)) || !all_set(free, b)) continue;
-        for (unsigned w = b.first / 64; w <= b.last / 64; w++) wanted[w] |= bits_of(b, w);
-        chosen++;
+    for (fh_stretch s = {0, 0}; fh_next_stretch(&h->of, free, resident, &s);) {
+        fh_blocks b = fh_blocks_on(&h->of, s);
+        for (unsigned w = b.first / 64; w <= b.last / 64; w++) wanted[w] |= fh_bits_of(b, w);
+        chosen += s.end - s.page;
     }
     return chosen;
 }
@@ -99,9 +76,9 @@ static void put_back(holding *h) {
     }
     fh_fence_after_rmw();
     /* Another thread may have found the slab empty meanwhile, and cleared its hint. */
-    fh_hint_set(h->c, 0, h->slot);
-    void *last = fh_slot_address(h->slot) + ((words - 1) * 64 + highest) * fh_class_size(h->c);
-    fh_slab_give(h->c, 1, &last);
+    fh_hint_set(h->of.c, 0, h->slot);
+    void *last = fh_slot_address(h->slot) + ((words - 1) * 64 + highest) * fh_class_size(h->of.c);
+    fh_slab_give(h->of.c, 1, &last);
 }
 
 /* Claims what is wanted and still free, like an allocation. False if the slab is of another class by now: then nothing is
@@ -120,8 +97,8 @@ static bool claim(holding *h, const uint64_t *wanted) {
         /* Only now that blocks are held its class cannot change: the same rule as for taking. */
         unsigned kind = fh_state_class(fh_load(&h->slab->state));
         checked = true;
-        if (kind != h->c) {
-            h->c = kind;
+        if (kind != h->of.c) {
+            h->of.c = kind;
             put_back(h);
             return false;
         }
@@ -142,23 +119,14 @@ static void finish(batch *b) {
 }
 
 /* Of the slab h the pages that are all held become pieces. Returns how many pages. */
-static unsigned add_pieces(batch *b, const holding *h, unsigned pages, const unsigned char *resident) {
-    size_t bytes = h->page;
+static unsigned add_pieces(batch *b, const holding *h, const unsigned char *resident) {
     char *start = fh_slot_address(h->slot);
-    unsigned added = 0, run = 0;
-    FH_ASSERT(pages <= MOST_PAGES);
-    for (unsigned page = 0; page <= pages; page++) {
-        blocks of = blocks_of_page(h, page);
-        if (page < pages && of.last < h->bump && (resident[page] & 1) && all_set(h->held, of)) {
-            run++;
-        } else if (run) {
-            fh_thp_keep_slots_split(h->slot + (page - run) * bytes / FH_SLOT_SIZE,
-                                    h->slot + (page * bytes - 1) / FH_SLOT_SIZE);
-            if (b->pieces == BATCH_PIECES) purge_pieces(b);
-            b->piece[b->pieces++] = (fh_piece){start + (page - run) * bytes, run * bytes};
-            added += run;
-            run = 0;
-        }
+    unsigned added = 0, per_slot = FH_SLOT_SIZE >> h->of.shift;
+    for (fh_stretch s = {0, 0}; fh_next_stretch(&h->of, h->held, resident, &s); added += s.end - s.page) {
+        fh_thp_keep_slots_split(h->slot + s.page / per_slot, h->slot + (s.end - 1) / per_slot);
+        if (b->pieces == BATCH_PIECES) purge_pieces(b);
+        b->piece[b->pieces++] =
+            (fh_piece){start + ((size_t)s.page << h->of.shift), (size_t)(s.end - s.page) << h->of.shift};
     }
     return added;
 }
@@ -167,10 +135,10 @@ static unsigned add_pieces(batch *b, const holding *h, unsigned pages, const uns
 static bool is_slab(size_t slot, holding *h, unsigned *pages) {
     uint64_t state = fh_load_acquire(&fh_slab_at(slot)->state);
     unsigned c = fh_state_class(state), bump = fh_state_bump(state);
-    *h = (holding){.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump, .page = fh_system_page_size()};
+    *h = (holding){.slot = slot, .slab = fh_slab_at(slot), .of = {c, bump, page_shift()}};
     if (c < 1 || c > FH_SMALL_LAST) return false;
     FH_ASSERT(bump <= fh_class_table[c].blocks);
-    *pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / h->page);
+    *pages = fh_class_table[c].slots * FH_SLOT_SIZE >> h->of.shift;
     return *pages <= MOST_PAGES;
 }
 
@@ -191,14 +159,14 @@ static size_t add_slab(batch *b, size_t slot, const unsigned char *resident) {
     holding h;
     uint64_t wanted[FH_SLAB_WORDS];
     unsigned pages;
-    if (!is_slab(slot, &h, &pages) || !choose(&h, pages, resident, wanted)) return 0;
+    if (!is_slab(slot, &h, &pages) || !choose(&h, resident, wanted)) return 0;
     make_room(b, &h);
     if (!claim(&h, wanted)) return 0;
     b->words += words_of(&h);
     b->slab[b->slabs++] = h;
-    unsigned added = add_pieces(b, &h, pages, resident);
+    unsigned added = add_pieces(b, &h, resident);
     if (added) fh_add_relaxed(&purged_pages, added);
-    return added * h.page;
+    return (size_t)added << h.of.shift;
 }
 
 size_t fh_pages_free_bytes(size_t slot) {
@@ -218,10 +186,10 @@ size_t fh_pages_free(size_t slot, bool with_memory) {
     uint64_t wanted[FH_SLAB_WORDS];
     unsigned char resident[MOST_PAGES];
     if (!is_slab(slot, &h, &pages)) return 0;
-    size_t bytes = fh_system_page_size(), free = choose(&h, pages, NULL, wanted);
+    size_t bytes = fh_system_page_size(), free = choose(&h, NULL, wanted);
     if (free && with_memory) {
         bool known = fh_system_resident(fh_slot_address(slot), pages * bytes, resident);
-        free = known ? choose(&h, pages, resident, wanted) : 0;
+        free = known ? choose(&h, resident, wanted) : 0;
     }
     return free * bytes;
 }
@@ -260,16 +228,15 @@ bool fh_pages_were_purged(void) {
 }
 
 unsigned fh_pages_missing(size_t slot, unsigned c, unsigned bump, const unsigned char *resident) {
-    const holding h = {.slot = slot, .slab = fh_slab_at(slot), .c = c, .bump = bump, .page = fh_system_page_size()};
-    unsigned pages = (unsigned)(fh_class_table[c].slots * FH_SLOT_SIZE / h.page), missing = 0;
+    const holding h = {.slot = slot, .slab = fh_slab_at(slot), .of = {c, bump, page_shift()}};
+    unsigned pages = (unsigned)(bump * fh_class_size(c) >> h.of.shift), missing = 0;
     if (!fh_pages_free_bytes(slot)) return 0;
     for (unsigned page = 0; page < pages; page++) {
-        blocks b = blocks_of_page(&h, page);
-        if (b.last >= bump) break;
         if (resident[page] & 1) continue;
+        fh_blocks b = fh_blocks_on(&h.of, (fh_stretch){page, page + 1});
         bool free = true;
         for (unsigned w = b.first / 64; w <= b.last / 64 && free; w++)
-            free = !(bits_of(b, w) & ~fh_load(&h.slab->free[w]));
+            free = !(fh_bits_of(b, w) & ~fh_load(&h.slab->free[w]));
         missing += free;
     }
     return missing;
