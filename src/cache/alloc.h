@@ -19,7 +19,7 @@ static inline size_t fh_good_bytes(size_t n) {
  * it is the block size that decides; a power of two is reached after at most eight steps. */
 static inline unsigned fh_aligned_class(size_t align, size_t n) {
     unsigned c = fh_class_of(n < align ? align : n);
-    while (c <= FH_SMALL_LAST && fh_class_size(c) % align) c++;
+    while (c <= FH_SMALL_LAST && fh_class_size(c) & (align - 1)) c++;
     return c;
 }
 

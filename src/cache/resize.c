@@ -128,11 +128,27 @@ bool fh_grow(void *p, size_t n) {
     return resize_large(p, old, n, false) != NULL;
 }
 
+/* A small block of class c becomes one of the class of n bytes, if the thread has one cached. NULL: it does not, or it is not for
+ * here: the bins of a thread that is observed or checked, or in a scope, are all empty. */
+static void *moved(void *p, unsigned c, size_t n) {
+    if (c > FH_SMALL_LAST || n > FH_SMALL_MAX || !fh_slab_begins_at(c, p)) return NULL;
+    void *q = fh_bin_pop(&fh_bins()[fh_class_of(n)]);
+    if (!q) return NULL;
+    size_t old = fh_class_size(c);
+    memcpy(q, p, n < old ? n : old);
+    fh_release(p);
+    return q;
+}
+
 /* Most calls of a program that appends a little each time change nothing. No checked block begins where a block of a class
  * does, so none of them stays. */
 void *fh_resize(void *p, size_t n) {
     unsigned c = fh_class_at(p);
     if (FH_UNLIKELY(is_freed("realloc", p, c))) return NULL;
-    if (FH_LIKELY(c != FH_CLASS_SPECIAL && !FH_CHECKED && stays(p, c, n))) return p;
+    if (FH_LIKELY(c != FH_CLASS_SPECIAL && !FH_CHECKED)) {
+        if (FH_LIKELY(stays(p, c, n))) return p;
+        void *q = moved(p, c, n);
+        if (q) return q;
+    }
     return resize(p, n);
 }

@@ -2,7 +2,9 @@
  * are allocated before they are freed, the last one first. Before that there is one call more for each of them:
  *
  *     usable    malloc_usable_size
- *     resized   a realloc that has nothing to do, as most have in a program that appends a little each time */
+ *     resized   a realloc that has nothing to do, as most have in a program that appends a little each time
+ *     moved     a realloc to a block of twice the size
+ *     aligned   a block at a cache line, and its free */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,14 +16,18 @@ int main(int count, char **arguments) {
     if (count < 3 || count > 5) return 2;
     void *volatile block[DEEPEST];
     size_t size = strtoull(arguments[1], NULL, 10), depth = count > 3 ? strtoull(arguments[3], NULL, 10) : 1;
-    bool usable = count > 4 && !strcmp(arguments[4], "usable"), resized = count > 4 && !strcmp(arguments[4], "resized");
-    if (depth < 1 || depth > DEEPEST || (count > 4 && !usable && !resized)) return 2;
+    const char *call = count > 4 ? arguments[4] : "";
+    bool usable = !strcmp(call, "usable"), resized = !strcmp(call, "resized"), moved = !strcmp(call, "moved");
+    bool aligned = !strcmp(call, "aligned");
+    if (depth < 1 || depth > DEEPEST || (count > 4 && !usable && !resized && !moved && !aligned)) return 2;
     for (size_t turns = strtoull(arguments[2], NULL, 10) / depth; turns > 0; turns--) {
         for (size_t i = 0; i < depth; i++) block[i] = malloc(size);
         for (size_t i = depth; i > 0 && usable; i--)
             if (malloc_usable_size(block[i - 1]) < size) return 1;
         for (size_t i = depth; i > 0 && resized; i--)
             if (realloc(block[i - 1], size) != block[i - 1]) return 1;
+        for (size_t i = depth; i > 0 && moved; i--) block[i - 1] = realloc(block[i - 1], 2 * size);
+        for (size_t i = depth; i > 0 && aligned; i--) free(aligned_alloc(64, size));
         for (size_t i = depth; i > 0; i--) free(block[i - 1]);
     }
     return 0;
