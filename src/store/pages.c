@@ -9,6 +9,8 @@
 #include "store/window.h"
 #include "system/system.h"
 
+#include <string.h>
+
 /* Pages of at least 4 KiB in the longest slab, of sixteen slots. */
 #define MOST_PAGES (16 * FH_SLOT_SIZE / (4 * FH_KIB))
 #define HALF_PAGES (FH_CHUNK_SIZE / 2 / (4 * FH_KIB)) /* of a chunk */
@@ -45,12 +47,10 @@ static unsigned words_of(const holding *h) {
 /* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have).
  * Returns the number of such pages. */
 static unsigned choose(const holding *h, const unsigned char *resident, uint64_t *wanted) {
-    uint64_t free[FH_SLAB_WORDS];
+    uint64_t free[FH_SLAB_WORDS] = {0};
     unsigned chosen = 0;
-    for (unsigned w = 0; w < words_of(h); w++) {
-        free[w] = fh_load(&h->slab->free[w]);
-        wanted[w] = 0;
-    }
+    memset(wanted, 0, sizeof free);
+    for (unsigned w = 0; w < words_of(h); w++) free[w] = fh_load(&h->slab->free[w]);
     for (fh_stretch s = {0, 0}; fh_next_stretch(&h->of, free, resident, &s);) {
         fh_blocks b = fh_blocks_on(&h->of, s);
         for (unsigned w = b.first / 64; w <= b.last / 64; w++) wanted[w] |= fh_bits_of(b, w);
