@@ -64,8 +64,11 @@
 /* Blocks that each magazine of a shrinking class may hold, if it is that class alone. */
 #define FH_SHRUNK_BLOCKS (FH_STRESS ? 1u : 30u)
 
-/* And while the heap contracts, one for as many bytes of the class as were flushed. */
+/* And while the heap contracts, one for as many bytes of the class as were flushed; but of small blocks as many as are so many
+ * bytes, up to so many. */
 #define FH_SHRUNK_BYTES_A_BLOCK (2 * FH_MIB)
+#define FH_SHRUNK_LEAST_BYTES (FH_STRESS ? 1u : 4u * FH_KIB)
+#define FH_SHRUNK_LEAST_BLOCKS 16u
 
 /* A contraction begins when this much was freed: 64 MiB, because many programs free as much only to allocate it again. It is
  * 16 MiB once the heap has not grown for some seconds. It ends when this much, and a sixteenth, was taken again. */

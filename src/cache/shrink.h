@@ -26,6 +26,7 @@
 #ifndef FH_CACHE_SHRINK_H
 #define FH_CACHE_SHRINK_H
 
+#include "base/classes.h"
 #include "base/tuning.h"
 #include "base/types.h"
 #include "store/events.h"
@@ -51,11 +52,14 @@ static inline bool fh_contraction_ends(size_t flushed, size_t deepest) {
     return flushed + FH_CONTRACTION_ENDS + deepest / 16 <= deepest;
 }
 
-/* In a contraction each block that a bin holds may hold a slab. So a bin may have one for each 2 MiB of its class that have
- * been flushed. Of slabs of 64 KiB the two magazines of a thread's bin then hold a sixteenth of that at most, of however many
- * classes; and little once the free pages of such slabs are purged. A class that is most of the heap is flushed in batches. */
-static inline unsigned fh_contraction_blocks(size_t flushed) {
-    size_t blocks = flushed / FH_SHRUNK_BYTES_A_BLOCK;
+/* In a contraction each block that a bin holds may hold a slab, and its page once the free pages of slabs are purged. So a bin
+ * of blocks of `size` bytes may have one for each 2 MiB of its class that have been flushed: of slabs of 64 KiB its two
+ * magazines then hold a sixteenth of that at most. But small blocks are flushed by 4 KiB, up to sixteen, in any case: two at
+ * a time, each flush waited for the caches that the program's own misses could have been loaded in (docs/memory.md). */
+static inline unsigned fh_contraction_blocks(size_t size, size_t flushed) {
+    size_t blocks = flushed / FH_SHRUNK_BYTES_A_BLOCK, least = FH_SHRUNK_LEAST_BYTES / size;
+    if (least > FH_SHRUNK_LEAST_BLOCKS) least = FH_SHRUNK_LEAST_BLOCKS;
+    if (blocks < least) blocks = least;
     return blocks < 1 ? 1 : blocks > FH_SHRUNK_BLOCKS ? FH_SHRUNK_BLOCKS : (unsigned)blocks;
 }
 
@@ -77,7 +81,7 @@ static inline bool fh_is_contracting(void) {
 /* Blocks that each magazine of a bin of class c may hold, which is shrunk. */
 static inline unsigned fh_shrunk_bin_blocks(unsigned c) {
     if (!fh_is_contracting()) return FH_SHRUNK_BLOCKS;
-    return fh_contraction_blocks((size_t)(fh_load(&fh_shrink_class[c]) & ~FH_SHRUNK));
+    return fh_contraction_blocks(fh_class_size(c), (size_t)(fh_load(&fh_shrink_class[c]) & ~FH_SHRUNK));
 }
 
 /* `bytes` of class c came out of a bin that is full, and there is no demand for them at present. True if the class is

@@ -2,7 +2,11 @@
  * be worth a call: at most one flush for eight blocks (it was one for two). The memory goes home all the same.
  *
  * Then it is made again and freed in random order, so that pages inside of slabs are purged. All frees do with little of the
- * stack, because some threads have 16 KiB of it. */
+ * stack, because some threads have 16 KiB of it.
+ *
+ *     batches many
+ *
+ * A heap of 25 classes is freed in random order. Less is flushed of each, and it is flushed in batches too. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"
@@ -14,9 +18,11 @@ enum { BLOCKS = 1 << 22, LAST = BLOCKS / 16, STACK = 64 << 10 };
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
 static void *blocks[BLOCKS];
+static size_t count = BLOCKS;
 static char stack[STACK] __attribute__((aligned(4096)));
 static size_t used_stack;
 static bool ordered = true;
+static size_t classes = 2;
 static uint64_t last_flushes; /* for the last blocks of the second class */
 
 static uint64_t flushes(void) {
@@ -30,6 +36,7 @@ static uint64_t flushes(void) {
 
 /* When the second class begins, the heap contracts, and nothing of that class has been flushed. */
 static size_t size_of(size_t i) {
+    if (classes > 2) return (i % classes + 1) * 16;
     return i < BLOCKS / 4 * 3 ? 64 : 96;
 }
 
@@ -39,7 +46,7 @@ static void *free_all(void *unused) {
     size_t top = (size_t)(&here - stack), lowest = 0;
     CHECK(top < STACK, "the thread is on another stack");
     memset(stack, 0x5a, top - 512);
-    for (size_t i = 0; i < BLOCKS; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (i == BLOCKS - LAST && ordered) last_flushes = flushes();
         t_free(blocks[i]);
     }
@@ -50,7 +57,7 @@ static void *free_all(void *unused) {
 }
 
 static void make(void) {
-    for (size_t i = 0; i < BLOCKS; i++) {
+    for (size_t i = 0; i < count; i++) {
         blocks[i] = t_malloc(size_of(i));
         CHECK(blocks[i], "malloc: NULL");
         memset(blocks[i], 1, size_of(i));
@@ -59,7 +66,7 @@ static void make(void) {
 
 static void mix(void) {
     uint64_t random = 7;
-    for (size_t i = BLOCKS - 1; i > 0; i--) {
+    for (size_t i = count - 1; i > 0; i--) {
         size_t other = random_below(&random, i + 1);
         void *block = blocks[i];
         blocks[i] = blocks[other];
@@ -76,14 +83,28 @@ static uint64_t drop(const char *order) {
     CHECK(pthread_create(&thread, &attributes, free_all, NULL) == 0, "a thread");
     pthread_join(thread, NULL);
     flushed = flushes() - flushed;
-    printf("%s: %.1f blocks a flush\n", order, (double)BLOCKS / (double)flushed);
+    printf("%s: %.1f blocks a flush\n", order, (double)count / (double)flushed);
     fflush(stdout);
     return flushed;
 }
 
-int main(void) {
+static void drop_many_classes(void) {
+    classes = 25;
+    count = BLOCKS / 8;
+    ordered = false;
+    make();
+    mix();
+    uint64_t flushed = drop("at random, of 25 classes");
+    CHECK(flushed <= count / 8, "%zu flushes for %zu blocks of 25 classes", (size_t)flushed, count);
+}
+
+int main(int words, char **word) {
     memset(blocks, 1, sizeof blocks);
     memset(stack, 1, sizeof stack);
+    if (words > 1 && strcmp(word[1], "many") == 0) {
+        drop_many_classes();
+        return 0;
+    }
     size_t before = resident_bytes();
     make();
     size_t full = resident_bytes() - before;

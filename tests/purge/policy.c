@@ -252,16 +252,21 @@ static void caches_shrink(void) {
     CHECK(!fh_contraction_ends(large - large / 16, large), "a sixteenth is within the to and fro");
     CHECK(fh_contraction_ends(large - large / 8, large), "an eighth is wanted again, and the contraction goes on");
     CHECK(!fh_contraction_ends(0, FH_CONTRACTION_ENDS - 1), "a small retreat ends for nothing");
-    /* Of a class that is flushed, the two magazines of a bin hold a sixteenth at most, in slabs of 64 KiB. */
-    unsigned before = 1;
-    for (size_t bytes = 0; bytes <= 64 * FH_GIB; bytes = bytes * 2 + FH_MIB / 2) {
-        unsigned blocks = fh_contraction_blocks(bytes);
-        CHECK(blocks >= before && blocks <= FH_SHRUNK_BLOCKS, "%zu flushed: %u blocks a bin", bytes, blocks);
-        CHECK(blocks == 1 || 2 * blocks * FH_SLOT_SIZE <= bytes / 16, "%zu flushed: bins may hold too much", bytes);
-        before = blocks;
+    /* Of a class that is flushed, the two magazines of a bin hold a sixteenth at most, in slabs of 64 KiB; or sixteen
+     * blocks of 4 KiB together. */
+    for (size_t size = FH_MIN_ALIGN; size <= FH_SMALL_MAX; size *= 2) {
+        size_t least = 4 * FH_KIB / size, few = FH_STRESS || least < 1 ? 1 : least > 16 ? 16 : least;
+        unsigned before = (unsigned)few;
+        for (size_t bytes = 0; bytes <= 64 * FH_GIB; bytes = bytes * 2 + FH_MIB / 2) {
+            unsigned blocks = fh_contraction_blocks(size, bytes);
+            CHECK(blocks >= before && blocks <= FH_SHRUNK_BLOCKS, "%zu flushed: %u blocks a bin", bytes, blocks);
+            CHECK(blocks <= few || 2 * blocks * FH_SLOT_SIZE <= bytes / 16, "%zu flushed: bins may hold too much",
+                  bytes);
+            before = blocks;
+        }
+        CHECK(fh_contraction_blocks(size, 64 * FH_GIB) == FH_SHRUNK_BLOCKS,
+              "a class that is all of a heap is not flushed in batches");
     }
-    CHECK(fh_contraction_blocks(64 * FH_GIB) == FH_SHRUNK_BLOCKS,
-          "a class that is all of a heap is not flushed in batches");
 }
 
 /* Huge pages that come at once are asked for each time; slow ones after 16, 32, 64 … that are passed over. */
