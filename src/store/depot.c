@@ -61,6 +61,12 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
     return false;
 }
 
+bool fh_depot_is_shared(unsigned c, unsigned near) {
+    uint64_t others = 0;
+    for (unsigned i = 1; i < FH_SHARDS; i++) others |= fh_load(&depot[(near + i) % FH_SHARDS].full[c]);
+    return others != 0;
+}
+
 /* The highest full one is taken: what came last is still in a CPU's cache. */
 static fh_magazine *get_from(fh_depots *shard, unsigned c, fh_magazine *empty) {
     fh_word *here = fh_depot_of(shard, c);

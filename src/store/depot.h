@@ -13,6 +13,9 @@
  * Puts a full magazine in. True if there was room; *empty is then an empty magazine taken in exchange, or NULL. */
 bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **empty);
 
+/* True if there are full magazines of class c that were put in near other CPUs. A hint. Cost: some loads. */
+bool fh_depot_is_shared(unsigned c, unsigned near);
+
 /* Takes a full magazine out, NULL if there is none. `empty` (may be NULL) goes in for it. */
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
 

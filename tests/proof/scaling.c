@@ -3,7 +3,8 @@
  * N threads run one after the other for one free and one malloc, so that the order of their steps is the same in every run. Every atomic
  * operation of the library comes by here with its address, and a model of the caches' protocol (each line has an owner who
  * may write it, or readers) says whether that processor would have had to fetch the line from another one. Lines are the
- * shared words only; what a thread does in its own cache is not shared and cannot miss.
+ * shared words only; what a thread does in its own cache is not shared and cannot miss. One exception is not simulated: a free
+ * that looks for a double one may read another thread's magazine (cache/twice.h; tests/misuse/places.c counts that).
  *
  *     workloads   replace  every thread replaces blocks of mixed sizes among 2,000 of its own, which it made before
  *                 grow     the same, but its places are empty at first: while it counts, a third of the blocks are more than

@@ -1,0 +1,71 @@
+/* Where a thread looks for double frees: beside threads on other CPUs that hand magazines to the depot too, it must not look
+ * where these write. It fetched a cache line from another processor in most of its frees (cache/twice.h, fh_twice_forget).
+ *
+ * Two threads allocate and free more than two magazines hold. Then nearly all entries of the table lead into the thread's
+ * own two. Alone a thread has no reason for that, and finds what is in the depot too. */
+#include "base/classes.h"
+#include "cache/observed.h"
+#include "cache/place.h"
+#include "../support/alloc.h"
+#include "../support/check.h"
+
+#include <pthread.h>
+
+enum { BLOCKS = 4000, SIZE = 64 };
+
+static __thread unsigned cpu;
+
+unsigned __wrap_fh_system_cpu_hint(void);
+unsigned __wrap_fh_system_cpu_hint(void) {
+    return cpu;
+}
+
+static void fill_and_drop(size_t n) {
+    static void *blocks[3 * BLOCKS];
+    for (size_t i = 0; i < n; i++) {
+        blocks[i] = t_malloc(SIZE);
+        CHECK(blocks[i], "malloc: NULL");
+    }
+    for (size_t i = 0; i < n; i++) t_free(blocks[i]);
+}
+
+/* Before the main thread's last turns. Of what it takes from the main thread's depot and its own, enough is left in its own. */
+static void *on_another_cpu(void *unused) {
+    cpu = 1;
+    fill_and_drop(3 * BLOCKS);
+    return unused;
+}
+
+static bool is_in(const fh_magazine *m, void *const *place) {
+    return m && place >= m->block && place < m->block + m->capacity;
+}
+
+/* Entries that lead elsewhere. */
+static unsigned strangers(void) {
+    fh_thread *t = fh_own();
+    unsigned c = fh_class_of(SIZE), n = 0;
+    CHECK(t->head.watched_slots != 0, "the thread has no table");
+    for (size_t i = 0; i < FH_PLACES; i++) {
+        void *const *place = fh_place_near(t->bin[c].top, fh_last_place(t->bin, i));
+        n += !is_in(t->rack[c].loaded, place) && !is_in(t->rack[c].previous, place);
+    }
+    return n;
+}
+
+static unsigned drop_and_look(const char *how) {
+    uint64_t handed = fh_own()->to_depot;
+    for (int round = 0; round < 4; round++) fill_and_drop(BLOCKS);
+    CHECK(fh_own()->to_depot - handed >= 4 * BLOCKS / 1024, "few magazines went to the depot");
+    unsigned elsewhere = strangers();
+    printf("%s: %u of %u entries lead elsewhere than into the thread's own magazines\n", how, elsewhere, FH_PLACES);
+    return elsewhere;
+}
+
+int main(void) {
+    pthread_t other;
+    CHECK(drop_and_look("alone") >= FH_PLACES / 2, "a thread that is alone forgets too");
+    CHECK(pthread_create(&other, NULL, on_another_cpu, NULL) == 0 && pthread_join(other, NULL) == 0, "a second thread");
+    unsigned elsewhere = drop_and_look("beside another CPU");
+    CHECK(elsewhere <= FH_PLACES / 8, "%u entries lead into magazines of others", elsewhere);
+    return 0;
+}
