@@ -65,7 +65,7 @@ void fh_twice_note(fh_thread *t, void *const *places, size_t n);
 
 /* The thread has handed a magazine to the depot, as threads on other CPUs do, and has the empty one `loaded` now. What it has
  * noted is where the others write. A free looks there whatever block it is of, so such threads fetched a cache line from each
- * other in each free: `threadtest-8t` took 1.5 times as long. So all entries lead into `loaded`, except those of the blocks of
+ * other in each free: `threadtest-8t` took 1.4 times as long. So all entries lead into `loaded`, except those of the blocks of
  * `previous`. Nothing is done for short magazines. Cost: 1,000 stores, and four instructions a block. */
 void fh_twice_forget(fh_thread *t, const fh_magazine *loaded, const fh_magazine *previous);
 
