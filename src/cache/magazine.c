@@ -359,7 +359,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         return;
     }
     fh_magazine *full = unload(t, c), *empty = rack->previous;
-    bool shared = false;
+    bool handed = false;
     rack->previous = full;
     then();
     if (empty && empty->count) {
@@ -373,10 +373,9 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         fh_count_flushed(t, (int64_t)bytes);
         bool counted = contracting || shrunk;
         if (FH_UNLIKELY(counted)) shrunk = fh_shrink_count(c, bytes);
-        unsigned cpu = fh_system_cpu_hint();
-        if (!shrunk && fh_depot_put(c, cpu, oldest, &empty)) {
+        if (!shrunk && fh_depot_put(c, fh_system_cpu_hint(), oldest, &empty)) {
             t->to_depot++;
-            shared = fh_depot_is_shared(c, cpu);
+            handed = true;
         } else {
             if (!counted) fh_shrink_count(c, bytes);
             give(c, oldest->count, oldest->block);
@@ -402,7 +401,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     if (full && rack->previous == full && full->count < empty->capacity && full->count < rack->limit)
         join(t, empty, full);
     load(t, c, empty);
-    if (shared) fh_twice_forget(t, empty, rack->previous);
+    if (handed) fh_twice_forget(t, c, fh_system_cpu_hint());
     FH_ASSERT(t->bin[c].top < t->bin[c].end);
     fh_push_noted(t, c, p);
 }

@@ -54,12 +54,12 @@ void fh_twice_note(fh_thread *t, void *const *places, size_t n) {
     for (size_t i = 0; i < n; i++) *fh_last_place(t->bin, fh_place_index(places[i])) = (uint16_t)(uintptr_t)&places[i];
 }
 
-void fh_twice_forget(fh_thread *t, const fh_magazine *loaded, const fh_magazine *previous) {
-    if (!t->head.watched_slots || loaded->capacity < FH_FORGET_FROM) return;
+void fh_twice_forget(fh_thread *t, unsigned c, unsigned near) {
+    const fh_magazine *loaded = t->rack[c].loaded, *previous = t->rack[c].previous;
+    if (!t->head.watched_slots || loaded->capacity < FH_FORGET_FROM || !fh_depot_is_shared(c, near)) return;
     for (size_t i = 0; i < FH_PLACES; i++) t->last_place[i] = (uint16_t)(uintptr_t)loaded->block;
     /* In other 64 KiB its places are not found, and would be looked for among those of others. */
-    if (previous && ((uintptr_t)previous ^ (uintptr_t)loaded) >> 16 == 0)
-        fh_twice_note(t, previous->block, previous->count);
+    if (previous && fh_in_same_reach(previous, loaded)) fh_twice_note(t, previous->block, previous->count);
 }
 
 size_t fh_twice_look(fh_thread *t, unsigned c, void **places, size_t n) {

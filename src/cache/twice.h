@@ -53,21 +53,27 @@ bool fh_bin_has(const fh_thread *t, unsigned c, const void *p);
 /* As fh_twice_known, for any thread: a young one looks through the bin, and one that is not watched finds nothing. */
 bool fh_twice_is_free(fh_thread *t, unsigned c, const void *p);
 
+/* True if an entry that was noted with one of them loaded also names places of the other. */
+static inline bool fh_in_same_reach(const fh_magazine *one, const fh_magazine *other) {
+    return ((uintptr_t)one ^ (uintptr_t)other) >> 16 == 0;
+}
+
 /* True if the two magazines of a bin are not in the same 64 KiB, although they could be: of different sizes, they are of
  * different slabs. Then the places in the full one are out of reach of the table, once the empty one is loaded. */
 static inline bool fh_twice_apart(const fh_thread *t, const fh_magazine *full, const fh_magazine *empty) {
     if (!t->head.watched_slots || !full || full->capacity == empty->capacity) return false;
-    return ((uintptr_t)full ^ (uintptr_t)empty) >> 16;
+    return !fh_in_same_reach(full, empty);
 }
 
 /* Notes n places that hold blocks, if the thread has the table. */
 void fh_twice_note(fh_thread *t, void *const *places, size_t n);
 
-/* The thread has handed a magazine to the depot, as threads on other CPUs do, and has the empty one `loaded` now. What it has
- * noted is where the others write. A free looks there whatever block it is of, so such threads fetched a cache line from each
- * other in each free: `threadtest-8t` took 1.4 times as long. So all entries lead into `loaded`, except those of the blocks of
- * `previous`. Nothing is done for short magazines. Cost: 1,000 stores, and four instructions a block. */
-void fh_twice_forget(fh_thread *t, const fh_magazine *loaded, const fh_magazine *previous);
+/* The thread, near this CPU, has handed a magazine of class c to the depot, and has loaded an empty one. If threads on other CPUs
+ * do the same, what it has noted is where these write. A free looks there whatever block it is of, so most frees of such threads
+ * read a line that another CPU had: `threadtest-8t` took 1.4 times as long. So all entries lead into the loaded magazine, except
+ * those of the blocks of the previous one. Nothing is done for short magazines. Cost: the table is written once, and seven
+ * instructions for each block of the previous one. */
+void fh_twice_forget(fh_thread *t, unsigned c, unsigned near);
 
 /* Blocks of the shortest magazine for which that pays. */
 #define FH_FORGET_FROM 254u

@@ -6,6 +6,7 @@
 #include "base/classes.h"
 #include "cache/observed.h"
 #include "cache/place.h"
+#include "cache/twice.h"
 #include "../support/alloc.h"
 #include "../support/check.h"
 
@@ -20,12 +21,17 @@ unsigned __wrap_fh_system_cpu_hint(void) {
     return cpu;
 }
 
-static void fill_and_drop(size_t n) {
-    static void *blocks[3 * BLOCKS];
+static void *blocks[3 * BLOCKS];
+
+static void fill(size_t n) {
     for (size_t i = 0; i < n; i++) {
         blocks[i] = t_malloc(SIZE);
         CHECK(blocks[i], "malloc: NULL");
     }
+}
+
+static void fill_and_drop(size_t n) {
+    fill(n);
     for (size_t i = 0; i < n; i++) t_free(blocks[i]);
 }
 
@@ -52,6 +58,32 @@ static unsigned strangers(void) {
     return n;
 }
 
+/* Entries that lead into the magazine before the loaded one, which is full. They are noted again if it is in reach. */
+static unsigned into_previous(void) {
+    fh_thread *t = fh_own();
+    unsigned c = fh_class_of(SIZE), n = 0;
+    for (size_t i = 0; i < FH_PLACES; i++)
+        n += is_in(t->rack[c].previous, fh_place_near(t->bin[c].top, fh_last_place(t->bin, i)));
+    return n;
+}
+
+/* Frees one block after the other until a magazine was handed over with both of the thread's own in reach. What they are is
+ * different in each round. */
+static unsigned look_with_both_in_reach(void) {
+    fh_thread *t = fh_own();
+    unsigned c = fh_class_of(SIZE), found = 0;
+    for (int round = 0; round < 32 && !found; round++) {
+        fill(BLOCKS);
+        for (size_t i = 0; i < BLOCKS; i++) {
+            uint64_t handed = t->to_depot;
+            t_free(blocks[i]);
+            if (found || t->to_depot == handed) continue;
+            if (fh_in_same_reach(t->rack[c].loaded, t->rack[c].previous)) found = into_previous();
+        }
+    }
+    return found;
+}
+
 static unsigned drop_and_look(const char *how) {
     uint64_t handed = fh_own()->to_depot;
     for (int round = 0; round < 4; round++) fill_and_drop(BLOCKS);
@@ -67,5 +99,8 @@ int main(void) {
     CHECK(pthread_create(&other, NULL, on_another_cpu, NULL) == 0 && pthread_join(other, NULL) == 0, "a second thread");
     unsigned elsewhere = drop_and_look("beside another CPU");
     CHECK(elsewhere <= FH_PLACES / 8, "%u entries lead into magazines of others", elsewhere);
+    unsigned previous = look_with_both_in_reach();
+    printf("%u lead into the one before the loaded one\n", previous);
+    CHECK(previous >= 400, "%u entries lead into the full magazine: its blocks are forgotten", previous);
     return 0;
 }
