@@ -1,5 +1,6 @@
 #include "api/options.h"
 
+#include "base/assert.h"
 #include "base/hooks.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -35,17 +36,18 @@
 #define MOST_VALUES 4
 
 /* An option is a choice between named values; its number in the list is what is stored. One without a list is a size, or
- * a path if its field is one. */
+ * a path if its field is one. The texts are in the table, because pointers to them would be relocated in each process that
+ * starts; "" is none. */
 typedef struct {
-    const char *key;
-    const char *about;               /* one line of the help */
-    const char *values[MOST_VALUES]; /* in the order of the enumeration in settings.h; the first is the default */
-    size_t offset, size;             /* of the field in fh_settings */
-    size_t least;                    /* of a size: the smallest but 0 that makes sense */
-    const char *form;                /* of a size or a text: what it may be */
-    size_t most;                     /* of a number: the largest, and it is no size; 0: any size */
-    bool (*valid)(const char *value, size_t length); /* of a text; NULL: any is a path */
-    const char *alone;                               /* the value that a key without one stands for; NULL: none */
+    char key[12];
+    char about[104];              /* one line of the help */
+    char values[MOST_VALUES][12]; /* in the order of the enumeration in settings.h; the first is the default */
+    size_t offset, size;          /* of the field in fh_settings */
+    size_t least;                 /* of a size: the smallest but 0 that makes sense */
+    char form[96];                /* of a size or a text: what it may be */
+    size_t most;                  /* of a number: the largest, and it is no size; 0: any size */
+    char alone[8];                /* the value that a key without one stands for */
+    bool failures;                /* of a text: it is no path, but what fh_fail_is_valid knows */
 } option;
 
 #define FIELD(name) .offset = offsetof(fh_settings_values, name), .size = sizeof(((fh_settings_values *)0)->name)
@@ -61,44 +63,39 @@ static const option options[] = {
     {"purge", "when free memory returns to the OS; background: by a thread too", {FH_PURGE_NAMES}, FIELD(purge)},
     {"thp", "whether huge pages are requested", {FH_THP_NAMES}, FIELD(thp)},
     /* Below 1 MiB not even the allocator's own first slabs fit. */
-    {"limit",
-     "the most that the heap may have",
-     {NULL},
-     FIELD(limit),
-     FH_MIB,
-     "0, or bytes from 1m on, as in 64m or 2g"},
+    {"limit", "the most that the heap may have", {""}, FIELD(limit), FH_MIB, "0, or bytes from 1m on, as in 64m or 2g"},
     {"on_oom", "whether a line names the limit that was met", {"auto", "silent", "report"}, FIELD(on_oom)},
     {"files", "until when the kernel's files are read; auto: until a sandbox", {"auto", "start", "live"}, FIELD(files)},
     {"deepbind", "what becomes of dlopen's flag RTLD_DEEPBIND", {"drop", "keep"}, FIELD(deepbind)},
     {"metrics",
      "where OpenMetrics text goes, once a second and at exit",
-     {NULL},
+     {""},
      FIELD(metrics),
      0,
      "the path of a file, of at most 255 bytes; once it is set it stays"},
     {"observe", "sample allocations into a profile file, which the command reads", {"0", "1"}, FIELD(observe)},
     {"sample",
      "how often a sample is taken",
-     {NULL},
+     {""},
      FIELD(sample),
      1,
      "mean bytes between two samples, as in 512k or 4m; 0: no samples"},
     {"flight",
      "keep the last calls of the allocator in a file, for after a crash. At start only",
-     {NULL},
+     {""},
      FIELD(flight),
      FH_MIB,
      "0, or bytes of records from 1m to 64g, as in 64m"},
     {"check", "find misuse at the call; 2: and verify the heap. At start only", {"0", "1", "2"}, FIELD(check)},
     {"quarantine",
      "of a checked or guarded program, freed bytes that are not used again yet",
-     {NULL},
+     {""},
      FIELD(quarantine),
      1,
      "bytes, as in 8m or 1g; 0: none"},
     {"guard",
      "one allocation in so many has guards around it, and an access beyond it faults",
-     {NULL},
+     {""},
      FIELD(guard),
      1,
      "0, or one in how many, as in 1000, which guard alone stands for; 1: all; at most 1048576",
@@ -110,34 +107,34 @@ static const option options[] = {
      FIELD(harden)},
     {"tokens",
      "how many allocation tokens the program was compiled with",
-     {NULL},
+     {""},
      FIELD(tokens),
      2,
      "0: the compiler's default; or the number that -falloc-token-max had",
      .most = (size_t)1 << 32},
     {"fail",
      "allocations that fail on purpose, in a program that is checked. At start only",
-     {NULL},
+     {""},
      FIELD(fail),
      0,
      "7 (the 7th); every:1000; after:64m (bytes); site:HASH (as fail_log says); none",
-     .valid = fh_fail_is_valid},
+     .failures = true},
     {"fail_log",
      "the file in which allocation sites are written down. At start only",
-     {NULL},
+     {""},
      FIELD(fail_log),
      0,
      "a path of up to 255 bytes, without a comma"},
     {"heap_left", "what is live in a heap when it is destroyed is written to stderr", {"0", "1"}, FIELD(heap_left)},
     {"defer",
      "the most that may wait for a deferred free",
-     {NULL},
+     {""},
      FIELD(defer),
      FH_KIB,
      "bytes from 1k on, as in 1m or 2g"},
     {"page",
      "where the profile file is, and stays",
-     {NULL},
+     {""},
      FIELD(page),
      0,
      "the path of a directory, of at most 255 bytes; once it is set it stays"},
@@ -160,7 +157,7 @@ static bool is_path(const option *o) {
 }
 
 static bool is_size(const option *o) {
-    return !o->values[0] && !is_path(o);
+    return !o->values[0][0] && !is_path(o);
 }
 
 static fh_setting_path *path_of(const option *o) {
@@ -201,11 +198,11 @@ static void say_unknown_option(const char *key, size_t length) {
 }
 
 static void list_values(fh_text *t, const option *o) {
-    for (unsigned i = 0; i < MOST_VALUES && o->values[i]; i++) {
+    for (unsigned i = 0; i < MOST_VALUES && o->values[i][0]; i++) {
         if (i > 0) fh_text_string(t, ", ");
         fh_text_string(t, o->values[i]);
     }
-    if (o->form) fh_text_string(t, o->form);
+    fh_text_string(t, o->form);
 }
 
 /* FREEHOLD=help: two lines an option. */
@@ -242,8 +239,16 @@ static void say_bad_value(const option *o, const char *value, size_t length) {
 /* What each option held before the environment was read. A path holds nothing then. */
 static uint64_t defaults[OPTIONS];
 
+/* C lets a text fill its array, without the zero behind it. For an assertion. */
+static bool texts_end(const option *o) {
+    char last = o->key[sizeof o->key - 1] | o->about[sizeof o->about - 1] | o->form[sizeof o->form - 1];
+    for (unsigned i = 0; i < MOST_VALUES; i++) last |= o->values[i][sizeof o->values[i] - 1];
+    return last == 0;
+}
+
 static void remember_defaults(void) {
     for (size_t i = 0; i < OPTIONS; i++) {
+        FH_ASSERT(texts_end(&options[i]));
         if (!is_path(&options[i])) defaults[i] = fh_load(word_of(&options[i]));
     }
 }
@@ -322,7 +327,7 @@ static bool set_size(const option *o, const char *value, size_t length) {
 static bool set_path(const option *o, const char *value, size_t length) {
     fh_setting_path *path = path_of(o);
     uint64_t unset = 0;
-    if (length == 0 || length >= sizeof path->text || (o->valid && !o->valid(value, length))) return false;
+    if (length == 0 || length >= sizeof path->text || (o->failures && !fh_fail_is_valid(value, length))) return false;
     if (!fh_cas_acq_rel(&path->length, &unset, FH_SETTING_BEGUN)) return false;
     memcpy(path->text, value, length);
     path->text[length] = 0;
@@ -335,7 +340,7 @@ static const option *apply(const char *key, size_t key_length, const char *value
     for (size_t i = 0; i < OPTIONS; i++) {
         const option *o = &options[i];
         if (!equals(key, key_length, o->key)) continue;
-        for (unsigned v = 0; v < MOST_VALUES && o->values[v]; v++) {
+        for (unsigned v = 0; v < MOST_VALUES && o->values[v][0]; v++) {
             if (!equals(value, value_length, o->values[v])) continue;
             fh_store(word_of(o), v);
             return o;
@@ -352,7 +357,7 @@ static const option *apply(const char *key, size_t key_length, const char *value
 /* The value of an option that stands without one. */
 static const char *alone(const char *key, size_t key_length, const char *value, size_t *value_length) {
     for (size_t i = 0; i < OPTIONS; i++) {
-        if (!options[i].alone || !equals(key, key_length, options[i].key)) continue;
+        if (!options[i].alone[0] || !equals(key, key_length, options[i].key)) continue;
         *value_length = strlen(options[i].alone);
         return options[i].alone;
     }
@@ -434,8 +439,10 @@ void fh_hook_start(void) {
     uint64_t nobody = 0;
     /* relaxed: what is guarded is that one thread only does it, not what it writes. */
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
-    remember_defaults();
-    if (text) read_all(text);
+    if (text) {
+        remember_defaults();
+        read_all(text);
+    }
     if (FH_SETTING(flight)) fh_flight_begin((size_t)FH_SETTING(flight));
     if (FH_SETTING(limit)) fh_limits_configure();
     fh_reclaim_configure();

@@ -108,7 +108,8 @@ static inline void *alloc_behind_decoy(size_t n, fh_bin *bin) {
 __attribute__((noinline)) static void *alloc_plainly(size_t n, fh_bin *bin) {
     fh_here.bytes_until_sample = -1;
     unsigned c = class_of_bin(bin);
-    void *p = exchange_for_full(fh_own(), c);
+    /* A thread without a cache is not asked: what stands for it would come into memory for that. */
+    void *p = fh_bins() == fh_no_row.bin ? NULL : exchange_for_full(fh_own(), c);
     return FH_LIKELY(p != NULL) ? p : fh_alloc_class(c, n);
 }
 

@@ -87,7 +87,7 @@ static inline bool fh_is_observed(void) {
  * (observe/observe.c). A thread that is not observed has no weight. */
 static inline bool fh_is_due(size_t n) {
     fh_thread *t = fh_own();
-    if (FH_LIKELY(t->block_weight == 0)) return true;
+    if (FH_LIKELY(!fh_is_observed() || t->block_weight == 0)) return true;
     fh_here.bytes_until_sample = 0;
     t->weight_left -= (int64_t)(n + t->block_weight);
     return t->weight_left < 0;

@@ -1,13 +1,14 @@
 #include "check/report.h"
 
+#include "base/assert.h"
 #include "base/classes.h"
 #include "base/text.h"
 #include "system/report.h"
 #include "system/system.h"
 
-/* In the order of fh_equation. */
+/* In the order of fh_equation. No pointers, which each process would relocate at its start. */
 static const struct {
-    const char *name, *text;
+    char name[16], text[112];
 } equations[] = {
     {"slot.free", "a free slot has no state and no bits"},
     {"slot.overlap", "a slot is free or belongs to one thing"},
@@ -57,6 +58,7 @@ const char *fh_equation_name(fh_equation e) {
 }
 
 const char *fh_equation_text(fh_equation e) {
+    FH_ASSERT(!equations[e].name[sizeof equations[e].name - 1] && !equations[e].text[sizeof equations[e].text - 1]);
     return equations[e].text;
 }
 

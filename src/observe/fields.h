@@ -9,15 +9,17 @@
 typedef enum { FH_FIELD_HEAP, FH_FIELD_LIMITS, FH_FIELD_COUNTERS } fh_field_group;
 typedef enum { FH_FIELD_GAUGE, FH_FIELD_COUNTER } fh_field_kind;
 
-/*     equation:  counter ⇔ the statistic never shrinks while the process lives */
+/* The texts themselves and no pointers to them: those would have to be relocated in every process that starts (cmake/order.ld).
+ *
+ *     equation:  counter ⇔ the statistic never shrinks while the process lives */
 typedef struct {
     fh_field_group group;
     bool counter;
     uint16_t offset; /* in fh_profile_statistics, of a uint64_t */
-    const char *key; /* in JSON: the name in fh_profile_statistics */
-    const char *metric;
-    const char *unit; /* NULL: a bare number */
-    const char *help; /* one sentence */
+    char key[32];    /* in JSON: the name in fh_profile_statistics */
+    char metric[32];
+    char unit[16]; /* "": a bare number */
+    char help[88]; /* one sentence */
 } fh_field;
 
 extern const fh_field fh_fields[] __attribute__((visibility("hidden")));
@@ -36,7 +38,7 @@ static inline uint64_t fh_field_of(const fh_field *field, const void *structure)
 #include "observe/contract.def"
 
 /* The shares at the ends of the four counts of fh_profile_row.occupancy. */
-extern const char *const fh_occupancy_shares[] __attribute__((visibility("hidden")));
+extern const char fh_occupancy_shares[][8] __attribute__((visibility("hidden")));
 
 /* The words for the values of fh_profile_use, and of the options purge and thp. */
 const char *fh_field_use_name(uint64_t use);

@@ -27,7 +27,7 @@ static void put_line(fh_output *out, const char *what, const char *name, const c
 static void put_head(fh_output *out, const fh_field *field) {
     put_line(out, "HELP", field->metric, field->help);
     put_line(out, "TYPE", field->metric, field->counter ? "counter" : "gauge");
-    if (field->unit) put_line(out, "UNIT", field->metric, field->unit);
+    if (field->unit[0]) put_line(out, "UNIT", field->metric, field->unit);
 }
 
 static void put_sample(fh_output *out, const fh_field *field, const fh_profile_statistics *f) {

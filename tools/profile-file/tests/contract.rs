@@ -137,7 +137,7 @@ fn a_new_statistic_is_on_both_sides() {
     copy.change(
         TABLE,
         "STATISTIC(COUNTERS, COUNTER, refills,",
-        "STATISTIC(COUNTERS, COUNTER, naps, \"naps\", NULL, \"Naps taken.\")\nSTATISTIC(COUNTERS, COUNTER, refills,",
+        "STATISTIC(COUNTERS, COUNTER, naps, \"naps\", \"\", \"Naps taken.\")\nSTATISTIC(COUNTERS, COUNTER, refills,",
     );
     let text = copy.generate().unwrap();
     assert!(text.contains("pub naps: u64,"));

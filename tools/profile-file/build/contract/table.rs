@@ -77,10 +77,7 @@ impl Row<'_> {
     }
 
     fn unit(&self, at: usize) -> Result<Option<String>, Error> {
-        match self.arguments[at].name() {
-            Some("NULL") => Ok(None),
-            _ => self.text(at).map(Some),
-        }
+        Ok(Some(self.text(at)?).filter(|unit| !unit.is_empty()))
     }
 
     fn pair(&self, other: String) -> Result<Pair, Error> {
