@@ -360,8 +360,23 @@ static bool give_sample(unsigned kind, void *p) {
     return true;
 }
 
+/* The bits of the blocks from *k on that follow block i, at `last`, upwards or downwards without a gap. They are of the same word, and
+ * were handed out. *k is behind them then. What is freed in the order in which it was allocated, or in the reverse one, takes a third of
+ * the instructions so (hotpath.instructions). */
+static inline uint64_t neighbours(void **blocks, unsigned *k, unsigned n, const char *last, ptrdiff_t size, unsigned i,
+                                  unsigned bump) {
+    ptrdiff_t step = *k < n ? (const char *)blocks[*k] - last : 0;
+    bool up = step == size;
+    if (!up && step != -size) return 0;
+    unsigned end = (i | 63) + 1 < bump ? (i | 63) + 1 : bump, at = *k, most = at + (up ? end - 1 - i : i % 64);
+    for (most = most < n ? most : n; at < most && (const char *)blocks[at] == last + step; at++) last += step;
+    unsigned found = at - *k;
+    *k = at;
+    return found ? fh_low_mask(found) << (up ? i % 64 + 1 : i % 64 - found) : 0;
+}
+
 /* Checks the pointers and sorts them. The caller holds them, as far as they are blocks. The current slab and word are kept in
- * registers: some 30 instructions a block of the same word. */
+ * registers: some 30 instructions a block of the same word, if none was beside it. */
 static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
     const fh_class_info *info = &fh_class_table[c];
     size_t size = info->size, bytes = info->slots * FH_SLOT_SIZE;
@@ -369,8 +384,8 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
     unsigned slab = 0, bump = 0, word = 0;
     uint64_t bits = 0;
     FH_ASSERT(n <= BATCH && size != 0);
-    for (unsigned k = 0; k < n; k++) {
-        char *p = blocks[k];
+    for (unsigned k = 0; k < n;) {
+        char *p = blocks[k++];
         size_t offset = (uintptr_t)p - (uintptr_t)start;
         if (offset >= bytes) {
             put_away(s, c, slab, word, bits);
@@ -400,9 +415,9 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
             put_away(s, c, slab, word, bits);
             bits = 0;
             word = i / 64;
-        } else if (FH_UNLIKELY(bits & bit)) {
-            fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, p, 0, size);
         }
+        bit |= neighbours(blocks, &k, n, p, (ptrdiff_t)size, i, bump);
+        if (FH_UNLIKELY(bits & bit)) report_blocks(FH_FAULT_DOUBLE_FREE, c, s->slab_of[slab].slot, word, bits & bit);
         bits |= bit;
     }
     put_away(s, c, slab, word, bits);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 1024 };
+enum { DEEPEST = 8192 };
 
 int main(int count, char **arguments) {
     if (count < 3 || count > 5) return 2;
