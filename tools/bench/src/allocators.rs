@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 
+use crate::files;
 use crate::peers::{self, Peer, PeerFile};
 use crate::record::{Allocator, Origin, Skipped};
 
@@ -216,10 +217,11 @@ impl<'a> Known<'a> {
             built.display()
         );
         let scratch = self.root.join("build/bench-scratch");
-        std::fs::create_dir_all(&scratch)?;
+        files::make_directory(&scratch)?;
         // Under a name of this process: another run may be using its own copy at this moment.
         let copy = scratch.join(format!("libfreehold-{}.so", std::process::id()));
-        std::fs::copy(&built, &copy)?;
+        std::fs::copy(&built, &copy)
+            .with_context(|| format!("cannot copy {} to {}", built.display(), copy.display()))?;
         library(
             "freehold",
             "Freehold",

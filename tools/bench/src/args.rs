@@ -11,7 +11,8 @@ use crate::launcher::Launcher;
 use crate::record::{Origin, Record};
 use crate::selection::Selection;
 use crate::{
-    compare, heaps, home, latency, markdown, page, resume, schedule, stdout, table, workloads,
+    compare, files, heaps, home, latency, markdown, page, resume, schedule, stdout, table,
+    workloads,
 };
 
 /// Measures every workload under every allocator, side by side.
@@ -69,13 +70,13 @@ pub struct RunArgs {
     #[arg(long, value_delimiter = ',')]
     pub threads: Vec<usize>,
     /// How often each pair runs; without it 5, as far as the time budget goes.
-    #[arg(long)]
-    pub repeats: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub repeats: Option<u16>,
     /// Seconds after which no further round begins; 0 for no limit. Without it 540 (quick) or 5,100 (full).
-    #[arg(long)]
+    #[arg(long, value_parser = seconds)]
     pub budget: Option<f64>,
     /// Seconds after which a single run is killed. Without it 30 (quick) or 120 (full).
-    #[arg(long)]
+    #[arg(long, value_parser = seconds_of_a_run)]
     pub timeout: Option<f64>,
     /// The allocator that ratios are taken to; without it mimalloc 3, or the first that is not ours.
     #[arg(long)]
@@ -98,6 +99,21 @@ pub struct RunArgs {
     /// The repository; found upwards from here when not given.
     #[arg(long)]
     pub root: Option<PathBuf>,
+}
+
+/// Not negative, and no more than a year.
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| (0.0..=31_536_000.0).contains(number))
+        .ok_or_else(|| "seconds look like 540 or 0.5".to_owned())
+}
+
+fn seconds_of_a_run(text: &str) -> Result<f64, String> {
+    let number = seconds(text)?;
+    (number > 0.0)
+        .then_some(number)
+        .ok_or_else(|| "a run needs more than no time".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -182,8 +198,11 @@ pub fn dispatch(args: BenchArgs) -> anyhow::Result<ExitCode> {
 
 /// The nearest directory upwards that has the list of peers.
 fn find_root(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let here = std::env::current_dir()?;
-    let start = given.unwrap_or(&here).canonicalize()?;
+    let here = std::env::current_dir().context("cannot tell what the current directory is")?;
+    let start = given.unwrap_or(&here);
+    let start = start
+        .canonicalize()
+        .with_context(|| format!("--root {}", start.display()))?;
     let root = start
         .ancestors()
         .find(|folder| folder.join("bench/peers/peers.toml").exists());
@@ -220,6 +239,12 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
     };
     workloads::are_built(&root)?;
     let mut selection = Selection::from_args(args, found)?;
+    let out = if args.out.is_absolute() {
+        args.out.clone()
+    } else {
+        root.join(&args.out)
+    };
+    files::make_directory(&out).context("--out")?;
     match what {
         Measured::Suite | Measured::Pools => {}
         Measured::Latency => selection.mode = latency::MODE.into(),
@@ -227,17 +252,16 @@ fn run(args: &RunArgs, what: Measured) -> anyhow::Result<ExitCode> {
     }
     let (allocators, skipped) = known.resolve(&args.allocators)?;
     selection.reference = match &args.reference {
-        Some(name) => name.clone(),
+        Some(name) => {
+            ensure!(
+                allocators.iter().any(|allocator| allocator.name == *name),
+                "--reference {name} is not among the allocators that are measured: name it with --allocators, too"
+            );
+            name.clone()
+        }
         None => known.reference(&allocators),
     };
     let launcher = Launcher::prepare(&root, selection.timeout)?;
-
-    let out = if args.out.is_absolute() {
-        args.out.clone()
-    } else {
-        root.join(&args.out)
-    };
-    std::fs::create_dir_all(&out)?;
     let earlier = match &args.resume {
         Some(path) => Some(resume::load(path, &root, &selection, &allocators)?),
         None => None,
@@ -278,8 +302,7 @@ fn conclude(record: &Record, stem: &Path) -> anyhow::Result<()> {
     }
     stdout::print(&table::render(record))?;
     let html = stem.with_extension("html");
-    std::fs::write(&html, page::render(record)?)
-        .with_context(|| format!("cannot write {}", html.display()))?;
+    files::write(&html, &page::render(record)?)?;
     stdout::print(&format!(
         "\nrecord  {}\npage    {}\n",
         stem.with_extension("json").display(),
@@ -317,6 +340,19 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
 fn peers(args: &PeersArgs) -> anyhow::Result<ExitCode> {
     let root = find_root(args.root.as_deref())?;
     let known = Known::load(&root)?;
+    for name in &args.names {
+        ensure!(
+            known.peers.peers.iter().any(|peer| peer.name == *name),
+            "there is no peer {name}; there are {}",
+            known
+                .peers
+                .peers
+                .iter()
+                .map(|peer| peer.name.as_str())
+                .collect::<Vec<_>>()
+                .join(" ")
+        );
+    }
     let wanted = |name: &String| args.names.is_empty() || args.names.contains(name);
     let mut missing = 0;
     for peer in known.peers.peers.iter().filter(|peer| wanted(&peer.name)) {
@@ -366,7 +402,7 @@ fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
         let svg = home::picture(&record, &args.of).context(
             "no workload of that run was followed over time: spike, phases, drift and sparse are",
         )?;
-        std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+        files::write(file, &svg)?;
     }
     if args.memory || args.picture.is_some() {
         return Ok(ExitCode::SUCCESS);

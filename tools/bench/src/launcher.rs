@@ -16,6 +16,7 @@ use anyhow::{Context, ensure};
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
+use crate::files;
 use crate::output;
 use crate::record::{Allocator, Outcome, Run, Workload};
 
@@ -57,9 +58,9 @@ impl Launcher {
         let source = root.join("bench/launcher/launcher.c");
         let program = root.join("build/launcher/launcher");
         let scratch = root.join("build/bench-scratch");
-        std::fs::create_dir_all(&scratch)?;
+        files::make_directory(&scratch)?;
         if is_older(&program, &source) {
-            std::fs::create_dir_all(root.join("build/launcher"))?;
+            files::make_directory(&root.join("build/launcher"))?;
             let mut compile = Command::new("cc");
             compile
                 .args(["-std=c11", "-O2", "-static", "-o"])
@@ -305,7 +306,8 @@ fn last_line(text: &str) -> String {
 /// Two runs at once would measure each other, and overwrite each other's files. The second waits for the first; the
 /// kernel takes the lock back when a run dies.
 fn exclusive(scratch: &Path) -> anyhow::Result<File> {
-    let lock = File::create(scratch.join("lock"))?;
+    let lock = File::create(scratch.join("lock"))
+        .with_context(|| format!("cannot write {}/lock", scratch.display()))?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         eprintln!("bench: another run is under way; waiting for it");
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;

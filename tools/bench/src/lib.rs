@@ -15,6 +15,7 @@ mod allocators;
 mod args;
 mod compare;
 mod figures;
+mod files;
 mod heaps;
 mod home;
 mod latency;

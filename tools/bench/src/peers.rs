@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::peer_build;
+use crate::{files, peer_build};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -158,7 +158,7 @@ pub fn to_build<'a>(root: &Path, file: &'a PeerFile, names: &[String]) -> Vec<&'
 /// Makes the peer's library be there and says what it is. An error is the reason why the peer is skipped.
 pub fn provide(root: &Path, common: &CommonFlags, peer: &Peer) -> anyhow::Result<Built> {
     let place = root.join("build/peers");
-    std::fs::create_dir_all(&place)?;
+    files::make_directory(&place)?;
     if let Some(built) = built_earlier(root, common, peer) {
         return Ok(built);
     }
@@ -175,7 +175,7 @@ pub fn provide(root: &Path, common: &CommonFlags, peer: &Peer) -> anyhow::Result
     };
     exports_malloc(&built.library)?;
     built.entry = entry;
-    std::fs::write(&note, serde_json::to_string_pretty(&built)?)?;
+    files::write(&note, &serde_json::to_string_pretty(&built)?)?;
     if peer.package.is_none() && peer.path.is_none() {
         let seconds = begun.elapsed().as_secs();
         peer_build::say(&format!("{}: ready after {seconds} s", peer.name));

@@ -9,6 +9,8 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use crate::files;
+
 /// Raised when a field changes its meaning; readers refuse files of another number.
 pub const FORMAT: u32 = 1;
 
@@ -168,13 +170,9 @@ pub struct Skipped {
 }
 
 impl Record {
-    /// Writes the file beside its place first and renames it then, so that an interruption never leaves half a file.
     pub fn save(&self, path: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_string(self)?;
-        let draft = path.with_extension("json.part");
-        std::fs::write(&draft, text)
-            .with_context(|| format!("cannot write {}", draft.display()))?;
-        std::fs::rename(&draft, path).with_context(|| format!("cannot write {}", path.display()))
+        files::write(path, &text)
     }
 
     pub fn load(path: &Path) -> anyhow::Result<Self> {

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::allocators::reasons;
 use crate::launcher::{self, Launcher};
 use crate::machine::{self, HugePageMode};
 use crate::memory;
@@ -95,7 +96,7 @@ fn drop_unusable(record: &mut Record, launcher: &Launcher) -> anyhow::Result<()>
         verify: None,
         places_library: false,
     };
-    let mut usable = Vec::new();
+    let (mut usable, before) = (Vec::new(), record.skipped.len());
     for allocator in std::mem::take(&mut record.allocators) {
         let run = launcher.measure(&trivial, &allocator, 0)?;
         if run.outcome.is_ok() {
@@ -112,7 +113,11 @@ fn drop_unusable(record: &mut Record, launcher: &Launcher) -> anyhow::Result<()>
             });
         }
     }
-    anyhow::ensure!(!usable.is_empty(), "no allocator could be loaded");
+    anyhow::ensure!(
+        !usable.is_empty(),
+        "no allocator could be loaded: {}",
+        reasons(&record.skipped[before..])
+    );
     record.allocators = usable;
     Ok(())
 }

@@ -42,7 +42,7 @@ impl Selection {
             workloads,
             skipped: found.skipped,
             mode: if args.full { "full" } else { "quick" }.into(),
-            repeats: args.repeats.unwrap_or(5).max(1),
+            repeats: args.repeats.map_or(5, usize::from),
             budget: if budget > 0.0 { budget } else { f64::INFINITY },
             timeout: args.timeout.unwrap_or(if args.full { 120.0 } else { 30.0 }),
             reference: args.reference.clone().unwrap_or_default(),

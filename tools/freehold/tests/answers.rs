@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -179,8 +180,73 @@ fn what_is_no_file_is_written_to_and_not_replaced() {
     answer(&["profile", &profile, "--save", &into]);
     answer(&["metrics", &profile, "--output", &into]);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
-    let told = complaint(&["profile", &profile, "--save", "/no/such/folder/file"], 2);
-    assert!(told.contains("/no/such/folder/file"), "{told}");
+}
+
+#[test]
+fn a_place_that_cannot_be_is_told_and_nothing_is_left_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let profile = saved(directory.path());
+    let here = directory.path().join("here");
+    fs::create_dir(&here).unwrap();
+    let file = here.join("file");
+    fs::write(&file, "old").unwrap();
+    let (file, here) = (file.to_str().unwrap(), here.to_str().unwrap());
+    let (deeper, missing) = (format!("{file}/deeper"), format!("{here}/no/such"));
+    for (place, why) in [
+        (here, "it is a directory: name a file".to_owned()),
+        (&deeper, format!("{file} is no directory")),
+        (&missing, format!("there is no directory {here}/no")),
+    ] {
+        for question in [
+            ["profile", &profile, "--save", place],
+            ["profile", &profile, "--html", place],
+            ["profile", &profile, "--pprof", place],
+            ["report", &profile, "--output", place],
+            ["metrics", &profile, "--output", place],
+        ] {
+            let told = complaint(&question, 2);
+            let wanted = format!("freehold: cannot write {place}: {why}\n");
+            assert!(told.ends_with(&wanted), "{question:?}: {told}");
+        }
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), "old");
+    assert_eq!(fs::read_dir(here).unwrap().count(), 1);
+}
+
+/// A disk that has room for some of a page and not for all of it.
+#[test]
+fn half_a_page_is_not_left_in_place_of_the_old_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let profile = saved(directory.path());
+    let page = directory.path().join("page.html");
+    let named = page.to_str().unwrap();
+    for question in [
+        ["profile", &profile, "--html", named],
+        ["report", &profile, "--output", named],
+    ] {
+        fs::write(&page, "old").unwrap();
+        let before = fs::read_dir(directory.path()).unwrap().count();
+        let mut command = Command::new(command());
+        command.args(question).stdin(Stdio::null());
+        limit_files(&mut command, 4096);
+        // The error is the question, and not the signal that comes with it.
+        // SAFETY: one system call, between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                Ok(())
+            });
+        }
+        let output = command.output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{question:?}: {told}");
+        assert!(
+            told.starts_with(&format!("freehold: cannot write {named}: File too large")),
+            "{question:?}: {told}"
+        );
+        assert_eq!(fs::read_to_string(&page).unwrap(), "old", "{question:?}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), before);
+    }
 }
 
 #[test]

@@ -209,3 +209,15 @@ fn an_unknown_scene_is_refused_with_those_that_there_are() {
         "{said}"
     );
 }
+
+#[test]
+fn an_option_that_there_is_not_is_told_before_anything_runs() {
+    if !is_beside("demo", &["libfreehold.so"]) {
+        return;
+    }
+    let told = complaint(&["demo", "python", "--options", "no_such=1"], 2);
+    assert!(
+        told.starts_with("freehold: --options: unknown option \"no_such\""),
+        "{told}"
+    );
+}

@@ -518,3 +518,18 @@ fn the_answer_comes_as_json_too() {
     assert_eq!(value["findings"][0]["check"], "linkage");
     assert_eq!(value["findings"][0]["level"], "blocks");
 }
+
+#[test]
+fn a_file_that_is_no_library_is_no_way_to_run_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("libempty.so");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    let output = Command::new(assert_cmd::cargo::cargo_bin("freehold"))
+        .args(["doctor", "--library", file])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{file} is no library")), "{said}");
+}

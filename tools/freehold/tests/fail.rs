@@ -265,3 +265,9 @@ fn real_programs() {
         assert!(met.count() >= 24, "{command:?}: {:?}", twice[0]);
     }
 }
+
+#[test]
+fn a_check_of_no_site_is_refused() {
+    let told = complaint(&["fail", "--sites", "0", "true"], 2);
+    assert!(told.contains("invalid value '0' for '--sites"), "{told}");
+}

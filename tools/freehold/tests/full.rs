@@ -4,12 +4,9 @@
 mod observed;
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
 use observed::*;
-use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::Value;
 
 /// Holds 20 MiB, and 130 MiB more after a line of input; then as much again, until there is no more input.
@@ -41,19 +38,6 @@ int main(void) {
     return 0;
 }
 "#;
-
-/// No file that this command or what it starts writes becomes longer: as in a directory that is full, but without the right
-/// to mount one.
-fn limit_files(command: &mut Command, bytes: u64) {
-    let limit = Rlimit {
-        current: Some(bytes),
-        maximum: Some(bytes),
-    };
-    // SAFETY: one system call, between fork and exec.
-    unsafe {
-        command.pre_exec(move || Ok(setrlimit(Resource::Fsize, limit)?));
-    }
-}
 
 /// What a command says of `word`, on both outputs; of a report, the page.
 fn said(directory: &Path, question: &[&str]) -> String {

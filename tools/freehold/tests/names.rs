@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use observed::{answer, command, compile, installed, wait_for};
+use observed::{answer, command, compile, complaint, installed, wait_for};
 use profile_file::testing::skip;
 use serde_json::Value;
 
@@ -348,4 +348,17 @@ fn a_file_that_is_no_profile_file_is_not_what_was_meant() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("no program of this name runs"), "{said}");
     assert!(!said.contains("0x"), "{said}");
+}
+
+/// As from a variable of the shell that has no value.
+#[test]
+fn an_empty_name_is_nobodys() {
+    for command in ["explain", "profile", "metrics", "leaks", "report", "doctor"] {
+        let told = complaint(&[command, ""], 2);
+        assert_eq!(
+            told,
+            "freehold: the name is empty: say a process's number, a program's name or a file\n",
+            "{command}"
+        );
+    }
 }

@@ -41,6 +41,8 @@ impl From<io::Error> for ReadError {
 pub enum SavedError {
     #[error("{path}: {reason}")]
     Io { path: PathBuf, reason: io::Error },
+    #[error("cannot write {path}: {reason}")]
+    Unwritten { path: PathBuf, reason: io::Error },
     #[error("{0} is not a snapshot of Freehold's, nor the profile file of a program")]
     NotASnapshot(PathBuf),
     #[error(

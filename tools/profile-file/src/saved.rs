@@ -45,11 +45,12 @@ pub fn is_saved(path: &Path) -> Result<bool, SavedError> {
 
 /// Writes the snapshot. Names and facts go in as far as `snapshot` has them: [`Snapshot::complete`] fetches them.
 pub fn save(snapshot: &Snapshot, path: &Path) -> Result<(), SavedError> {
-    let failed = |reason| SavedError::Io {
-        path: path.to_owned(),
-        reason,
-    };
-    output_file::replace(path, |file| write(snapshot, file)).map_err(failed)
+    output_file::replace(path, |file| write(snapshot, file)).map_err(|reason| {
+        SavedError::Unwritten {
+            path: path.to_owned(),
+            reason,
+        }
+    })
 }
 
 fn write(snapshot: &Snapshot, mut file: &File) -> io::Result<()> {

@@ -66,6 +66,8 @@ pub enum FindError {
         "no program called {name:?} runs, and none has left a profile file; neither is there a run or a file of that name"
     )]
     NoName { name: String },
+    #[error("the name is empty: say a process's number, a program's name or a file")]
+    Empty,
     #[error("{} answer to {name:?}; name one of them:\n{}", .choices.len(), list(.choices))]
     Several { name: String, choices: Vec<Choice> },
     #[error("{path}: {what}")]
@@ -120,6 +122,9 @@ impl Target {
     /// profile files, everything else is a program's name; then that of a run, as `freehold run --list` has it; then a
     /// file's. Somebody who builds a server is in the directory of its file, and means the process.
     pub fn find(word: &str) -> Result<Target, FindError> {
+        if word.is_empty() {
+            return Err(FindError::Empty);
+        }
         if let Ok(pid) = word.parse::<u64>() {
             return Self::of_process(pid);
         }

@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use crate::replay::process::check_options;
 use measure::Sample;
 use scene::{Name, Scene};
 
@@ -65,6 +66,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let library = crate::library::locate(args.library.as_deref())?;
+    if let Some(options) = &args.options {
+        check_options(Some(&library), options).context("--options")?;
+    }
     let (name, why) = args.scene.map_or_else(scene::usual, |name| (name, None));
     if let Some(why) = why {
         eprintln!("freehold demo: a web server in Python, because {why}");

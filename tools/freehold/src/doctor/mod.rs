@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let report = match question::read(words, command)? {
         Question::Command(command) => examine_command(args, &command)?,
         _ if args.really => bail!("--try is for a command: freehold doctor --try -- CMD"),
-        Question::Machine => examine_machine(args),
+        Question::Machine => examine_machine(args)?,
         Question::Process(pid) => examine_process(pid)?,
         Question::Left(target) => observing::of_what_is_left(&target)?,
     };
@@ -109,13 +109,16 @@ fn command_is_marked(words: &[OsString]) -> bool {
 }
 
 /// Whether anything can run under Freehold here, and what of the machine's settings matters to it.
-fn examine_machine(args: &Args) -> Report {
+fn examine_machine(args: &Args) -> Result<Report> {
     let mut report = Report::for_machine();
     find_library(&mut report, args);
+    if let Some(library) = report.library.clone() {
+        own_facts(&mut report, &library)?;
+    }
     look_at_preload(&mut report, env::var_os("LD_PRELOAD").as_deref());
     machine::examine(&mut report, Path::new("/"));
     machine::examine_process(&mut report);
-    report
+    Ok(report)
 }
 
 fn examine_process(pid: u32) -> Result<Report> {
@@ -282,15 +285,9 @@ fn look_at_library(
     let Some(library) = library else {
         return Ok(false);
     };
-    let data =
-        std::fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
-    match elf::read(&data) {
-        Err(error) => {
-            let text = format!("{} is no library: {error}", library.display());
-            report.add(Finding::blocks("library", text));
-            Ok(false)
-        }
-        Ok(own) if own.machine != facts.machine || own.bits != facts.bits => {
+    match own_facts(report, library)? {
+        None => Ok(false),
+        Some(own) if own.machine != facts.machine || own.bits != facts.bits => {
             let text = format!(
                 "wrong architecture: the program is {}, the library is {}",
                 facts.architecture(),
@@ -300,7 +297,21 @@ fn look_at_library(
             report.add(Finding::blocks("architecture", text).advise(advice));
             Ok(false)
         }
-        Ok(_) => Ok(true),
+        Some(_) => Ok(true),
+    }
+}
+
+/// What the library's file says of it; none, and a finding, if it is no library.
+fn own_facts(report: &mut Report, library: &Path) -> Result<Option<elf::Facts>> {
+    let data =
+        std::fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+    match elf::read(&data) {
+        Err(error) => {
+            let text = format!("{} is no library: {error}", library.display());
+            report.add(Finding::blocks("library", text));
+            Ok(None)
+        }
+        Ok(own) => Ok(Some(own)),
     }
 }
 

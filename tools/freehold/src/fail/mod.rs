@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use profile_file::FileSymbols;
 use serde::Serialize;
@@ -55,7 +56,7 @@ pub struct Args {
     command: Vec<OsString>,
 
     /// At most so many sites, in the order in which the program comes to them.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     sites: Option<usize>,
 
     /// A run that takes longer hangs. Without it: ten times the run without a failure, and 10 seconds at least.

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Command;
+use profile_file::output_file::make_directory;
 
 use crate::output;
 
@@ -100,7 +101,7 @@ fn named<'a>(pages: &'a [Page], word: &str) -> Option<&'a Page> {
 fn write_all(directory: &Path, pages: &[Page]) -> Result<()> {
     for page in pages {
         let folder = directory.join(format!("man{}", page.section));
-        std::fs::create_dir_all(&folder)
+        make_directory(&folder)
             .with_context(|| format!("cannot make the directory {}", folder.display()))?;
         let file = folder.join(page.file());
         std::fs::write(&file, &page.text)

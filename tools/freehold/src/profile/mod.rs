@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use profile_file::{Concern, Snapshot, Target, View};
+use profile_file::{Concern, Snapshot, Target, View, output_file};
 
 use crate::naming::NamingArgs;
 use crate::output::print;
@@ -169,13 +169,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Writes to a file, or says which one could not be written.
 pub fn write_file(
     path: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    fill: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>,
 ) -> Result<()> {
-    let named = || format!("cannot write {}", path.display());
-    let mut file = BufWriter::new(File::create(path).with_context(named)?);
-    fill(&mut file)
-        .and_then(|()| file.flush())
-        .with_context(named)
+    output_file::replace(path, |into| {
+        let mut file = BufWriter::new(into);
+        fill(&mut file)?;
+        file.flush()
+    })
+    .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What was odd, what was written, and what to do next.

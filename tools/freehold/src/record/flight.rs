@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use profile_file::output_file::make_directory;
 use trace_file::{Compiler, Header, Losses, RawRecording};
 
 use super::collect::{BLOCK, BLOCK_HEADER, FULL, HEADER, OWNED, VERSION};
@@ -69,7 +70,7 @@ pub fn begin(
 /// The one that was asked for, or a new one in memory.
 fn directory(place: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = place {
-        std::fs::create_dir_all(path)
+        make_directory(path)
             .with_context(|| format!("cannot make the directory {}", path.display()))?;
         return path
             .canonicalize()
@@ -354,7 +355,7 @@ fn write(flight: &Flight, per_ns: f64, to: &Path) -> Result<String> {
             });
         }
         match failed {
-            Some(error) => Err(error),
+            Some(error) => Err(error.into()),
             None => Ok(Losses {
                 lost: compiler.losses.lost + flight.overwritten,
                 ..compiler.losses

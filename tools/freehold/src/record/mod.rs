@@ -15,7 +15,6 @@ mod resident;
 mod ticks;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use profile_file::output_file::{self, Draft};
 use serde_json::json;
 use trace_file::{Compiler, Header, Losses, RawRecording, Timed, Writer};
 
@@ -170,18 +170,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// Found out before the program has run for an hour. What is there stays until there is something in its place.
 fn may_write(args: &Args) -> Result<()> {
-    let (path, was_there) = (args.output(), args.output().exists());
-    let mut options = File::options();
-    options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    if !was_there {
-        std::fs::remove_file(path)?;
-    }
-    Ok(())
+    let path = args.output();
+    output_file::may_replace(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The terminal gives an interrupt to the command as well; a SIGTERM is for this process alone, and is passed on.
@@ -225,8 +215,9 @@ fn write_trace(args: &Args, process: &Process, path: &Path) -> Result<Written> {
         allocator: allocator::label(&args.on),
         arch: std::env::consts::ARCH.to_string(),
     };
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    let mut writer = Writer::new(BufWriter::new(file), &header)?;
+    let named = || format!("cannot write {}", path.display());
+    let draft = Draft::begin(path).with_context(named)?;
+    let mut writer = Writer::new(BufWriter::new(draft.file()), &header).with_context(named)?;
     let mut compiler = Compiler::default();
     let mut failed = None;
     let mut places = process.resident.as_ref().map(resident::Watch::places);
@@ -244,20 +235,19 @@ fn write_trace(args: &Args, process: &Process, path: &Path) -> Result<Written> {
         });
     }
     if let Some(error) = failed {
-        return Err(error).with_context(|| format!("cannot write {}", path.display()));
+        return Err(error).with_context(named);
     }
     let mut losses = compiler.losses;
     losses.lost += process.lost;
     let watched = process.resident.as_ref().zip(places.as_ref());
     writer.set_resident(watched.and_then(|(watch, places)| watch.resident_with(places)));
-    let (_, operations) = writer
-        .finish(losses.clone())
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    let (_, operations) = writer.finish(losses.clone()).with_context(named)?;
+    draft.finish().with_context(named)?;
     Ok(Written {
         process: process.name.clone(),
         path: path.to_path_buf(),
         operations,
-        bytes: std::fs::metadata(path)?.len(),
+        bytes: std::fs::metadata(path).with_context(named)?.len(),
         losses,
         waits: process.waits,
     })

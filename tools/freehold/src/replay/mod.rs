@@ -20,10 +20,12 @@ mod reproduce;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use profile_file::output_file;
 use serde::Serialize;
 use trace_file::{Tally, tally};
 
@@ -153,8 +155,15 @@ fn replay(args: &Args) -> Result<ExitCode> {
     check_seed(args.seed, args.order)?;
     if let Some(file) = &args.prepare {
         let trace = trace::open(&args.trace)?;
-        prepare::prepare(trace.ops(), args.order)?.write(file, how(args))?;
+        let prepared = prepare::prepare(trace.ops(), args.order)
+            .with_context(|| args.trace.display().to_string())?;
+        prepared.write(file, how(args))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    for file in [&args.html, &args.film].into_iter().flatten() {
+        // Found out now, and not after the measurement.
+        output_file::may_replace(file)
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let freehold = args.library.as_deref();
     if args.advise {
@@ -192,12 +201,12 @@ fn replay(args: &Args) -> Result<ExitCode> {
     let name = args.trace.file_name().unwrap_or_default().to_string_lossy();
     if let Some(file) = &args.film {
         let page = film::render(&name, &table, &films, &measured);
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        write(file, &page)?;
     }
     if let (Some(file), Some(live)) = (&args.html, &live) {
         let (peak, program) = (sum.peak_bytes, recorded.resident.as_ref());
         let page = page::render(&name, &table, args.order, program, &measured, live, peak)?;
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        write(file, &page)?;
     }
     let fine = measured
         .iter()
@@ -207,6 +216,11 @@ fn replay(args: &Args) -> Result<ExitCode> {
     } else {
         ExitCode::from(1)
     })
+}
+
+fn write(file: &Path, page: &str) -> Result<()> {
+    output_file::replace(file, |into| into.write_all(page.as_bytes()))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn read(args: &Args) -> Result<(Recorded, Tally, Prepared)> {

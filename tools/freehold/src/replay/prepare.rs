@@ -1,10 +1,11 @@
 //! A trace as the replayer wants it: each thread's operations in a row, with the waits between them.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use profile_file::output_file;
 use trace_file::{Checker, Kind, Op, TraceError, Waits};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -129,8 +130,11 @@ impl Prepared {
     }
 
     pub fn write(&self, path: &Path, how: How) -> Result<()> {
-        let file =
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        output_file::replace(path, |file| self.fill(file, how))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn fill(&self, file: &File, how: How) -> io::Result<()> {
         let mut out = BufWriter::new(file);
         out.write_all(b"FHPREP1\n")?;
         let order = match how.order {
@@ -164,6 +168,5 @@ impl Prepared {
             out.write_all(&thread.bytes)?;
         }
         out.flush()
-            .with_context(|| format!("cannot write {}", path.display()))
     }
 }

@@ -70,7 +70,7 @@ pub enum Ending {
 }
 
 /// The library says what it does not understand, and goes on without. Here that is an error.
-fn check_options(freehold: Option<&Path>, options: &str) -> Result<()> {
+pub fn check_options(freehold: Option<&Path>, options: &str) -> Result<()> {
     let output = Command::new("true")
         .env("LD_PRELOAD", library::locate(freehold)?)
         .env("FREEHOLD", options)
@@ -81,7 +81,7 @@ fn check_options(freehold: Option<&Path>, options: &str) -> Result<()> {
         .lines()
         .find(|line| line.contains("unknown option") || line.contains("has bad value"));
     if let Some(line) = complaint {
-        bail!("--set: {}", line.trim_start_matches("freehold: "));
+        bail!("{}", line.trim_start_matches("freehold: "));
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ impl Replayer {
     pub fn new(freehold: Option<&Path>, options: Option<String>) -> Result<Self> {
         let options = options.map(|options| options.replace(';', ","));
         if let Some(options) = &options {
-            check_options(freehold, options)?;
+            check_options(freehold, options).context("--set")?;
         }
         Ok(Self {
             program: library::beside(freehold, library::REPLAYER)?,

@@ -5,13 +5,13 @@
 
 mod data;
 
-use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use profile_file::{Control, ProcessFacts, Target};
+use profile_file::{Control, ProcessFacts, Target, output_file};
 
 use crate::leaks;
 use crate::naming::NamingArgs;
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let html = render(&page)?;
-    fs::write(&args.output, &html)
+    output_file::replace(&args.output, |file| file.write_all(html.as_bytes()))
         .with_context(|| format!("cannot write {}", args.output.display()))?;
     print(&format!(
         "{}: {} of {}, {} KiB\nNext: open it in a browser; or freehold leaks {}\n",

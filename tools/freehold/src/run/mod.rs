@@ -386,7 +386,7 @@ fn wait_for_profiles(place: &Place, begun_unix_ns: u64) {
 
 /// A directory that the user chose; it is theirs, so its rights are left as they are.
 fn given_folder(directory: &Path) -> Result<PathBuf> {
-    std::fs::create_dir_all(directory)
+    output_file::make_directory(directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     directory
         .canonicalize()

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use profile_file::output_file;
 use trace_file::Op;
 
 use crate::amounts::parse_bytes;
@@ -97,6 +98,10 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let condition = condition::parse(&args.until).map_err(|wrong| anyhow!("--until: {wrong}"))?;
+    let path = args.output.clone().unwrap_or_else(|| small(&args.trace));
+    trace::another_file(&args.trace, &path)?;
+    // Found out now, and not after the search.
+    output_file::may_replace(&path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut judge = judge(args, condition)?;
     let whole = trace::open(&args.trace)?;
     let ops: Vec<Op> = whole
@@ -116,7 +121,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::from(1));
     }
     let report = shrink(args, &mut judge, ops, first)?;
-    let path = args.output.clone().unwrap_or_else(|| small(&args.trace));
     trace::write_whole(&path, &whole.header, |put| {
         report.ops.iter().try_for_each(|op| put(*op))?;
         Ok(whole.losses().clone())

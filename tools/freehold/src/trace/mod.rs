@@ -5,11 +5,12 @@ mod change;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter};
+use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use profile_file::output_file::Draft;
 use trace_file::{
     Header, Kind, Losses, Op, Tally, TextFormat, Trace, Writer, recognize, tally, unpacked,
 };
@@ -120,6 +121,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             from,
             count,
         } => {
+            another_file(trace, output)?;
+            let name = trace.display().to_string();
             let trace = open(trace)?;
             ensure!(
                 *from < trace.ops_count(),
@@ -127,7 +130,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 trace.ops_count().saturating_sub(1)
             );
             rewrite(output, &trace.header, trace.losses(), |out| {
-                change::cut(trace.ops(), *from, *count, out)
+                change::cut(trace.ops(), *from, *count, out).context(name)
             })?;
         }
         What::Anonymize {
@@ -135,13 +138,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             output,
             exact_sizes,
         } => {
+            another_file(trace, output)?;
+            let name = trace.display().to_string();
             let trace = open(trace)?;
             let header = Header {
                 allocator: "unknown".to_string(),
                 ..trace.header.clone()
             };
             rewrite(output, &header, trace.losses(), |out| {
-                change::anonymize(trace.ops(), *exact_sizes, out)
+                change::anonymize(trace.ops(), *exact_sizes, out).context(name)
             })?;
         }
         What::Flight { recording, output } => {
@@ -160,9 +165,22 @@ pub fn open(path: &Path) -> Result<Trace> {
     Trace::open(path).with_context(|| path.display().to_string())
 }
 
+/// What a trace is made from stays as it is.
+pub fn another_file(from: &Path, output: &Path) -> Result<()> {
+    let real = |path: &Path| path.canonicalize().ok();
+    ensure!(
+        real(output).is_none_or(|output| real(from) != Some(output)),
+        "{} is what the new trace is made from, and would be lost: name another file with -o",
+        output.display()
+    );
+    Ok(())
+}
+
 fn import(text: &Path, format: Option<Format>, output: &Path) -> Result<()> {
+    another_file(text, output)?;
     let name = || text.display().to_string();
-    let mut input = unpack(BufReader::new(File::open(text).with_context(name)?))?;
+    let file = File::open(text).with_context(name)?;
+    let mut input = unpack(BufReader::new(file)).with_context(name)?;
     let format = match format {
         Some(Format::Text) => TextFormat::Text,
         Some(Format::Mtrace) => TextFormat::Mtrace,
@@ -182,9 +200,8 @@ fn import(text: &Path, format: Option<Format>, output: &Path) -> Result<()> {
         arch: "unknown".to_string(),
     };
     let (operations, losses) = write_whole(output, &header, |out| {
-        trace_file::import(format, input, out)
-    })
-    .with_context(name)?;
+        trace_file::import(format, input, out).with_context(name)
+    })?;
     say_written(operations, output)?;
     if losses == Losses::default() {
         return Ok(());
@@ -211,7 +228,7 @@ fn rewrite(
     output: &Path,
     header: &Header,
     losses: &Losses,
-    make: impl FnOnce(&mut Box<Put<'_>>) -> Result<(), trace_file::TraceError>,
+    make: impl FnOnce(&mut Box<Put<'_>>) -> Result<()>,
 ) -> Result<()> {
     let (operations, _) = write_whole(output, header, |put| make(put).map(|()| losses.clone()))?;
     say_written(operations, output)
@@ -225,23 +242,32 @@ fn say_written(operations: u64, output: &Path) -> Result<()> {
     ))
 }
 
-/// Writes the file whole or not at all; how many operations are in it, and what is not.
+/// Writes the file whole or not at all; how many operations are in it, and what is not. Errors of `make` are of what it
+/// reads.
 pub fn write_whole(
     output: &Path,
     header: &Header,
-    make: impl FnOnce(&mut Box<Put<'_>>) -> Result<Losses, trace_file::TraceError>,
+    make: impl FnOnce(&mut Box<Put<'_>>) -> Result<Losses>,
 ) -> Result<(u64, Losses)> {
-    let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
-    let file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
-        .with_context(|| format!("cannot write {}", output.display()))?;
-    let mut writer = Writer::new(BufWriter::new(file.reopen()?), header)?;
-    let losses = {
-        let mut put: Box<Put<'_>> = Box::new(|op| writer.put(op));
-        make(&mut put)?
+    let named = || format!("cannot write {}", output.display());
+    let draft = Draft::begin(output).with_context(named)?;
+    let mut writer = Writer::new(BufWriter::new(draft.file()), header).with_context(named)?;
+    let mut unwritten = None;
+    let made = {
+        let mut put: Box<Put<'_>> = Box::new(|op| {
+            writer.put(op).map_err(|error| {
+                unwritten = Some(error);
+                io::Error::other("it was not written").into()
+            })
+        });
+        make(&mut put)
     };
-    let (_, operations) = writer.finish(losses.clone())?;
-    file.persist(output)
-        .with_context(|| format!("cannot write {}", output.display()))?;
+    if let Some(error) = unwritten {
+        return Err(error).with_context(named);
+    }
+    let losses = made?;
+    let (_, operations) = writer.finish(losses.clone()).with_context(named)?;
+    draft.finish().with_context(named)?;
     Ok((operations, losses))
 }
 

@@ -4,12 +4,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use profile_file::testing::skip;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::TempDir;
 
 /// No test waits longer for anything; it is a limit for what hangs, not a measurement.
@@ -55,6 +57,19 @@ pub fn complaint(arguments: &[&str], code: i32) -> String {
         text(&output.stderr)
     );
     text(&output.stderr)
+}
+
+/// No file that this command or what it starts writes becomes longer: as in a directory that is full, but without the right
+/// to mount one.
+pub fn limit_files(command: &mut Command, bytes: u64) {
+    let limit = Rlimit {
+        current: Some(bytes),
+        maximum: Some(bytes),
+    };
+    // SAFETY: one system call, between fork and exec.
+    unsafe {
+        command.pre_exec(move || Ok(setrlimit(Resource::Fsize, limit)?));
+    }
 }
 
 /// Compiles a C program into `directory`.
