@@ -39,14 +39,14 @@
  * a path if its field is one. The texts are in the table, because pointers to them would be relocated in each process that
  * starts; "" is none. */
 typedef struct {
-    char key[12];
+    char key[16];
     char about[104];              /* one line of the help */
     char values[MOST_VALUES][12]; /* in the order of the enumeration in settings.h; the first is the default */
     size_t offset, size;          /* of the field in fh_settings */
     size_t least;                 /* of a size: the smallest but 0 that makes sense */
     char form[96];                /* of a size or a text: what it may be */
     size_t most;                  /* of a number: the largest, and it is no size; 0: any size */
-    char alone[8];                /* the value that a key without one stands for */
+    char alone[7];                /* the value that a key without one stands for */
     bool failures;                /* of a text: it is no path, but what fh_fail_is_valid knows */
 } option;
 
