@@ -14,6 +14,7 @@ use crate::integrity;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
 use crate::names;
 use crate::naming::Naming;
+use crate::possible;
 use crate::process::ProcessFacts;
 use crate::profile::Profile;
 use crate::symbols::SymbolTable;
@@ -170,6 +171,7 @@ impl Snapshot {
         mut warnings: Vec<Warning>,
     ) -> Snapshot {
         integrity::check(&profile, reading.alive, &mut warnings);
+        possible::leave_out(&mut profile, &mut warnings);
         check::mend_timeline(&mut profile);
         check::mend_nodes(&mut profile, &mut warnings);
         check::mend_sites(&mut profile, &mut warnings);
