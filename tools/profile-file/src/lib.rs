@@ -29,6 +29,7 @@
 //! | [`snapshot`] | sums by call site with error bars, ages, stacks |
 //! | [`before`] | what a program held before it freed everything at its end |
 //! | `integrity` | whether the words are those that were written |
+//! | `possible` | leaves out figures that no process can have |
 //! | `check` | puts right what refers to nowhere, compares what the profile file says twice |
 //! | `recount` | counts the heap of a program that stands still, in its memory |
 //! | `counted` | compares the samples with what the allocator has counted itself |
@@ -70,6 +71,7 @@ pub mod names;
 pub mod naming;
 pub mod output_file;
 pub mod page_map;
+mod possible;
 pub mod process;
 pub mod profile;
 mod recount;

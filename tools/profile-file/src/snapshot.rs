@@ -1,5 +1,7 @@
 //! A profile file, understood: sums by call site with error bars, ages, stacks, and whether it all adds up.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::amount::{Amount, SHORT_LIVED_BUCKETS, View};
@@ -12,10 +14,11 @@ use crate::integrity;
 use crate::layout::{self, AGES, BLOCK_UNIT, VARIANCE_SHIFT};
 use crate::names;
 use crate::naming::Naming;
+use crate::possible;
 use crate::process::ProcessFacts;
 use crate::profile::Profile;
 use crate::symbols::SymbolTable;
-use crate::warning::Warning;
+use crate::warning::{Concern, Warning};
 
 /// When a profile file was read, and what had become of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,6 +171,7 @@ impl Snapshot {
         mut warnings: Vec<Warning>,
     ) -> Snapshot {
         integrity::check(&profile, reading.alive, &mut warnings);
+        possible::leave_out(&mut profile, &mut warnings);
         check::mend_timeline(&mut profile);
         check::mend_nodes(&mut profile, &mut warnings);
         check::mend_sites(&mut profile, &mut warnings);
@@ -206,6 +210,23 @@ impl Snapshot {
         counted::widen(&mut snapshot);
         snapshot.say_what_is_odd_about_the_end();
         snapshot
+    }
+
+    /// Says in front of all else which file is damaged, if it is: who reads what follows has asked for a process, or for two
+    /// files.
+    pub(crate) fn name_the_damaged(&mut self, path: &Path) {
+        let damaged = |warning: &Warning| warning.concern == Concern::Damaged;
+        if self.warnings.iter().any(damaged) {
+            let died = match self.is_alive() {
+                true => "",
+                false => ", or its program died while it wrote there",
+            };
+            let text = format!(
+                "{} is damaged{died}: the notes say which figures not to believe",
+                path.display()
+            );
+            self.warnings.insert(0, Warning::damaged(text));
+        }
     }
 
     pub fn pid(&self) -> u64 {

@@ -426,6 +426,7 @@ impl Held {
         if alive && snapshot.ended_by_itself() {
             snapshot.reading.alive = false;
         }
+        snapshot.name_the_damaged(self.target.path());
         Ok(snapshot)
     }
 
