@@ -57,7 +57,7 @@ const fh_class_info fh_class_table[FH_CLASSES] = {
     ROW(1024, 1),
     ROW(2048, 1),
     ROW(4096, 1),
-    ROW((sizeof(fh_thread) + FH_THREAD_PAGE - 1) / FH_THREAD_PAGE * FH_THREAD_PAGE, 1),
+    ROW((FH_THREAD_SIZE + FH_THREAD_PAGE - 1) / FH_THREAD_PAGE * FH_THREAD_PAGE, 1),
     ROW(64, 1),
     ROW(128, 1),
     ROW(256, 1),

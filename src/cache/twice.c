@@ -88,7 +88,7 @@ static void set(fh_thread *t, uint64_t watched, uint64_t unwatched) {
 
 /* The thread is young no more. */
 static void begin(fh_thread *t) {
-    memset(t->last_place, 0, sizeof t->last_place);
+    memset(t->last_place, 0, FH_PLACES * sizeof t->last_place[0]);
     set(t, fh_load(&fh_class_slots), 0);
     for (unsigned c = 1; c < FH_BINS; c++) {
         const fh_magazine *loaded = t->rack[c].loaded, *previous = t->rack[c].previous;

@@ -70,7 +70,7 @@ void fh_records_show(fh_profile_header *profile) {
     r->pieces_slab = offsetof(fh_records, slab);
     r->depot_bytes = sizeof(fh_depots);
     r->depot_slot = offsetof(fh_depots, slot);
-    r->thread_bytes = sizeof(fh_thread);
+    r->thread_bytes = FH_THREAD_SIZE;
     r->thread_bin = offsetof(fh_thread, bin);
     r->thread_rack = offsetof(fh_thread, rack);
     r->thread_state = offsetof(fh_thread, state);

@@ -24,7 +24,7 @@ _Static_assert(offsetof(fh_thread, bin) - offsetof(fh_thread, head) == 16 &&
 
 int main(void) {
     struct fh_fast_bin bins[FH_BINS];
-    fh_thread *t = calloc(1, sizeof *t);
+    fh_thread *t = calloc(1, FH_THREAD_SIZE);
     CHECK(t != NULL, "no memory");
     for (size_t n = 1; n <= FH_SMALL_MAX; n++) {
         size_t c = (size_t)(fh_fast_bin_of(bins, n) - bins);
