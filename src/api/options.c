@@ -357,9 +357,11 @@ static const option *apply(const char *key, size_t key_length, const char *value
 /* The value of an option that stands without one. */
 static const char *alone(const char *key, size_t key_length, const char *value, size_t *value_length) {
     for (size_t i = 0; i < OPTIONS; i++) {
-        if (!options[i].alone[0] || !equals(key, key_length, options[i].key)) continue;
-        *value_length = strlen(options[i].alone);
-        return options[i].alone;
+        const option *o = &options[i];
+        size_t length = strlen(o->alone);
+        if (length == 0 || !equals(key, key_length, o->key)) continue;
+        *value_length = length;
+        return o->alone;
     }
     return value;
 }
