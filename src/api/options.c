@@ -241,7 +241,8 @@ static uint64_t defaults[OPTIONS];
 
 /* C lets a text fill its array, without the zero behind it. For an assertion. */
 static bool texts_end(const option *o) {
-    char last = o->key[sizeof o->key - 1] | o->about[sizeof o->about - 1] | o->form[sizeof o->form - 1];
+    char last = o->key[sizeof o->key - 1] | o->about[sizeof o->about - 1] | o->form[sizeof o->form - 1] |
+                o->alone[sizeof o->alone - 1];
     for (unsigned i = 0; i < MOST_VALUES; i++) last |= o->values[i][sizeof o->values[i] - 1];
     return last == 0;
 }

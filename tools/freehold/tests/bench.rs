@@ -27,8 +27,8 @@ fn outside_of_the_source_tree_it_says_what_is_missing() {
     }
 }
 
-#[test]
-fn in_a_source_tree_without_workloads_it_says_how_to_make_them() {
+/// What a source tree is known by, and nothing else of it.
+fn lists() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     for file in ["bench/peers/peers.toml", "bench/real/real.toml"] {
@@ -36,6 +36,12 @@ fn in_a_source_tree_without_workloads_it_says_how_to_make_them() {
         std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
         std::fs::copy(format!("{root}/{file}"), copy).unwrap();
     }
+    directory
+}
+
+#[test]
+fn in_a_source_tree_without_workloads_it_says_how_to_make_them() {
+    let directory = lists();
     let said = bench(directory.path());
     assert!(said.contains("run `make workloads` in"), "{said}");
 }
@@ -60,13 +66,7 @@ fn who_stops_reading_its_list_is_told_of_no_error() {
 
 /// A source tree with one workload, which is never run.
 fn tree() -> tempfile::TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    for file in ["bench/peers/peers.toml", "bench/real/real.toml"] {
-        let copy = directory.path().join(file);
-        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        std::fs::copy(format!("{root}/{file}"), copy).unwrap();
-    }
+    let directory = lists();
     let workloads = directory.path().join("build/bench");
     std::fs::create_dir_all(&workloads).unwrap();
     let one = workloads.join("one");
