@@ -17,10 +17,30 @@ _Static_assert(sizeof(size_t) == sizeof(unsigned long) && sizeof(size_t) == 8, "
  * C library. This reference makes it ours too. */
 static const char *const take_override_along __attribute__((used)) = &fh_override_wanted;
 
-/* Declares a C function for an operator's mangled name. */
+/* Declares a C function for an operator's mangled name. Weak: in a static program those that it defines itself win. */
 #define OPERATOR(type, name, mangled, ...)                                                                             \
-    FH_EXPORT type name(__VA_ARGS__) __asm__(mangled);                                                                 \
+    FH_EXPORT __attribute__((weak)) type name(__VA_ARGS__) __asm__(mangled);                                           \
     type name(__VA_ARGS__)
+
+/* A program may replace some of the operators. The C++ library's own forms call each other, so a program that replaces new(n) and
+ * delete(p) has replaced all that are not aligned. Each arrow is such a call:
+ *
+ *     new(n, nothrow)             ──▶  new(n)
+ *     new[](n, nothrow)           ──▶  new[](n)            ──▶  new(n)
+ *     delete(p, n or nothrow)     ──▶  delete(p)
+ *     delete[](p, n or nothrow)   ──▶  delete[](p)         ──▶  delete(p)            the same again with `align`
+ *
+ * Ours go straight to the heap, and follow the arrow only where it leads to an operator of the program's. Preloaded, the library
+ * comes behind the program and before the C++ library. So the program's new once met our sized delete, which freed what malloc
+ * had not returned. A name is the program's if it leads elsewhere than to the function below; this costs three instructions. */
+#define OURS(name, mangled, type, ...) static type name(__VA_ARGS__) __attribute__((alias(mangled)))
+
+#define IS_THEIRS(operator, ours) is_other((uintptr_t)(operator), (uintptr_t)(ours))
+
+static inline bool is_other(uintptr_t found, uintptr_t ours) {
+    FH_HIDE(ours); /* or the compiler knows that both are the same */
+    return FH_UNLIKELY(found != ours);
+}
 
 void *fh_new_again(size_t n, size_t align) {
     void *p = align ? fh_alloc_aligned(align, n) : fh_alloc(n);
@@ -86,20 +106,28 @@ OPERATOR(void *, operator_new, "_Znwm", size_t n) {
     return FH_LIKELY(p != NULL) ? p : new_miss(n);
 }
 
+OURS(our_new, "_Znwm", void *, size_t n);
+
 OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
+    if (IS_THEIRS(operator_new, our_new)) return operator_new(n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_array_miss(n);
 }
 
+OURS(our_new_array, "_Znam", void *, size_t n);
+
 /* The std::nothrow_t that selects these is an empty object; its address is not looked at. */
 OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
+    if (IS_THEIRS(operator_new, our_new)) return fh_new_catch(operator_new, n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_miss_nothrow(n);
 }
 
 OPERATOR(void *, operator_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
+    bool theirs = IS_THEIRS(operator_new_array, our_new_array) || IS_THEIRS(operator_new, our_new);
+    if (theirs) return fh_new_catch(operator_new_array, n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_array_miss_nothrow(n);
 }
@@ -109,14 +137,20 @@ OPERATOR(void *, operator_new_aligned, "_ZnwmSt11align_val_t", size_t n, size_t 
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
 }
 
+OURS(our_new_aligned, "_ZnwmSt11align_val_t", void *, size_t n, size_t align);
+
 OPERATOR(void *, operator_new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) {
+    if (IS_THEIRS(operator_new_aligned, our_new_aligned)) return operator_new_aligned(n, align);
     void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
 }
 
+OURS(our_new_array_aligned, "_ZnamSt11align_val_t", void *, size_t n, size_t align);
+
 OPERATOR(void *, operator_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
          const void *nothrow) {
     (void)nothrow;
+    if (IS_THEIRS(operator_new_aligned, our_new_aligned)) return fh_new_catch_aligned(operator_new_aligned, n, align);
     void *p = fh_alloc_aligned_new(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
 }
@@ -124,6 +158,9 @@ OPERATOR(void *, operator_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow
 OPERATOR(void *, operator_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
          const void *nothrow) {
     (void)nothrow;
+    bool theirs = IS_THEIRS(operator_new_array_aligned, our_new_array_aligned) ||
+                  IS_THEIRS(operator_new_aligned, our_new_aligned);
+    if (theirs) return fh_new_catch_aligned(operator_new_array_aligned, n, align);
     void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
 }
@@ -134,27 +171,55 @@ OPERATOR(void, operator_delete, "_ZdlPv", void *p) {
     fh_release_said(p, 0, 0, FH_SAYS_NEW);
 }
 
+OURS(our_delete, "_ZdlPv", void, void *p);
+
 OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
-    fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
+    if (IS_THEIRS(operator_delete, our_delete)) {
+        operator_delete(p);
+    } else {
+        fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
+    }
+}
+
+OURS(our_delete_array, "_ZdaPv", void, void *p);
+
+static inline bool is_delete_array_theirs(void) {
+    return IS_THEIRS(operator_delete_array, our_delete_array) || IS_THEIRS(operator_delete, our_delete);
 }
 
 OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
-    fh_release_said(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE);
+    if (IS_THEIRS(operator_delete, our_delete)) {
+        operator_delete(p);
+    } else {
+        fh_release_said(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE);
+    }
 }
 
 OPERATOR(void, operator_delete_array_sized, "_ZdaPvm", void *p, size_t n) {
-    fh_release_said(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE);
+    if (is_delete_array_theirs()) {
+        operator_delete_array(p);
+    } else {
+        fh_release_said(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE);
+    }
 }
 
 /* Called when a constructor throws inside new (std::nothrow). */
 OPERATOR(void, operator_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    fh_release_said(p, 0, 0, FH_SAYS_NEW);
+    if (IS_THEIRS(operator_delete, our_delete)) {
+        operator_delete(p);
+    } else {
+        fh_release_said(p, 0, 0, FH_SAYS_NEW);
+    }
 }
 
 OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
+    if (is_delete_array_theirs()) {
+        operator_delete_array(p);
+    } else {
+        fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
+    }
 }
 
 /* How a block was aligned is of interest to a checked program alone: its class is looked up. */
@@ -162,28 +227,57 @@ OPERATOR(void, operator_delete_aligned, "_ZdlPvSt11align_val_t", void *p, size_t
     fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
 }
 
+OURS(our_delete_aligned, "_ZdlPvSt11align_val_t", void, void *p, size_t align);
+
 OPERATOR(void, operator_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
-    fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
+    if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
+        operator_delete_aligned(p, align);
+    } else {
+        fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
+    }
+}
+
+OURS(our_delete_array_aligned, "_ZdaPvSt11align_val_t", void, void *p, size_t align);
+
+static inline bool is_delete_array_aligned_theirs(void) {
+    return IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned) ||
+           IS_THEIRS(operator_delete_aligned, our_delete_aligned);
 }
 
 OPERATOR(void, operator_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
+    if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
+        operator_delete_aligned(p, align);
+    } else {
+        fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
+    }
 }
 
 OPERATOR(void, operator_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
+    if (is_delete_array_aligned_theirs()) {
+        operator_delete_array_aligned(p, align);
+    } else {
+        fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
+    }
 }
 
 OPERATOR(void, operator_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    fh_release_said(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+    if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
+        operator_delete_aligned(p, align);
+    } else {
+        fh_release_said(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+    }
 }
 
 OPERATOR(void, operator_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    fh_release_said(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+    if (is_delete_array_aligned_theirs()) {
+        operator_delete_array_aligned(p, align);
+    } else {
+        fh_release_said(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+    }
 }
 
 /* ── new that says how much it got ───────────────────────────────────────────────────────────────────────────────── */

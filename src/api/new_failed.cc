@@ -105,3 +105,20 @@ void *fh_new_failed_nothrow(size_t n, size_t align) {
         return nullptr;
     }
 }
+
+// The program has an operator new, so it has the C++ library that lets us catch.
+void *fh_new_catch(void *(*new_)(size_t), size_t n) {
+    try {
+        return new_(n);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void *fh_new_catch_aligned(void *(*new_)(size_t, size_t), size_t n, size_t align) {
+    try {
+        return new_(n, align);
+    } catch (...) {
+        return nullptr;
+    }
+}

@@ -15,6 +15,10 @@ void *fh_new_failed(size_t n, size_t align);
 /* The same for the forms that return NULL instead. Whatever a handler throws ends here. */
 void *fh_new_failed_nothrow(size_t n, size_t align);
 
+/* What an operator of the program's returns, or NULL if it throws. */
+void *fh_new_catch(void *(*new_)(size_t), size_t n);
+void *fh_new_catch_aligned(void *(*new_)(size_t, size_t), size_t n, size_t align);
+
 /* new.c: one more attempt. */
 void *fh_new_again(size_t n, size_t align);
 
