@@ -19,6 +19,7 @@
 #include "observe/metrics.h"
 #include "observe/observe.h"
 #include "observe/profile_file.h"
+#include "store/window.h"
 #include "system/inspect.h"
 #include "system/report.h"
 #include "system/system.h"
@@ -465,9 +466,11 @@ void fh_hook_start(void) {
 
 /* ── Sandboxes ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* What follows from files is read for the last time, and no file after it. */
+/* What follows from files is read for the last time, and no file after it. Where the heap is to be is chosen here too, if nobody
+ * has allocated yet: that takes calls that a filter need not allow. */
 static void close_files(void) {
     if (fh_system_is_restricted()) return;
+    (void)fh_window_start();
     fh_limits_remember_group();
     fh_system_restrict();
 }
