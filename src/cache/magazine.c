@@ -366,9 +366,10 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
         /* The oldest half is flushed as a whole. Last in, first out is worth 10 ns an operation on a million live blocks. */
         fh_magazine *oldest = empty;
         FH_ASSERT(oldest != full && oldest->count <= oldest->capacity);
-        if (fh_twice_is_due(t->handed_over++)) {
-            oldest->count = (uint32_t)fh_twice_look(t, c, oldest->block, oldest->count);
-        }
+        uint32_t n = oldest->count, turn = t->handed_over++;
+        bool all = turn < FH_LOOK_FIRST;
+        oldest->count = (uint32_t)(all ? fh_twice_look(t, c, oldest->block, n)
+                                       : fh_twice_look_at_some(t, c, oldest->block, n, turn));
         size_t bytes = oldest->count * fh_class_size(c);
         fh_count_flushed(t, (int64_t)bytes);
         bool counted = contracting || shrunk;

@@ -62,18 +62,35 @@ void fh_twice_forget(fh_thread *t, unsigned c, unsigned near) {
     if (previous && fh_in_same_reach(previous, loaded)) fh_twice_note(t, previous->block, previous->count);
 }
 
+/* Takes out the block in place i, which is in the magazine twice. */
+static size_t take_out(unsigned c, void **places, size_t n, size_t i) {
+    fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, places[i], 0, fh_class_size(c));
+    places[i] = places[--n];
+    places[n] = NULL;
+    return n;
+}
+
 size_t fh_twice_look(fh_thread *t, unsigned c, void **places, size_t n) {
     if (!t->head.watched_slots) return n;
     for (size_t i = 0; i < n;) {
         uint16_t *last = fh_last_place(t->bin, fh_place_index(places[i]));
         void *const *before = fh_place_near(&places[i], last);
         if (before >= places && before < places + i && *before == places[i]) {
-            fh_report_fault(FH_FAULT_DOUBLE_FREE, NULL, places[i], 0, fh_class_size(c));
-            places[i] = places[--n];
-            places[n] = NULL;
+            n = take_out(c, places, n, i);
             continue;
         }
         *last = (uint16_t)(uintptr_t)&places[i++];
+    }
+    return n;
+}
+
+size_t fh_twice_look_at_some(fh_thread *t, unsigned c, void **places, size_t n, unsigned turn) {
+    if (!t->head.watched_slots) return n;
+    size_t part = turn % FH_LOOK_EVERY, i = n * part / FH_LOOK_EVERY, end = n * (part + 1) / FH_LOOK_EVERY;
+    for (; i < end; i++) {
+        void *const *noted = fh_place_near(&places[i], fh_last_place(t->bin, fh_place_index(places[i])));
+        bool other = noted != &places[i] && noted >= places && noted < places + n;
+        if (FH_UNLIKELY(other && *noted == places[i])) return take_out(c, places, n, i);
     }
     return n;
 }

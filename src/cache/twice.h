@@ -17,7 +17,7 @@
  * no longer the bin's, but in the depot, with another thread, or its blocks are back in their slabs; or the thread has
  * forgotten the entry, because its magazines go to other CPUs. Of these some are
  * found later: a magazine is looked through when its blocks go to their slabs, always; when it is handed to the depot, the
- * first few times and then now and then; and when its thread ends, likewise.
+ * first few wholly and then a part of each; and when its thread ends, the first few times and then now and then.
  *
  * A young thread has no table, so that one that hardly allocates has no memory for it. Each of its frees takes the slow
  * half, which looks through the bin.
@@ -33,8 +33,10 @@
 /* Frees of a young thread. */
 #define FH_YOUNG_FREES 32u
 
-/* Of the magazines that a thread hands to the depot the first few are looked through, and then one in so many. So is all of a
- * cache that threads leave behind, one after the other: it may hold thousands of blocks, of which each used a few. */
+/* Of the magazines that a thread hands to the depot the first few are looked through, and then one part in so many of each. To
+ * look through one in so many costs as much, but all of it in one free: 2.0 µs at p99.99 in xmalloc, where it is 0.7. Of a cache that
+ * threads leave behind, one after the other, all is looked through, the first few times and then one time in so many: it may hold
+ * thousands of blocks, of which each used a few. */
 #define FH_LOOK_FIRST 16u
 #define FH_LOOK_EVERY 16u
 
@@ -81,6 +83,10 @@ void fh_twice_forget(fh_thread *t, unsigned c, unsigned near);
 /* The same as fh_twice_note for all places of a magazine of class c that are in use. A block that is there twice is reported, and one of the
  * two is taken out. Returns how many places are in use then. Cost: 8 instructions a block. */
 size_t fh_twice_look(fh_thread *t, unsigned c, void **places, size_t n);
+
+/* Looks at one of FH_LOOK_EVERY parts of the magazine, another in each turn. A place is there twice if its block is noted for another
+ * place of the magazine, which still holds it. Nothing is noted. Returns how many places are in use then. */
+size_t fh_twice_look_at_some(fh_thread *t, unsigned c, void **places, size_t n, unsigned turn);
 
 /* Sets the heads of the thread's rows: how its next frees look for double ones. For slow paths. */
 void fh_twice_set(fh_thread *t);
