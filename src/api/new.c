@@ -10,6 +10,7 @@
 #include "api/new_failed.h"
 #include "api/options.h"
 #include "base/text.h"
+#include "cache/thread.h"
 
 _Static_assert(sizeof(size_t) == sizeof(unsigned long) && sizeof(size_t) == 8, "size_t is mangled as m");
 
@@ -32,7 +33,8 @@ static const char *const take_override_along __attribute__((used)) = &fh_overrid
  *
  * Ours go straight to the heap, and follow the arrow only where it leads to an operator of the program's. Preloaded, the library
  * comes behind the program and before the C++ library. So the program's new once met our sized delete, which freed what malloc
- * had not returned. A name is the program's if it leads elsewhere than to the function below; this costs three instructions. */
+ * had not returned. A name is the program's if it leads elsewhere than to the function below. To ask costs a new three
+ * instructions. A delete asks in its slow half only: see derived_delete. */
 #define OURS(name, mangled, type, ...) static type name(__VA_ARGS__) __attribute__((alias(mangled)))
 
 #define IS_THEIRS(operator, ours) is_other((uintptr_t)(operator), (uintptr_t)(ours))
@@ -173,110 +175,119 @@ OPERATOR(void, operator_delete, "_ZdlPv", void *p) {
 
 OURS(our_delete, "_ZdlPv", void, void *p);
 
-OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
-    if (IS_THEIRS(operator_delete, our_delete)) {
-        operator_delete(p);
-    } else {
-        fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
-    }
-}
-
-OURS(our_delete_array, "_ZdaPv", void, void *p);
-
-static inline bool is_delete_array_theirs(void) {
-    return IS_THEIRS(operator_delete_array, our_delete_array) || IS_THEIRS(operator_delete, our_delete);
-}
-
-OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
-    if (IS_THEIRS(operator_delete, our_delete)) {
-        operator_delete(p);
-    } else {
-        fh_release_said(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE);
-    }
-}
-
-OPERATOR(void, operator_delete_array_sized, "_ZdaPvm", void *p, size_t n) {
-    if (is_delete_array_theirs()) {
-        operator_delete_array(p);
-    } else {
-        fh_release_said(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE);
-    }
-}
-
-/* Called when a constructor throws inside new (std::nothrow). */
-OPERATOR(void, operator_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *nothrow) {
-    (void)nothrow;
-    if (IS_THEIRS(operator_delete, our_delete)) {
-        operator_delete(p);
-    } else {
-        fh_release_said(p, 0, 0, FH_SAYS_NEW);
-    }
-}
-
-OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *nothrow) {
-    (void)nothrow;
-    if (is_delete_array_theirs()) {
-        operator_delete_array(p);
-    } else {
-        fh_release_said(p, 0, 0, FH_SAYS_ARRAY);
-    }
-}
-
-/* How a block was aligned is of interest to a checked program alone: its class is looked up. */
 OPERATOR(void, operator_delete_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) {
     fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
 }
 
 OURS(our_delete_aligned, "_ZdlPvSt11align_val_t", void, void *p, size_t align);
 
+/* The other forms. */
+static void derived_delete(void *p, size_t n, size_t align, unsigned said);
+
+OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
+    derived_delete(p, 0, 0, FH_SAYS_ARRAY);
+}
+
+OURS(our_delete_array, "_ZdaPv", void, void *p);
+
 OPERATOR(void, operator_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
-    if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
-        operator_delete_aligned(p, align);
-    } else {
-        fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
-    }
+    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
 }
 
 OURS(our_delete_array_aligned, "_ZdaPvSt11align_val_t", void, void *p, size_t align);
 
-static inline bool is_delete_array_aligned_theirs(void) {
-    return IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned) ||
-           IS_THEIRS(operator_delete_aligned, our_delete_aligned);
+OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
+    derived_delete(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE);
 }
 
+OPERATOR(void, operator_delete_array_sized, "_ZdaPvm", void *p, size_t n) {
+    derived_delete(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE);
+}
+
+/* Called when a constructor throws inside new (std::nothrow). */
+OPERATOR(void, operator_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *nothrow) {
+    (void)nothrow;
+    derived_delete(p, 0, 0, FH_SAYS_NEW);
+}
+
+OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *nothrow) {
+    (void)nothrow;
+    derived_delete(p, 0, 0, FH_SAYS_ARRAY);
+}
+
+/* How a block was aligned is of interest to a checked program alone: its class is looked up. */
 OPERATOR(void, operator_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
-        operator_delete_aligned(p, align);
-    } else {
-        fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
-    }
+    derived_delete(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    if (is_delete_array_aligned_theirs()) {
-        operator_delete_array_aligned(p, align);
-    } else {
-        fh_release_said(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
-    }
+    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
-        operator_delete_aligned(p, align);
-    } else {
-        fh_release_said(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN);
-    }
+    derived_delete(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN);
 }
 
 OPERATOR(void, operator_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    if (is_delete_array_aligned_theirs()) {
-        operator_delete_array_aligned(p, align);
+    derived_delete(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+}
+
+/* Calls the program's operator that a form leads to; false if both on its way are ours. A form that is on its way itself is ours:
+ * it has been called. */
+static bool delete_theirs(void *p, size_t align, unsigned said) {
+    if (said & FH_SAYS_ALIGN) {
+        if (said & FH_SAYS_ARRAY && IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned)) {
+            operator_delete_array_aligned(p, align);
+        } else if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
+            operator_delete_aligned(p, align);
+        } else {
+            return false;
+        }
+    } else if (said & FH_SAYS_ARRAY && IS_THEIRS(operator_delete_array, our_delete_array)) {
+        operator_delete_array(p);
+    } else if (IS_THEIRS(operator_delete, our_delete)) {
+        operator_delete(p);
     } else {
-        fh_release_said(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+        return false;
+    }
+    return true;
+}
+
+/* From now on the thread's hot half sees its bins, until these change. A signal handler may change them in between. */
+static void open_delete_bins(void) {
+    fh_bin *bins = fh_release_bins();
+    fh_self_delete_bins = bins;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (fh_release_bins() != bins) fh_self_delete_bins = (fh_bin *)fh_no_row.bin;
+}
+
+__attribute__((noinline)) static void derived_delete_slow(void *p, size_t n, size_t align, unsigned said, fh_bin *bin) {
+    if (fh_self_delete_bins != fh_no_row.bin) {
+        fh_release_said_slow(p, bin, n, align, said);
+        return;
+    }
+    if (delete_theirs(p, align, said)) return;
+    bool any = IS_THEIRS(operator_delete, our_delete) || IS_THEIRS(operator_delete_array, our_delete_array) ||
+               IS_THEIRS(operator_delete_aligned, our_delete_aligned) ||
+               IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned);
+    if (!any) open_delete_bins();
+    fh_release_said(p, n, align, said);
+}
+
+/* Where the program has replaced one of the forms that others lead to, these have no bins: each call asks. So the hot half has not
+ * one instruction more than free. */
+__attribute__((always_inline)) static inline void derived_delete(void *p, size_t n, size_t align, unsigned said) {
+    fh_bin *bin = fh_self_delete_bins;
+    fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(bin, p, &bin);
+    if (FH_LIKELY(freed == FH_FREED)) return;
+    if (freed == FH_SUSPECT) {
+        fh_release_suspect(p, bin);
+    } else {
+        derived_delete_slow(p, n, align, said, bin);
     }
 }
 

@@ -46,6 +46,10 @@ static inline fh_bin *fh_release_bins(void) {
     return fh_self_release_bins;
 }
 
+/* And as some forms of operator delete see them (api/new.c): no bins, until the thread's first such call takes the slow half and
+ * finds that no other form is the program's. */
+extern __thread fh_bin *fh_self_delete_bins __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
+
 /* All that is not a pop or a push, of that bin of the calling thread. NULL with errno ENOMEM when there is no memory. */
 void *fh_alloc_slow(size_t n, fh_bin *bin);
 void fh_release_slow(void *p, fh_bin *bin);
@@ -100,8 +104,7 @@ static inline void *fh_alloc(size_t n) {
 typedef enum { FH_FREED, FH_NO_ROOM, FH_SUSPECT } fh_freed;
 
 /* Pushes p into its bin, unless that has no room, or p seems to be free already. `*bin` is set when it is not pushed. */
-__attribute__((always_inline)) static inline fh_freed fh_try_release(void *p, fh_bin **bin) {
-    fh_bin *bins = fh_release_bins();
+__attribute__((always_inline)) static inline fh_freed fh_try_release(fh_bin *bins, void *p, fh_bin **bin) {
     const fh_row_head *head = &((const fh_row_head *)bins)[-1];
     uintptr_t base = fh_window_base(), slot = ((uintptr_t)p - base) >> FH_SLOT_SHIFT;
     bool watched = FH_LIKELY(slot < head->watched_slots);
@@ -123,7 +126,7 @@ __attribute__((always_inline)) static inline fh_freed fh_try_release(void *p, fh
 
 __attribute__((always_inline)) static inline void fh_release(void *p) {
     fh_bin *bin = fh_release_bins();
-    fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(p, &bin);
+    fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(bin, p, &bin);
     if (FH_LIKELY(freed == FH_FREED)) return;
     (freed == FH_SUSPECT ? fh_release_suspect : fh_release_slow)(p, bin);
 }
@@ -134,7 +137,7 @@ void fh_release_said_slow(void *p, fh_bin *bin, size_t n, size_t align, unsigned
 
 __attribute__((always_inline)) static inline void fh_release_said(void *p, size_t n, size_t align, unsigned said) {
     fh_bin *bin = fh_release_bins();
-    fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(p, &bin);
+    fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(bin, p, &bin);
     if (FH_LIKELY(freed == FH_FREED)) return;
     if (freed == FH_SUSPECT) {
         fh_release_suspect(p, bin);
