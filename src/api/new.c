@@ -33,8 +33,8 @@ static const char *const take_override_along __attribute__((used)) = &fh_overrid
  *
  * Ours go straight to the heap, and follow the arrow only where it leads to an operator of the program's. Preloaded, the library
  * comes behind the program and before the C++ library. So the program's new once met our sized delete, which freed what malloc
- * had not returned. A name is the program's if it leads elsewhere than to the function below. To ask costs a new three
- * instructions. A delete asks in its slow half only: see derived_delete. */
+ * had not returned. A name is the program's if it leads elsewhere than to the function below. To ask costs a `new` three
+ * instructions. A `delete` asks in its slow half only: see derived_delete. */
 #define OURS(name, mangled, type, ...) static type name(__VA_ARGS__) __attribute__((alias(mangled)))
 
 #define IS_THEIRS(operator, ours) is_other((uintptr_t)(operator), (uintptr_t)(ours))
@@ -175,6 +175,7 @@ OPERATOR(void, operator_delete, "_ZdlPv", void *p) {
 
 OURS(our_delete, "_ZdlPv", void, void *p);
 
+/* How a block was aligned is of interest to a checked program alone: its class is looked up. */
 OPERATOR(void, operator_delete_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) {
     fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
 }
@@ -215,7 +216,6 @@ OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, c
     derived_delete(p, 0, 0, FH_SAYS_ARRAY);
 }
 
-/* How a block was aligned is of interest to a checked program alone: its class is looked up. */
 OPERATOR(void, operator_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
