@@ -123,7 +123,8 @@ FH_API void *fh_malloc_type(size_t size, size_t token) FH_API_MALLOC FH_API_SIZE
 
 /* Makes the block at p at least `size` bytes where it is, or leaves it alone: nothing is copied, and p stays. 1: it has them
  * now. 0: it has not, or p is NULL. Keeps errno. Up to 64 KiB a block has what fh_malloc_usable_size says; a larger one grows
- * where the memory behind it is free. With option check a block never grows. Not fast: some 100 instructions. */
+ * where the memory behind it is free. With option check a block never grows, and a heap's block does not either. Not fast: some 100
+ * instructions. */
 FH_API int fh_try_grow(void *p, size_t size);
 
 /* `count` blocks of `size` bytes each, as by fh_malloc, into blocks[0 … count - 1]. Returns how many there are: fewer than

@@ -1,0 +1,112 @@
+/* What a program may do with a heap, and seldom does. edges PART */
+#include "../support/check.h"
+
+#include <freehold/heap.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+
+static fh_heap_figures figures(fh_heap *h) {
+    fh_heap_figures f;
+    CHECK(fh_heap_stats(h, &f) == 0, "no figures");
+    return f;
+}
+
+static void *get(void *arg, size_t size, size_t alignment) {
+    (void)arg;
+    (void)alignment;
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void give_back(void *arg, void *p, size_t size) {
+    (void)arg;
+    munmap(p, size);
+}
+
+/* A heap of each kind. */
+enum { KINDS = 9 };
+
+static fh_heap *new_heap(unsigned kind) {
+    static char memory[4 * MIB];
+    static const fh_heap_pages pages = {.get = get, .give_back = give_back};
+    static const fh_heap_options all[KINDS] = {{.name = "plain"},
+                                               {.name = "private", .flags = FH_HEAP_PRIVATE},
+                                               {.name = "stable", .flags = FH_HEAP_TYPE_STABLE},
+                                               {.name = "sized", .flags = FH_HEAP_SIZES},
+                                               {.name = "bounded", .flags = FH_HEAP_BOUNDED, .hard_limit = 8 * MIB},
+                                               {.name = "no dump", .flags = FH_HEAP_NO_DUMP},
+                                               {.name = "limited", .hard_limit = 8 * MIB},
+                                               {.name = "given", .memory = memory, .memory_size = sizeof memory},
+                                               {.name = "pages", .pages = &pages}};
+    fh_heap *h = fh_heap_new(&all[kind]);
+    CHECK(h || errno == ENOTSUP, "%s: errno %d", all[kind].name, errno);
+    if (!h) skip_part("the kernel does not leave memory out of dumps");
+    return h;
+}
+
+static void for_each_kind(void (*fn)(fh_heap *h)) {
+    for (unsigned kind = 0; kind < KINDS; kind++) {
+        fh_heap *h = new_heap(kind);
+        if (!h) continue;
+        fn(h);
+        CHECK(fh_heap_destroy(h) == 0 && fh_verify() == 0, "kind %u: the heap is damaged", kind);
+    }
+}
+
+/* ── A block grows where it is ───────────────────────────────────────────────────────────────────────────────────── */
+
+enum { MANY = 200 };
+
+/* A heap's memory is full of blocks. None of them grows beyond what it has, and the account stays what it was. */
+static void grow_blocks_of(fh_heap *h) {
+    static const size_t sizes[] = {40, 3000, 60 * KIB, 130 * KIB, 1536 * KIB};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t size = sizes[s];
+        unsigned char *block[MANY];
+        size_t n = 0;
+        while (n < MANY && n * size < 16 * MIB && (block[n] = fh_heap_malloc(h, size))) {
+            memset(block[n], (int)n, size);
+            n++;
+        }
+        size_t taken = figures(h).taken;
+        for (size_t i = 0; i < n; i++) {
+            size_t usable = fh_malloc_usable_size(block[i]);
+            CHECK(fh_try_grow(block[i], usable) == 1, "%s: %zu bytes, of which it has %zu", fh_heap_name(h), size,
+                  usable);
+            for (size_t more = usable + 1; more < 64 * MIB; more *= 2)
+                CHECK(fh_try_grow(block[i], more) == 0, "%s: from %zu to %zu", fh_heap_name(h), usable, more);
+            CHECK(fh_malloc_usable_size(block[i]) == usable, "%s: %zu bytes changed", fh_heap_name(h), usable);
+        }
+        CHECK(figures(h).taken == taken, "%s: %zu taken, then %zu", fh_heap_name(h), taken, figures(h).taken);
+        void *other = fh_malloc(2 * MIB);
+        CHECK(other, "no memory");
+        memset(other, 0xEE, 2 * MIB);
+        for (size_t i = 0; i < n; i++) {
+            CHECK(block[i][0] == i && block[i][size - 1] == i, "%s: a block of %zu is overwritten", fh_heap_name(h),
+                  size);
+            fh_free(block[i]);
+        }
+        fh_free(other);
+    }
+}
+
+static void part_grow(void) {
+    for_each_kind(grow_blocks_of);
+}
+
+int main(int count, char **words) {
+    static const struct {
+        const char *name;
+        void (*part)(void);
+    } parts[] = {{"grow", part_grow}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (count == 2 && !strcmp(words[1], parts[i].name)) {
+            parts[i].part();
+            return 0;
+        }
+    }
+    CHECK(0, "usage: edges PART");
+}
