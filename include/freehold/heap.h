@@ -242,7 +242,8 @@ FH_API fh_heap *fh_heap_entered(void);
 /* ── Walks, limits and figures ───────────────────────────────────────────────────────────────────────────────────── */
 
 /* Calls fn for every live block, whichever thread allocated it. A block that another thread allocates or frees meanwhile is
- * met or not. fn may free blocks. */
+ * met or not. fn may free blocks, which are not met any more. Met are also 32 bytes for each fh_heap_on_destroy, the segments of frames, and
+ * a pool and its pages. fn leaves these alone. */
 FH_API int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg);
 
 /* Changes the limits; 0: none. A hard limit below what the heap has is allowed: nothing more is taken until there is less. When a heap is

@@ -512,9 +512,12 @@ void fh_bounded_clear(fh_bounded *b) {
 static void each_of_class(const fh_bounded *b, size_t i, unsigned c, fh_heap_seen *see, void *arg) {
     unsigned blocks = blocks_of(c);
     for (unsigned w = 0; w * 64 < blocks; w++) {
-        uint64_t live = ~fh_load_acquire(&b->slab[i].free[w]) & fh_low_mask(blocks - w * 64);
-        for (; live; live &= live - 1)
-            see(b->begin + i * FH_SLOT_SIZE + (w * 64 + fh_lowest_bit(live)) * fh_class_size(c), fh_class_size(c), arg);
+        uint64_t live, ahead = fh_low_mask(blocks - w * 64);
+        while ((live = ~fh_load_acquire(&b->slab[i].free[w]) & ahead) != 0) {
+            unsigned at = fh_lowest_bit(live);
+            ahead &= ~UINT64_C(1) << at;
+            see(b->begin + i * FH_SLOT_SIZE + (w * 64 + at) * fh_class_size(c), fh_class_size(c), arg);
+        }
     }
 }
 

@@ -290,10 +290,13 @@ bool fh_heap_end(fh_heap *h) {
 
 /* ── The walk ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* The bits are read again for each block, because `see` may have freed the next ones. So in all walks. */
 static void each_of_units(fh_heap *h, fh_heap_seen *see, void *arg) {
     for (unsigned w = 0; w < FH_UNIT_WORDS; w++) {
-        for (uint64_t first = fh_load_acquire(&h->first[w]); first; first &= first - 1) {
+        uint64_t first, ahead = ~UINT64_C(0);
+        while ((first = fh_load_acquire(&h->first[w]) & ahead) != 0) {
             unsigned at = fh_lowest_bit(first);
+            ahead = ~UINT64_C(1) << at;
             uint64_t last = fh_load(&h->last[w]) >> at;
             if (last) see((char *)h + (w * 64 + at) * FH_MIN_ALIGN, (fh_lowest_bit(last) + 1) * FH_MIN_ALIGN, arg);
         }

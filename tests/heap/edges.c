@@ -97,11 +97,50 @@ static void part_grow(void) {
     for_each_kind(grow_blocks_of);
 }
 
+/* ── A walk that frees what it has not met ───────────────────────────────────────────────────────────────────────── */
+
+static struct {
+    void *block[MANY];
+    size_t n, met;
+} walked;
+
+/* Frees all blocks, but the one that was met: so it is the last. */
+static void free_others(void *block, size_t size, void *h) {
+    bool known = false;
+    walked.met++;
+    for (size_t i = 0; i < walked.n; i++) {
+        if (walked.block[i] == block) {
+            known = true;
+        } else {
+            fh_free(walked.block[i]);
+        }
+    }
+    CHECK(known, "%s: a freed block of %zu bytes was met", fh_heap_name(h), size);
+    walked.block[0] = block;
+    walked.n = 1;
+}
+
+static void walk_and_free(fh_heap *h) {
+    static const size_t sizes[] = {16, 48, 200, 900, 2000, 5000, 60 * KIB, 130 * KIB};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        walked.n = walked.met = 0;
+        while (walked.n < 20 && (walked.block[walked.n] = fh_heap_malloc(h, sizes[s]))) walked.n++;
+        CHECK(walked.n > 1, "%s: no blocks of %zu", fh_heap_name(h), sizes[s]);
+        CHECK(fh_heap_walk(h, free_others, h) == 0 && walked.met == 1, "%s: %zu of %zu bytes", fh_heap_name(h),
+              walked.met, sizes[s]);
+        fh_free(walked.block[0]);
+    }
+}
+
+static void part_walk(void) {
+    for_each_kind(walk_and_free);
+}
+
 int main(int count, char **words) {
     static const struct {
         const char *name;
         void (*part)(void);
-    } parts[] = {{"grow", part_grow}};
+    } parts[] = {{"grow", part_grow}, {"walk", part_walk}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (count == 2 && !strcmp(words[1], parts[i].name)) {
             parts[i].part();
