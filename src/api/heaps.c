@@ -216,7 +216,7 @@ void *fh_frame_more(fh_heap *heap, size_t size) {
 
 fh_heap_mark fh_mark(fh_heap *heap) {
     bool may = !FH_CHECKED || may_use("fh_mark", heap);
-    return may ? (fh_heap_mark){heap->segment, heap->next} : (fh_heap_mark){0};
+    return may ? (fh_heap_mark){fh_frame_newest(heap), heap->next} : (fh_heap_mark){0};
 }
 
 int fh_release_to(fh_heap *heap, fh_heap_mark mark) {

@@ -136,11 +136,37 @@ static void part_walk(void) {
     for_each_kind(walk_and_free);
 }
 
+/* ── Marks of an empty heap ──────────────────────────────────────────────────────────────────────────────────────── */
+
+static fh_heap *new_private(void) {
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_PRIVATE});
+    CHECK(h, "no heap");
+    return h;
+}
+
+/* A mark that was set before the first frame is of its heap alone, too. */
+static void part_marks(void) {
+    fh_heap *empty = new_private(), *other = new_private();
+    fh_heap_mark first = fh_mark(empty), none = {NULL, NULL};
+    char *p = fh_frame_malloc(other, 100);
+    CHECK(p, "no memory");
+    memset(p, 1, 100);
+    CHECK(fh_release_to(other, first) == -1 && errno == EINVAL, "a mark of another heap");
+    CHECK(fh_release_to(other, none) == -1 && errno == EINVAL, "a mark of none");
+    char *q = fh_frame_malloc(other, 100);
+    CHECK(q && q >= p + 100 && p[99] == 1, "a frame was released");
+    CHECK(fh_release_to(empty, fh_mark(other)) == -1 && errno == EINVAL, "a mark of another heap");
+    CHECK(fh_release_to(empty, first) == 0, "nothing to release");
+    CHECK(fh_frame_malloc(empty, 10000) && fh_release_to(empty, first) == 0 && fh_release_to(empty, first) == 0,
+          "a frame is not released");
+    CHECK(fh_heap_reset(other) == 0 && fh_heap_destroy(other) == 0 && fh_heap_destroy(empty) == 0, "no end");
+}
+
 int main(int count, char **words) {
     static const struct {
         const char *name;
         void (*part)(void);
-    } parts[] = {{"grow", part_grow}, {"walk", part_walk}};
+    } parts[] = {{"grow", part_grow}, {"walk", part_walk}, {"marks", part_marks}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (count == 2 && !strcmp(words[1], parts[i].name)) {
             parts[i].part();
