@@ -2,6 +2,8 @@
 #include "../support/check.h"
 
 #include <freehold/heap.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 
@@ -162,11 +164,116 @@ static void part_marks(void) {
     CHECK(fh_heap_reset(other) == 0 && fh_heap_destroy(other) == 0 && fh_heap_destroy(empty) == 0, "no end");
 }
 
+/* ── Callbacks ───────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static struct {
+    void *block[MANY];
+    size_t n;
+    bool frees;
+    int _Atomic soft, hard;
+} asked;
+
+static int make_room(fh_heap *h, size_t wanted, int hard, void *arg) {
+    (void)h;
+    (void)arg;
+    CHECK(wanted, "nothing is wanted");
+    if (!hard) {
+        asked.soft++;
+        return 0;
+    }
+    asked.hard++;
+    if (!asked.frees || !asked.n) return 0;
+    fh_free(asked.block[--asked.n]);
+    return 1;
+}
+
+static void fill(fh_heap *h, size_t size) {
+    for (asked.n = 0; asked.n < MANY && (asked.block[asked.n] = fh_heap_malloc(h, size)) != NULL;) asked.n++;
+    CHECK(asked.n && asked.n < MANY, "%zu blocks of %zu", asked.n, size);
+}
+
+static void empty(void) {
+    while (asked.n) fh_free(asked.block[--asked.n]);
+}
+
+/* A heap that is made counts for its parent: a limit of that is told of and asked, as for a block. */
+static void make_children(unsigned flags, size_t child_limit) {
+    fh_heap *child[16];
+    fh_heap *parent =
+        fh_heap_new(&(fh_heap_options){.soft_limit = 512 * KIB, .hard_limit = MIB, .callback = make_room});
+    fh_heap_options below = {.parent = parent, .flags = flags, .hard_limit = child_limit};
+    size_t n = 0;
+    asked.soft = asked.hard = 0;
+    asked.frees = false;
+    while (n < 16 && (child[n] = fh_heap_new(&below))) n++;
+    CHECK(n && n < 16 && errno == ENOMEM, "%zu heaps, errno %d", n, errno);
+    CHECK(asked.soft == 1 && asked.hard == 1, "of %zu heaps: told %d times, asked %d times", n, asked.soft, asked.hard);
+    while (n) CHECK(fh_heap_destroy(child[--n]) == 0, "no end");
+    fill(parent, 100000);
+    asked.frees = true;
+    fh_heap *last = fh_heap_new(&below);
+    CHECK(last && fh_heap_destroy(last) == 0, "no heap though the callback frees");
+    empty();
+    asked.frees = false;
+    fill(parent, 8000);
+    empty();
+    last = fh_heap_new(&below);
+    CHECK(last && fh_heap_destroy(last) == 0, "no heap though nothing is live");
+    CHECK(figures(parent).count == 0 && fh_heap_destroy(parent) == 0 && fh_verify() == 0, "the books are off");
+}
+
+static void part_children(void) {
+    make_children(0, 0);
+    make_children(FH_HEAP_NO_DUMP, 0);
+    make_children(FH_HEAP_BOUNDED, 256 * KIB);
+}
+
+/* Two threads take memory at the same moment, and the first of them passes the soft limit: it is told once each time. */
+enum { ROUNDS = 20000 };
+
+static struct {
+    fh_heap *heap;
+    int _Atomic here;
+} pair;
+
+static void meet(int *times) {
+    pair.here++;
+    for (*times += 1; pair.here < 2 * *times;) sched_yield();
+}
+
+static void *take_at_once(void *unused) {
+    int times = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        meet(&times);
+        void *p = fh_heap_malloc(pair.heap, 100000);
+        CHECK(p, "no memory");
+        meet(&times);
+        fh_free(p);
+        meet(&times);
+    }
+    return unused;
+}
+
+static void part_soft(void) {
+    pthread_t thread[2];
+    fh_heap *parent = fh_heap_new(&(fh_heap_options){.callback = make_room});
+    pair.heap = fh_heap_new(&(fh_heap_options){.parent = parent});
+    CHECK(fh_heap_malloc(pair.heap, 100000) && !fh_heap_limit(parent, figures(parent).taken, 0), "no limit");
+    for (int i = 0; i < 2; i++) CHECK(!pthread_create(&thread[i], NULL, take_at_once, NULL), "no thread");
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    CHECK(asked.soft == ROUNDS, "told %d times of %d", asked.soft, ROUNDS);
+    CHECK(fh_heap_destroy(pair.heap) == 0 && fh_heap_destroy(parent) == 0, "no end");
+}
+
 int main(int count, char **words) {
     static const struct {
         const char *name;
         void (*part)(void);
-    } parts[] = {{"grow", part_grow}, {"walk", part_walk}, {"marks", part_marks}};
+    } parts[] = {{"grow", part_grow},
+                 {"walk", part_walk},
+                 {"marks", part_marks},
+                 {"children", part_children},
+                 {"soft", part_soft}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (count == 2 && !strcmp(words[1], parts[i].name)) {
             parts[i].part();
