@@ -17,11 +17,13 @@ static void *in_place(const fh_heap *h, void *p, size_t n) {
     return p;
 }
 
-/* A block of a heap that keeps sizes has more room than was asked for. */
-static bool has_room(const fh_heap *h, const void *p, size_t n) {
-    size_t size;
-    if (!fh_heap_keeps_sizes(h) || fh_heap_is_told(h)) return false;
-    return fh_heap_block(p, &size) == p && n <= size - FH_TOLD_ROOM;
+/* True if a block for `old` bytes stays with n. A block of a heap that keeps sizes has more room than was asked for, and it is that
+ * room which counts: else a block that shrinks a little each time would keep all of it. */
+static bool stays(const fh_heap *h, const void *p, size_t old, size_t n) {
+    size_t size = old, more = 0;
+    if (n > FH_WINDOW_SIZE) return false;
+    if (fh_heap_keeps_sizes(h) && !fh_heap_is_told(h) && fh_heap_block(p, &size) == p) more = FH_TOLD_ROOM;
+    return n + more <= size && (n + more > size / 2 || size <= 64);
 }
 
 static void *resize(const fh_owned *o, void *p, size_t n) {
@@ -34,8 +36,7 @@ static void *resize(const fh_owned *o, void *p, size_t n) {
         errno = EINVAL;
         return NULL;
     }
-    bool stays = n <= old ? n > old / 2 || old <= 64 : has_room(o->heap, p, n);
-    if (stays) return in_place(o->heap, p, n);
+    if (stays(o->heap, p, old, n)) return in_place(o->heap, p, n);
     void *q = fh_is_observing() ? fh_hook_heap_alloc(o->heap, FH_MIN_ALIGN, n, &clean)
                                 : fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
     if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;
