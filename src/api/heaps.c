@@ -324,10 +324,12 @@ static void add_heap(fh_heap *h, void *totals) {
 }
 
 int fh_heap_stats_below(fh_heap *heap, fh_heap_totals *totals) {
-    fh_word *use = begin_call("fh_heap_stats_below", heap);
-    if (!use) return -1;
+    /* A private heap of another thread is only read, and not marked. */
+    bool marks = !fh_heap_exists(heap) || fh_heap_is_mine(heap);
+    fh_word *use = marks ? begin_call("fh_heap_stats_below", heap) : NULL;
+    if (marks && !use) return -1;
     *totals = (fh_heap_totals){.taken = (size_t)fh_load(&heap->charged), .peak = (size_t)fh_load(&heap->peak)};
     fh_heaps_below(heap, add_heap, totals);
-    end_call(use);
+    if (use) end_call(use);
     return 0;
 }

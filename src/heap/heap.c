@@ -150,7 +150,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_store(&h->children, 0);
     fh_store(&h->asking, 0);
     fh_store(&h->refusals, 0);
-    fh_store(&h->thread, fh_heap_this_thread());
+    fh_store(&h->thread, fh_heap_owner());
     fh_store(&h->scopes, 0);
     fh_store(&h->endings, 0);
     fh_store(&h->number, 0);

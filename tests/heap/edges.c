@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
@@ -265,15 +266,55 @@ static void part_soft(void) {
     CHECK(fh_heap_destroy(pair.heap) == 0 && fh_heap_destroy(parent) == 0, "no end");
 }
 
+/* ── A private heap in the child of a fork ───────────────────────────────────────────────────────────────────────── */
+
+static struct {
+    fh_heap *_Atomic heap;
+    void *block;
+    bool _Atomic over;
+} theirs;
+
+static void *have_private(void *unused) {
+    fh_heap *h = new_private();
+    theirs.block = fh_heap_malloc(h, 100);
+    CHECK(theirs.block && fh_frame_malloc(h, 100), "no memory");
+    theirs.heap = h;
+    while (!theirs.over) usleep(100);
+    CHECK(fh_heap_destroy(h) == 0, "no end");
+    return unused;
+}
+
+/* The thread that had it is not there: the one that is may use it, and destroy it. */
+static void use_theirs(fh_heap *h) {
+    fh_heap_figures f = figures(h);
+    CHECK(f.count == 2, "%zu blocks", f.count);
+    fh_free(theirs.block);
+    CHECK(fh_heap_enter(h) == 0 && fh_heap_malloc(h, 3000) && fh_heap_leave() == 0, "no scope");
+    CHECK(fh_frame_malloc(h, 1000) && fh_heap_reset(h) == 0 && fh_heap_malloc(h, 10), "not used again");
+    CHECK(fh_heap_destroy(h) == 0, "no end");
+    _exit(0);
+}
+
+static void part_forked(void) {
+    pthread_t thread;
+    int status;
+    CHECK(!pthread_create(&thread, NULL, have_private, NULL), "no thread");
+    while (!theirs.heap) usleep(100);
+    CHECK(fh_heap_enter(theirs.heap) == -1 && errno == EINVAL, "a scope of another thread's heap");
+    pid_t child = fork();
+    CHECK(child >= 0, "no fork");
+    if (child == 0) use_theirs(theirs.heap);
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "the child ended with %x", status);
+    theirs.over = true;
+    pthread_join(thread, NULL);
+}
+
 int main(int count, char **words) {
     static const struct {
         const char *name;
         void (*part)(void);
-    } parts[] = {{"grow", part_grow},
-                 {"walk", part_walk},
-                 {"marks", part_marks},
-                 {"children", part_children},
-                 {"soft", part_soft}};
+    } parts[] = {{"grow", part_grow},         {"walk", part_walk}, {"marks", part_marks},
+                 {"children", part_children}, {"soft", part_soft}, {"forked", part_forked}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (count == 2 && !strcmp(words[1], parts[i].name)) {
             parts[i].part();

@@ -282,21 +282,44 @@ static void part_threads(void) {
     CHECK(fh_verify() == 0, "the heap is damaged");
 }
 
+/* ── A private heap of another thread ────────────────────────────────────────────────────────────────────────────── */
+
+static struct {
+    fh_heap *_Atomic heap;
+    bool _Atomic seen;
+} private;
+
+static void *have_private(void *unused) {
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_PRIVATE | FH_HEAP_SIZES});
+    CHECK(h && fh_heap_malloc(h, 1000) && fh_heap_malloc(h, 100000), "no memory");
+    private.heap = h;
+    while (!private.seen) usleep(100);
+    CHECK(fh_heap_destroy(h) == 0, "no end");
+    return unused;
+}
+
+static void part_private(void) {
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, have_private, NULL), "no thread");
+    while (!private.heap) usleep(100);
+    fh_heap_totals t = totals(private.heap);
+    CHECK(t.heaps == 1 && t.count == 2 && t.requested == 101000, "%zu blocks of %zu bytes", t.count, t.requested);
+    private.seen = true;
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"requested", part_requested},
-                 {"shrinks", part_shrinks},
-                 {"calls", part_calls},
-                 {"tree", part_tree},
-                 {"threads", part_threads}};
+    } parts[] = {{"requested", part_requested}, {"shrinks", part_shrinks}, {"calls", part_calls},
+                 {"tree", part_tree},           {"threads", part_threads}, {"private", part_private}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
         puts("ok");
         return 0;
     }
-    fprintf(stderr, "usage: totals requested|shrinks|calls|tree|threads\n");
+    fprintf(stderr, "usage: totals requested|shrinks|calls|tree|threads|private\n");
     return 2;
 }
