@@ -309,12 +309,38 @@ static void part_forked(void) {
     pthread_join(thread, NULL);
 }
 
+/* ── calloc in a scope ───────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* A large block that was written before reads as zero, and keeps the pages that it had. */
+static void zero_in_scope(fh_heap *h) {
+    static const size_t sizes[] = {60 * KIB, 100 * KIB, 300 * KIB, 1000 * KIB};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        unsigned char *p = fh_heap_malloc(h, sizes[s]);
+        CHECK(p, "%s: no memory for %zu", fh_heap_name(h), sizes[s]);
+        memset(p, 0xAA, sizes[s]);
+        fh_free(p);
+        size_t resident = figures(h).resident;
+        CHECK(fh_heap_enter(h) == 0, "no scope");
+        p = fh_calloc(sizes[s] / 100, 100);
+        CHECK(fh_heap_leave() == 0 && p && fh_heap_of(p) == h, "%s: no memory for %zu", fh_heap_name(h), sizes[s]);
+        CHECK(!strcmp(fh_heap_name(h), "no dump") || figures(h).resident >= resident,
+              "%s: %zu bytes resident, then %zu", fh_heap_name(h), resident, figures(h).resident);
+        for (size_t i = 0; i < sizes[s] / 100 * 100; i++)
+            CHECK(!p[i], "%s: byte %zu of %zu is %u", fh_heap_name(h), i, sizes[s], p[i]);
+        fh_free(p);
+    }
+}
+
+static void part_zeroed(void) {
+    for_each_kind(zero_in_scope);
+}
+
 int main(int count, char **words) {
     static const struct {
         const char *name;
         void (*part)(void);
-    } parts[] = {{"grow", part_grow},         {"walk", part_walk}, {"marks", part_marks},
-                 {"children", part_children}, {"soft", part_soft}, {"forked", part_forked}};
+    } parts[] = {{"grow", part_grow}, {"walk", part_walk},     {"marks", part_marks},  {"children", part_children},
+                 {"soft", part_soft}, {"forked", part_forked}, {"zeroed", part_zeroed}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (count == 2 && !strcmp(words[1], parts[i].name)) {
             parts[i].part();
