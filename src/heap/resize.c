@@ -1,5 +1,6 @@
 /* realloc of a block of a heap: in place where it stays as good as it was, else by a copy within the heap. */
 #include "base/hooks.h"
+#include "cache/cache.h"
 #include "cache/observed.h"
 #include "heap/free.h"
 #include "heap/take.h"
@@ -39,7 +40,9 @@ static void *resize(const fh_owned *o, void *p, size_t n) {
     if (stays(o->heap, p, old, n)) return in_place(o->heap, p, n);
     void *q = fh_is_observing() ? fh_hook_heap_alloc(o->heap, FH_MIN_ALIGN, n, &clean)
                                 : fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
-    if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;
+    if (!q && n > old) return NULL;
+    if (!q && FH_CHECKED) fh_store(&fh_shrink_refused, 1);
+    if (!q) return in_place(o->heap, p, n);
     memcpy(q, p, n < old ? n : old);
     fh_heap_give("realloc", o, p);
     return q;

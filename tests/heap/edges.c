@@ -335,12 +335,33 @@ static void part_zeroed(void) {
     for_each_kind(zero_in_scope);
 }
 
+/* ── A block shrinks where there is no room for a smaller one ────────────────────────────────────────────────────── */
+
+/* It stays, and a sized free may name what it was shrunk to. */
+static void shrink_in_full_heap(fh_heap *h) {
+    unsigned char *block[MANY];
+    size_t n = 0;
+    while (n < MANY && (block[n] = fh_heap_malloc(h, 256 * KIB)) != NULL) n++;
+    for (size_t i = 0; n < MANY && i < 100000 && fh_heap_malloc(h, 500);) i++;
+    CHECK(n, "%s: no memory", fh_heap_name(h));
+    for (size_t i = 0; i < n; i++) {
+        memset(block[i], 1, 500);
+        unsigned char *p = fh_heap_realloc(h, block[i], 500);
+        CHECK(p && p[499] == 1, "%s: a block that shrinks is refused", fh_heap_name(h));
+        fh_free_sized(p, 500);
+    }
+}
+
+static void part_shrinks(void) {
+    for_each_kind(shrink_in_full_heap);
+}
+
 int main(int count, char **words) {
     static const struct {
         const char *name;
         void (*part)(void);
-    } parts[] = {{"grow", part_grow}, {"walk", part_walk},     {"marks", part_marks},  {"children", part_children},
-                 {"soft", part_soft}, {"forked", part_forked}, {"zeroed", part_zeroed}};
+    } parts[] = {{"grow", part_grow}, {"walk", part_walk},     {"marks", part_marks},   {"children", part_children},
+                 {"soft", part_soft}, {"forked", part_forked}, {"zeroed", part_zeroed}, {"shrinks", part_shrinks}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (count == 2 && !strcmp(words[1], parts[i].name)) {
             parts[i].part();
