@@ -217,7 +217,8 @@ FH_API int fh_option_set(const char *key, const char *value);
  *
  * The callback gets the bytes in use and the limit in question. It runs in the thread that allocated, with nothing of the
  * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. A thread may end in it: the
- * block of the call is freed, and a block that was to be resized is as it was. As
+ * block of the call is freed, and a block that was to be resized is as it was. Not in a call on a heap or in its scope
+ * (freehold/heap.h): what it was about to take would count for the heap, and checked builds would not let the heap end. As
  * glibc's header tells the compiler that malloc calls nothing of the caller's file, what the callback changes must be
  * volatile or atomic if that file reads it. One thread at a time is in
  * it. May be called again at any time; a hard limit below what is in use refuses until enough was freed.
