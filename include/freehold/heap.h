@@ -100,8 +100,8 @@ typedef struct fh_heap fh_heap;
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
  * time. A heap that is made below counts too. The callback may free blocks and set limits. It returns other than 0 if trying again
  * may help; it is asked 16 times at most for one call. What it allocates from the heap that is full fails at once, without another
- * callback. So does a call of another thread that is refused there meanwhile. A reset or destroy of that heap fails there with
- * EBUSY, and is reported by builds with FREEHOLD_CHECKED. It must return: not by longjmp or an exception, and its thread must
+ * callback. One thread at a time is in it: another one that is refused there meanwhile fails at once, and one that passes the soft limit
+ * is not told. A reset or destroy of that heap fails there with EBUSY, and is reported by builds with FREEHOLD_CHECKED. It must return: not by longjmp or an exception, and its thread must
  * not end in it, unlike in fh_limit_set's. In the child of a fork that is made in it no callback counts as running: the child may
  * be asked again, and should go on to exec or _exit. */
 typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *arg);
