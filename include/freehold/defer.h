@@ -28,7 +28,8 @@ extern "C" {
 
 /* Frees the block at p when all readers have passed. 1: it is no longer the caller's. NULL: 1, and nothing happens. 0 with errno
  * EAGAIN or ENOMEM: it still is the caller's, who may try again, keep it, or let its readers pass. A block above the bound is freed
- * only where no reader is online. Cost: 25 instructions; each 508th call stamps the batch, and frees what is ripe. */
+ * only where no reader is online. Cost: 25 instructions; each 508th call, and one for each 256 KiB,
+ * stamps the batch, and frees what is ripe. */
 FH_API int fh_defer_free(void *p);
 
 /* A new block of `size` bytes with the content of the one at p, which readers may read until they have passed. The caller

@@ -123,7 +123,8 @@ FH_API void *fh_malloc_type(size_t size, size_t token) FH_API_MALLOC FH_API_SIZE
 
 /* Makes the block at p at least `size` bytes where it is, or leaves it alone: nothing is copied, and p stays. 1: it has them
  * now. 0: it has not, or p is NULL. Keeps errno. Up to 64 KiB a block has what fh_malloc_usable_size says; a larger one grows
- * where the memory behind it is free. With option check a block never grows. Not fast: some 100 instructions. */
+ * where the memory behind it is free. With option check a block never grows, and a heap's block does not either. Not fast: some 100
+ * instructions. */
 FH_API int fh_try_grow(void *p, size_t size);
 
 /* `count` blocks of `size` bytes each, as by fh_malloc, into blocks[0 … count - 1]. Returns how many there are: fewer than
@@ -216,7 +217,8 @@ FH_API int fh_option_set(const char *key, const char *value);
  *
  * The callback gets the bytes in use and the limit in question. It runs in the thread that allocated, with nothing of the
  * allocator's held: it may free and allocate, but must not leave by longjmp or an exception. A thread may end in it: the
- * block of the call is freed, and a block that was to be resized is as it was. As
+ * block of the call is freed, and a block that was to be resized is as it was. Not in a call on a heap or in its scope
+ * (freehold/heap.h): what it was about to take would count for the heap, and checked builds would not let the heap end. As
  * glibc's header tells the compiler that malloc calls nothing of the caller's file, what the callback changes must be
  * volatile or atomic if that file reads it. One thread at a time is in
  * it. May be called again at any time; a hard limit below what is in use refuses until enough was freed.

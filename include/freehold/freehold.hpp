@@ -35,7 +35,8 @@ template <class E> [[noreturn]] inline void fail() {
 }
 } // namespace inside
 
-/* Owns a heap, and destroys it. Its children must be gone by then. */
+/* Owns a heap, and destroys it. Its children must be gone by then. A type-stable one stays if a reader has not passed yet: to be
+ * sure, fh_heap_reset(get()) has returned 0 before. */
 class heap {
   public:
     explicit heap(const fh_heap_options &options = {}) : h_(fh_heap_new(&options)) {

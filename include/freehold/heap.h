@@ -13,7 +13,8 @@
  *                fh_heap_reset or fh_heap_destroy runs, no other call may use that heap or its blocks, and all earlier ones must
  *                have returned. And a private heap (FH_HEAP_PRIVATE) and its blocks are used by the thread that made it alone.
  *   Fork         the child has all heaps with their blocks, and may use, reset and destroy them, also those that other threads of
- *                its parent were using. What such a thread was just taking may count as taken until the heap ends.
+ *                its parent were using. What such a thread was just taking may count as taken until the heap ends, and as long as
+ *                those above it are there.
  *   Freeing      fh_free, and in the drop-in library free and operator delete, find the heap by themselves. So do realloc
  *                and malloc_usable_size.
  *   Cost         a block takes some ten to thirty nanoseconds. Blocks of heaps are not cached by threads. The profiler samples
@@ -97,10 +98,12 @@ typedef struct fh_heap fh_heap;
 #define FH_HEAP_BOUNDED 128u
 
 /* A limit is met: `hard` is 1 if a call is about to fail for it, and 0 if the soft limit was passed, which is told once each
- * time. The callback may free blocks and set limits. It returns other than 0 if trying again may help; it is asked 16 times
- * at most for one call. What it allocates from the heap that is full fails at once, without another callback. A reset or destroy of
- * that heap fails there with EBUSY, and is reported by builds with FREEHOLD_CHECKED. It must return: not
- * by longjmp or an exception, and its thread must not end in it, unlike in fh_limit_set's. */
+ * time. A heap that is made below counts too. The callback may free blocks and set limits. It returns other than 0 if trying again
+ * may help; it is asked 16 times at most for one call. What it allocates from the heap that is full fails at once, without another
+ * callback. One thread at a time is in it: another one that is refused there meanwhile fails at once, and one that passes the soft limit
+ * is not told. A reset or destroy of that heap fails there with EBUSY, and is reported by builds with FREEHOLD_CHECKED. It must return: not by longjmp or an exception, and its thread must
+ * not end in it, unlike in fh_limit_set's. In the child of a fork that is made in it no callback counts as running: the child may
+ * be asked again, and should go on to exec or _exit. */
 typedef int (*fh_heap_callback)(fh_heap *heap, size_t wanted, int hard, void *arg);
 
 /* Memory of the program, for fh_heap_options.pages. The callbacks are called by the threads that use the heap, by two at a time too.
@@ -175,7 +178,8 @@ FH_API int fh_heap_reset(fh_heap *heap);
 FH_API int fh_heap_destroy(fh_heap *heap);
 
 /* fn(arg) is called once when the heap is reset or destroyed, before its blocks go: the newest first. It may use the heap, and
- * it must not reset or destroy it. Takes 32 bytes of the heap. -1 with ENOMEM: it will not be called. */
+ * it must not reset or destroy it, nor leave a scope of it or a heap below it. Takes 32 bytes of the heap, 48 with FH_HEAP_SIZES.
+ * -1 with ENOMEM: it will not be called. */
 FH_API int fh_heap_on_destroy(fh_heap *heap, void (*fn)(void *arg), void *arg);
 
 /* ── Frames, on private heaps ────────────────────────────────────────────────────────────────────────────────────── */
@@ -227,8 +231,8 @@ static inline void *fh_frame_malloc(fh_heap *heap, size_t size) {
 /* ── Scopes ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* From now on malloc, calloc, realloc, the aligned calls, their fh_ names and operator new of the calling thread take from the
- * heap. Scopes may be nested; the innermost counts. realloc of a block from elsewhere moves it to the heap when it is copied.
- * Freeing is as ever. Other threads pay nothing.
+ * heap. Scopes may be nested; the innermost counts. realloc of a block of no heap moves it to the heap when it is copied; one
+ * of another heap stays of that. Freeing is as ever. Other threads pay nothing.
  * Errors: ENOMEM; EINVAL: the heap is private to another thread. A thread that ends leaves its scopes. In the child of a fork the
  * scopes of the thread that forked are open, and those of others are not. Cost: two allocations' worth. */
 FH_API int fh_heap_enter(fh_heap *heap);
@@ -242,7 +246,8 @@ FH_API fh_heap *fh_heap_entered(void);
 /* ── Walks, limits and figures ───────────────────────────────────────────────────────────────────────────────────── */
 
 /* Calls fn for every live block, whichever thread allocated it. A block that another thread allocates or frees meanwhile is
- * met or not. fn may free blocks. */
+ * met or not. fn may free blocks, which are not met any more. Met are also what fh_heap_on_destroy has taken, the segments of
+ * frames, and a pool and its pages. fn leaves these alone. */
 FH_API int fh_heap_walk(fh_heap *heap, void (*fn)(void *block, size_t size, void *arg), void *arg);
 
 /* Changes the limits; 0: none. A hard limit below what the heap has is allowed: nothing more is taken until there is less. When a heap is

@@ -7,14 +7,16 @@
  *
  * What holds for every function here:
  *   Sizes      in bytes, rounded up to a multiple of 8 and of the alignment: a cell of 8 bytes costs 8, one of 24 costs 24. Beside
- *              the cells a pool has 64 bytes in each 64 KiB.
+ *              the cells a pool has 64 bytes in each 64 KiB, or as many as the alignment if that is more, and what is left behind
+ *              the last cell.
  *   Alignment  as asked for, a power of two from 8 to 4,096.
  *   Errors     NULL with errno: ENOMEM no memory, or the heap's limit is met; EINVAL.
  *   Threads    one thread at a time uses a pool. Different threads may use different pools at the same time.
  *   Cost       a cell is taken by 5 instructions and freed by 9, inline. Every 64 KiB the library is asked for memory.
  *   Memory     stays with the pool until it is reset or destroyed. A pool of a heap (freehold/heap.h) counts for its limits, and
  *              ends with the heap if it is not destroyed before.
- *   Misuse     freeing a cell of another pool, or a block of malloc: one line on stderr, and the process ends (option on_error). Builds
+ *   Misuse     freeing a cell of another pool, or a block of fh_malloc: one line on stderr, and the process ends (option on_error).
+ *              Where other memory begins less than 64 KiB before an address, freeing that is a fault. Builds
  *              with FREEHOLD_CHECKED also find a cell that is freed twice, and a pointer into one.
  *
  * A free cell holds the address of the next one, as in every pool: it is the one place where Freehold writes to free memory. */

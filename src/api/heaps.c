@@ -216,7 +216,7 @@ void *fh_frame_more(fh_heap *heap, size_t size) {
 
 fh_heap_mark fh_mark(fh_heap *heap) {
     bool may = !FH_CHECKED || may_use("fh_mark", heap);
-    return may ? (fh_heap_mark){heap->segment, heap->next} : (fh_heap_mark){0};
+    return may ? (fh_heap_mark){fh_frame_newest(heap), heap->next} : (fh_heap_mark){0};
 }
 
 int fh_release_to(fh_heap *heap, fh_heap_mark mark) {
@@ -324,10 +324,12 @@ static void add_heap(fh_heap *h, void *totals) {
 }
 
 int fh_heap_stats_below(fh_heap *heap, fh_heap_totals *totals) {
-    fh_word *use = begin_call("fh_heap_stats_below", heap);
-    if (!use) return -1;
+    /* A private heap of another thread is only read, and not marked. */
+    bool marks = !fh_heap_exists(heap) || fh_heap_is_mine(heap);
+    fh_word *use = marks ? begin_call("fh_heap_stats_below", heap) : NULL;
+    if (marks && !use) return -1;
     *totals = (fh_heap_totals){.taken = (size_t)fh_load(&heap->charged), .peak = (size_t)fh_load(&heap->peak)};
     fh_heaps_below(heap, add_heap, totals);
-    end_call(use);
+    if (use) end_call(use);
     return 0;
 }

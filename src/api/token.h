@@ -38,7 +38,7 @@ static inline void *fh_token_calloc(size_t count, size_t size, bool points) {
     if (FH_UNLIKELY(!fh_product(count, size, &n))) return fh_fail(ENOMEM);
     void *p = fh_alloc_pointers(FH_MIN_ALIGN, n, &clean, FH_SAYS_ZEROED);
     if (!p || clean) return p;
-    if (n <= FH_SMALL_MAX || !fh_in_window(p)) return memset(p, 0, n);
+    if (n <= FH_SMALL_MAX) return memset(p, 0, n);
     fh_large_zero(p, n);
     return p;
 }

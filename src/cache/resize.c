@@ -125,6 +125,8 @@ bool fh_grow(void *p, size_t n) {
     size_t old = fh_usable("fh_try_grow", p);
     if (n <= old) return old != 0;
     if (!old || !fh_in_window(p) || fh_is_out_of_reach(n)) return false;
+    /* What is behind a heap's block is not charged to the heap, or is in use there. */
+    if (fh_class_at(p) == FH_CLASS_SPECIAL && fh_heap_word(p)) return false;
     return resize_large(p, old, n, false) != NULL;
 }
 

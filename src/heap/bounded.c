@@ -464,15 +464,15 @@ static size_t bytes_beside(size_t slabs, unsigned *words, unsigned *tops) {
     return fh_round_up(fh_round_up(bytes, FH_CACHE_LINE) + slabs * sizeof(bounded_slab), FH_SLOT_SIZE);
 }
 
-fh_bounded *fh_bounded_begin(fh_heap *h) {
+fh_bounded *fh_bounded_begin(fh_heap *h, fh_heap **full) {
     size_t room = (size_t)fh_load(&h->hard) / FH_SLOT_SIZE * FH_SLOT_SIZE - FH_SLOT_SIZE, slabs = room / FH_SLOT_SIZE;
     unsigned words, tops;
     bool clean;
-    fh_heap *full;
+    *full = NULL;
     while (slabs && slabs * FH_SLOT_SIZE + bytes_beside(slabs, &words, &tops) > room) slabs--;
     if (!slabs) return NULL;
     size_t bytes = slabs * FH_SLOT_SIZE + bytes_beside(slabs, &words, &tops);
-    char *begin = fh_heap_claim(h, FH_SLOT_SIZE, bytes, bytes, &clean, &full);
+    char *begin = fh_heap_claim(h, FH_SLOT_SIZE, bytes, bytes, &clean, full);
     if (!begin) return NULL;
     fh_bounded *b = (fh_bounded *)(void *)(begin + slabs * FH_SLOT_SIZE);
     b->owned = (fh_owned){h, FH_OWNED_BOUNDED};
@@ -512,9 +512,12 @@ void fh_bounded_clear(fh_bounded *b) {
 static void each_of_class(const fh_bounded *b, size_t i, unsigned c, fh_heap_seen *see, void *arg) {
     unsigned blocks = blocks_of(c);
     for (unsigned w = 0; w * 64 < blocks; w++) {
-        uint64_t live = ~fh_load_acquire(&b->slab[i].free[w]) & fh_low_mask(blocks - w * 64);
-        for (; live; live &= live - 1)
-            see(b->begin + i * FH_SLOT_SIZE + (w * 64 + fh_lowest_bit(live)) * fh_class_size(c), fh_class_size(c), arg);
+        uint64_t live, ahead = fh_low_mask(blocks - w * 64);
+        while ((live = ~fh_load_acquire(&b->slab[i].free[w]) & ahead) != 0) {
+            unsigned at = fh_lowest_bit(live);
+            ahead &= ~UINT64_C(1) << at;
+            see(b->begin + i * FH_SLOT_SIZE + (w * 64 + at) * fh_class_size(c), fh_class_size(c), arg);
+        }
     }
 }
 

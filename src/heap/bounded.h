@@ -45,8 +45,8 @@
 #define FH_BOUNDED_LEAST ((size_t)256 << 10)
 #define FH_BOUNDED_MOST ((size_t)16 << 30)
 
-/* All that the heap may have below its hard limit is taken and charged. NULL: there is no memory, or a limit above it is in the way. */
-fh_bounded *fh_bounded_begin(fh_heap *h);
+/* All that the heap may have below its hard limit is taken and charged. NULL: there is no memory, or the limit of *full is in the way. */
+fh_bounded *fh_bounded_begin(fh_heap *h, fh_heap **full);
 
 /* All that it has, for the store. */
 void *fh_bounded_memory(const fh_bounded *b, size_t *bytes);

@@ -9,9 +9,10 @@
 #include "system/system.h"
 
 bool fh_heap_charge(fh_heap *h, size_t bytes, fh_heap **full) {
-    *full = fh_quota_charge(h, bytes);
+    fh_quota_passed passed;
+    *full = fh_quota_charge(h, bytes, &passed);
     if (*full) return false;
-    fh_quota_tell(h, bytes);
+    fh_quota_tell(h, bytes, passed);
     /* Near a limit no thread keeps blocks (stripes.h). */
     if (fh_load(&h->striped) && !fh_quota_has_room(h, FH_STRIPES_ROOM)) fh_store(&h->striped, 0);
     return true;

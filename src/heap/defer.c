@@ -314,14 +314,24 @@ static size_t room_left(const participant *r) {
     return most > held ? (size_t)(most - held) : 0;
 }
 
+/* True if the open batch has so much that other threads are to know of it. Under a high bound that is more, so that there are slots
+ * enough. */
+static bool is_heavy(const participant *r) {
+    size_t most = FH_SETTING(defer), from = most / (SLOTS / 4);
+    return r->open && r->open->bytes >= (from > ROOM_ONCE ? from : ROOM_ONCE);
+}
+
 /* Lets the open batch grow by `bytes` and a little more, if need be after all that can be freed was. */
 static bool make_room(participant *r, size_t bytes) {
     if (room_left(r) < bytes) {
         (void)hand_in(r);
         free_ripe(r, SLOTS);
+    } else if (is_heavy(r)) {
+        (void)hand_in(r);
+        free_ripe(r, SEARCHED);
     }
-    size_t left = room_left(r);
-    set_room(r, left < ROOM_ONCE || bytes > ROOM_ONCE ? left : ROOM_ONCE);
+    size_t left = room_left(r), room = bytes > ROOM_ONCE ? bytes : ROOM_ONCE;
+    set_room(r, left < room ? left : room);
     if (bytes <= left) return true;
     errno = EAGAIN;
     return false;

@@ -58,7 +58,7 @@ void *fh_frame_grow(fh_heap *h, size_t n) {
 bool fh_frame_release(fh_heap *h, void *segment, char *next) {
     fh_segment *s = h->segment;
     while (s && s != segment) s = s->before;
-    if (s != segment) return false;
+    if (!s && segment != h) return false;
     bool within = s ? next >= s->frame && next <= (s == h->segment ? h->next : s->end) : next == NULL;
     if (!within) return false;
     for (fh_segment *newest; (newest = h->segment) != s;) {

@@ -15,6 +15,11 @@
 /* n bytes that the newest segment does not have. NULL with errno: ENOMEM. */
 void *fh_frame_grow(fh_heap *h, size_t n);
 
+/* What a mark has of the heap: its newest segment. The heap itself if there is none, because such a mark is of one heap too. */
+static inline void *fh_frame_newest(fh_heap *h) {
+    return h->segment ? (void *)h->segment : h;
+}
+
 /* Frees all that came after a mark: the newest segment and the bump pointer of that time. False: the mark is not of this heap, or
  * what it stood for was released already; nothing is done. */
 bool fh_frame_release(fh_heap *h, void *segment, char *next);

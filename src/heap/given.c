@@ -196,8 +196,10 @@ bool fh_given_free(fh_given *g, void *p, size_t size) {
 
 void fh_given_each(fh_given *g, fh_heap_seen *see, void *arg) {
     for (size_t w = 0; w < g->words; w++) {
-        for (uint64_t first = fh_load_acquire(&g->first[w]); first; first &= first - 1) {
+        uint64_t first, ahead = ALL;
+        while ((first = fh_load_acquire(&g->first[w]) & ahead) != 0) {
             size_t unit = w * 64 + fh_lowest_bit(first), bytes = bytes_from(g, unit);
+            ahead = ~UINT64_C(1) << unit % 64;
             if (bytes) see(g->begin + unit * FH_MIN_ALIGN, bytes, arg);
         }
     }

@@ -16,6 +16,7 @@
 #include "heap/scope.h"
 #include "heap/span.h"
 #include "heap/stripes.h"
+#include "heap/take.h"
 #include "heap/told.h"
 #include "heap/use.h"
 #include "heap/valid.h"
@@ -94,6 +95,25 @@ static fh_heap *give_up(const fh_heap_plan *plan, fh_heap *h) {
     return NULL;
 }
 
+/* The first slot counts for the heaps above, which are told and asked as for a block. */
+static bool charge_parent(fh_heap *parent) {
+    fh_quota_passed passed;
+    fh_heap *full;
+    for (unsigned asked = 0; (full = fh_quota_charge(parent, FH_SLOT_SIZE, &passed)) != NULL; asked++)
+        if (!fh_heap_find_room(parent, full, FH_SLOT_SIZE, asked)) return false;
+    fh_quota_tell(parent, FH_SLOT_SIZE, passed);
+    return true;
+}
+
+/* All that a bounded heap has. */
+static fh_bounded *begin_bounded(fh_heap *h) {
+    fh_bounded *b;
+    fh_heap *full;
+    for (unsigned asked = 0; !(b = fh_bounded_begin(h, &full)); asked++)
+        if (!full || !h->parent || !fh_heap_find_room(h->parent, full, (size_t)fh_load(&h->hard), asked)) return NULL;
+    return b;
+}
+
 static fh_heap *first_slot(const fh_heap_plan *plan, bool *clean) {
     *clean = true;
     if (plan->flags & FH_HEAP_HAS_SPANS) return fh_spans_begin(plan->flags, plan->name);
@@ -102,7 +122,7 @@ static fh_heap *first_slot(const fh_heap_plan *plan, bool *clean) {
 
 fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     bool clean;
-    if (plan->parent && fh_quota_charge(plan->parent, FH_SLOT_SIZE)) {
+    if (plan->parent && !charge_parent(plan->parent)) {
         errno = ENOMEM;
         return NULL;
     }
@@ -130,7 +150,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
     fh_store(&h->children, 0);
     fh_store(&h->asking, 0);
     fh_store(&h->refusals, 0);
-    fh_store(&h->thread, fh_heap_this_thread());
+    fh_store(&h->thread, fh_heap_owner());
     fh_store(&h->scopes, 0);
     fh_store(&h->endings, 0);
     fh_store(&h->number, 0);
@@ -144,7 +164,7 @@ fh_heap *fh_heap_create(const fh_heap_plan *plan) {
         errno = ENOMEM;
         return give_up(plan, h);
     }
-    if (fh_heap_is_bounded(h) && !(h->bounded = fh_bounded_begin(h))) {
+    if (fh_heap_is_bounded(h) && !(h->bounded = begin_bounded(h))) {
         errno = ENOMEM;
         return give_up(plan, h);
     }
@@ -290,10 +310,13 @@ bool fh_heap_end(fh_heap *h) {
 
 /* ── The walk ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* The bits are read again for each block, because `see` may have freed the next ones. So in all walks. */
 static void each_of_units(fh_heap *h, fh_heap_seen *see, void *arg) {
     for (unsigned w = 0; w < FH_UNIT_WORDS; w++) {
-        for (uint64_t first = fh_load_acquire(&h->first[w]); first; first &= first - 1) {
+        uint64_t first, ahead = ~UINT64_C(0);
+        while ((first = fh_load_acquire(&h->first[w]) & ahead) != 0) {
             unsigned at = fh_lowest_bit(first);
+            ahead = ~UINT64_C(1) << at;
             uint64_t last = fh_load(&h->last[w]) >> at;
             if (last) see((char *)h + (w * 64 + at) * FH_MIN_ALIGN, (fh_lowest_bit(last) + 1) * FH_MIN_ALIGN, arg);
         }

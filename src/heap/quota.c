@@ -3,7 +3,8 @@
 #include "base/assert.h"
 #include "cache/thread.h"
 
-static bool charge_one(fh_heap *h, size_t bytes) {
+/* *passed: its soft limit is passed by it. */
+static bool charge_one(fh_heap *h, size_t bytes, bool *passed) {
     uint64_t seen = fh_load(&h->charged);
     do {
         uint64_t hard = fh_load(&h->hard);
@@ -12,6 +13,9 @@ static bool charge_one(fh_heap *h, size_t bytes) {
             return false;
         }
     } while (!fh_cas_relaxed(&h->charged, &seen, seen + bytes));
+    /* What was there before is known here alone. Later others may have charged too, and each would leave it to the other one. */
+    uint64_t soft = fh_load(&h->soft);
+    *passed = soft && seen <= soft && seen + bytes > soft;
     return true;
 }
 
@@ -21,9 +25,16 @@ static void raise_peak(fh_heap *h) {
     }
 }
 
-fh_heap *fh_quota_charge(fh_heap *h, size_t bytes) {
+fh_heap *fh_quota_charge(fh_heap *h, size_t bytes, fh_quota_passed *passed) {
+    unsigned depth = 0;
+    *passed = 0;
     for (fh_heap *at = h; at; at = at->parent) {
-        if (charge_one(at, bytes)) continue;
+        bool this_one;
+        if (charge_one(at, bytes, &this_one)) {
+            if (FH_UNLIKELY(this_one)) *passed |= UINT64_C(1) << depth % 64;
+            depth++;
+            continue;
+        }
         for (fh_heap *back = h; back != at; back = back->parent) fh_sub_relaxed(&back->charged, bytes);
         return at;
     }
@@ -56,11 +67,10 @@ bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard) {
     return again;
 }
 
-void fh_quota_tell(fh_heap *h, size_t bytes) {
-    for (fh_heap *at = h; at; at = at->parent) {
-        uint64_t soft = fh_load(&at->soft), now = fh_load(&at->charged);
-        if (FH_UNLIKELY(soft && now > soft && now - bytes <= soft)) (void)fh_quota_ask(at, bytes, false);
-    }
+void fh_quota_tell(fh_heap *h, size_t bytes, fh_quota_passed passed) {
+    unsigned depth = 0;
+    for (fh_heap *at = h; at && FH_UNLIKELY(passed); at = at->parent, depth++)
+        if (passed >> depth % 64 & 1) (void)fh_quota_ask(at, bytes, false);
 }
 
 bool fh_quota_has_room(const fh_heap *h, size_t bytes) {

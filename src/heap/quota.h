@@ -15,13 +15,16 @@
 
 #include "heap/types.h"
 
+/* Whose soft limit a charge has passed: bit 0 is the heap's own, bit 1 that of its parent, and so on, from bit 64 on as from bit 0. */
+typedef uint64_t fh_quota_passed;
+
 /* NULL: charged. Else the heap whose limit is in the way, and nothing is charged. */
-fh_heap *fh_quota_charge(fh_heap *h, size_t bytes);
+fh_heap *fh_quota_charge(fh_heap *h, size_t bytes, fh_quota_passed *passed);
 
 void fh_quota_return(fh_heap *h, size_t bytes);
 
-/* After a charge: calls the callbacks of those that are above their soft limit by it. */
-void fh_quota_tell(fh_heap *h, size_t bytes);
+/* After a charge: calls the callbacks of those. */
+void fh_quota_tell(fh_heap *h, size_t bytes, fh_quota_passed passed);
 
 /* Calls the callback of a heap, unless it is running already: what that allocates is refused at once. True: try again. */
 bool fh_quota_ask(fh_heap *h, size_t wanted, bool hard);

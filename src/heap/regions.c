@@ -23,10 +23,11 @@ static fh_given *get_region(fh_heap *h, size_t bytes) {
 }
 
 static fh_given *get_charged(fh_heap *h, size_t bytes, fh_heap **full) {
-    *full = fh_quota_charge(h, bytes);
+    fh_quota_passed passed;
+    *full = fh_quota_charge(h, bytes, &passed);
     if (*full) return NULL;
     fh_given *g = get_region(h, bytes);
-    if (g) fh_quota_tell(h, bytes);
+    if (g) fh_quota_tell(h, bytes, passed);
     if (g) return g;
     fh_quota_return(h, bytes);
     *full = h;

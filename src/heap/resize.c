@@ -1,5 +1,6 @@
 /* realloc of a block of a heap: in place where it stays as good as it was, else by a copy within the heap. */
 #include "base/hooks.h"
+#include "cache/cache.h"
 #include "cache/observed.h"
 #include "heap/free.h"
 #include "heap/take.h"
@@ -17,11 +18,13 @@ static void *in_place(const fh_heap *h, void *p, size_t n) {
     return p;
 }
 
-/* A block of a heap that keeps sizes has more room than was asked for. */
-static bool has_room(const fh_heap *h, const void *p, size_t n) {
-    size_t size;
-    if (!fh_heap_keeps_sizes(h) || fh_heap_is_told(h)) return false;
-    return fh_heap_block(p, &size) == p && n <= size - FH_TOLD_ROOM;
+/* True if a block for `old` bytes stays with n. A block of a heap that keeps sizes has more room than was asked for, and it is that
+ * room which counts: else a block that shrinks a little each time would keep all of it. */
+static bool stays(const fh_heap *h, const void *p, size_t old, size_t n) {
+    size_t size = old, more = 0;
+    if (n > FH_WINDOW_SIZE) return false;
+    if (fh_heap_keeps_sizes(h) && !fh_heap_is_told(h) && fh_heap_block(p, &size) == p) more = FH_TOLD_ROOM;
+    return n + more <= size && (n + more > size / 2 || size <= 64);
 }
 
 static void *resize(const fh_owned *o, void *p, size_t n) {
@@ -34,11 +37,12 @@ static void *resize(const fh_owned *o, void *p, size_t n) {
         errno = EINVAL;
         return NULL;
     }
-    bool stays = n <= old ? n > old / 2 || old <= 64 : has_room(o->heap, p, n);
-    if (stays) return in_place(o->heap, p, n);
+    if (stays(o->heap, p, old, n)) return in_place(o->heap, p, n);
     void *q = fh_is_observing() ? fh_hook_heap_alloc(o->heap, FH_MIN_ALIGN, n, &clean)
                                 : fh_heap_take(o->heap, FH_MIN_ALIGN, n, &clean);
-    if (!q) return n <= old ? in_place(o->heap, p, n) : NULL;
+    if (!q && n > old) return NULL;
+    if (!q && FH_CHECKED) fh_store(&fh_shrink_refused, 1);
+    if (!q) return in_place(o->heap, p, n);
     memcpy(q, p, n < old ? n : old);
     fh_heap_give("realloc", o, p);
     return q;

@@ -115,13 +115,14 @@ static size_t slots_of_next(const fh_heap *h) {
 /* Release: its header, before it is found. */
 static bool add_span(fh_heap *h, fh_heap **full) {
     size_t slots = slots_of_next(h);
-    if ((*full = fh_quota_charge(h, FH_SLOT_SIZE)) != NULL) return false;
+    fh_quota_passed passed;
+    if ((*full = fh_quota_charge(h, FH_SLOT_SIZE, &passed)) != NULL) return false;
     fh_heap_span *s = piece_claim(h->flags, h->name, FH_HUGE_PAGE, slots * FH_SLOT_SIZE);
     if (!s) {
         fh_quota_return(h, FH_SLOT_SIZE);
         return false;
     }
-    fh_quota_tell(h, FH_SLOT_SIZE);
+    fh_quota_tell(h, FH_SLOT_SIZE, passed);
     s->slots = slots;
     free_all(s);
     fh_store_release(&fh_slab_at(fh_slot_of(s))->heap, (uintptr_t)h); /* no block of the program begins there */

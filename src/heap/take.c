@@ -346,14 +346,17 @@ static void *take(fh_heap *h, size_t align, size_t n, bool *clean, fh_heap **ful
     return take_own(h, align, n, clean, full);
 }
 
+bool fh_heap_find_room(fh_heap *h, fh_heap *full, size_t n, unsigned asked) {
+    return (asked == 0 && find_more(h)) || (asked < ASKED_MOST && fh_quota_ask(full, n, true));
+}
+
 __attribute__((noinline)) static void *take_slowly(fh_heap *h, size_t align, size_t n, bool *clean) {
     fh_heap *full;
     if (n == 0) n = 1;
     for (unsigned asked = 0;; asked++) {
         void *p = take(h, align, n, clean, &full);
         if (FH_LIKELY(p != NULL)) return p;
-        bool again = full && ((asked == 0 && find_more(h)) || (asked < ASKED_MOST && fh_quota_ask(full, n, true)));
-        if (again) continue;
+        if (full && fh_heap_find_room(h, full, n, asked)) continue;
         errno = ENOMEM;
         return NULL;
     }

@@ -141,7 +141,7 @@ struct fh_heap {      // NOLINT(clang-analyzer-optin.performance.Padding): see `
     fh_word children; /* heaps whose parent this is */
     fh_word asking;   /* the process's generation, plus 1: the callback is running */
     fh_word refusals;
-    fh_word thread;              /* private: the one that made it */
+    fh_word thread;              /* private: the one that made it, and in which process */
     fh_word from;                /* hint: the word of units to begin with */
     fh_word grown;               /* hint: 1 = units were looked for in vain, and none was freed since */
     fh_word scopes;              /* threads in a scope of this heap, with their generation (scope.h) */

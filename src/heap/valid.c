@@ -2,15 +2,25 @@
 
 #include "base/assert.h"
 #include "cache/observed.h"
+#include "cache/thread.h"
 #include "store/window.h"
 #include "system/report.h"
+
+/* The process's generation is above an address. */
+#define ADDRESS_BITS 48u
 
 uint64_t fh_heap_this_thread(void) {
     return (uint64_t)(uintptr_t)&fh_here;
 }
 
+uint64_t fh_heap_owner(void) {
+    return fh_thread_generation() << ADDRESS_BITS | fh_heap_this_thread();
+}
+
 bool fh_heap_is_mine(const fh_heap *h) {
-    return !fh_heap_is_private(h) || fh_load(&h->thread) == fh_heap_this_thread();
+    if (!fh_heap_is_private(h)) return true;
+    uint64_t thread = fh_load(&h->thread);
+    return thread == fh_heap_owner() || thread >> ADDRESS_BITS != fh_heap_owner() >> ADDRESS_BITS;
 }
 
 /* True if h is a heap, or the header of one that was destroyed: that is kept in checked builds. */

@@ -536,6 +536,11 @@ static void zero_within(char *p, size_t n) {
 
 void fh_large_zero(void *block, size_t n) {
     char *p = block, *end = p + n;
+    /* A heap may be over memory of the program, which is outside of the window and may be shared, or have all of its pages for good. */
+    if (FH_UNLIKELY(!fh_in_window(p) || fh_heap_word(p))) {
+        memset(p, 0, n);
+        return;
+    }
     while (p < end) {
         size_t here = FH_HUGE_PAGE - (uintptr_t)p % FH_HUGE_PAGE;
         if (here > (size_t)(end - p)) here = (size_t)(end - p);

@@ -70,7 +70,7 @@ bool fh_large_resize(void *p, size_t n);
 void *fh_large_move(void *p, size_t n);
 
 /* The first n bytes of the block at p, which is the caller's and not known to be clean, read as zero afterwards. What is worth
- * it returns to the OS instead: most memory of this kind is not touched again as a whole. */
+ * it returns to the OS instead: most memory of this kind is not touched again as a whole. A heap's block is written, wherever it is. */
 void fh_large_zero(void *p, size_t n);
 
 #endif

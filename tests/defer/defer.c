@@ -207,6 +207,46 @@ static void above_the_bound(void) {
     expect_left(0, "nothing was to wait");
 }
 
+/* Threads that defer large blocks, one after the other. None has met the bound when it waits for the others. */
+enum { THREADS = 8, BOUND = 8 << 20 };
+
+static atomic_size_t deferred;
+
+static void *defers_much(void *first) {
+    for (size_t mine = 0, n = *(const size_t *)first; mine < BOUND - 300000; n = 40000) {
+        void *p = fh_malloc(n);
+        CHECK(p, "no memory");
+        n = fh_malloc_usable_size(p);
+        if (!fh_defer_free(p)) {
+            CHECK(errno == EAGAIN, "errno %d", errno);
+            fh_free(p);
+            break;
+        }
+        mine += n;
+        atomic_fetch_add(&deferred, n);
+    }
+    atomic_fetch_add(&step, 1);
+    wait_for(THREADS + 1);
+    return NULL;
+}
+
+static void bound_of_threads(size_t first) {
+    pthread_t thread[THREADS];
+    CHECK(fh_option_set("defer", "8m") == 0 && fh_reader_register("slow") == 1, "not registered");
+    atomic_store(&deferred, 0);
+    atomic_store(&step, 0);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&thread[i], NULL, defers_much, &first) == 0, "no thread");
+        wait_for(i + 1);
+    }
+    CHECK(atomic_load(&deferred) <= BOUND + THREADS * ((size_t)256 << 10), "%zu bytes wait", atomic_load(&deferred));
+    atomic_fetch_add(&step, 1);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    fh_reader_unregister();
+    expect_left(0, "the threads have ended");
+    CHECK(fh_option_set("defer", "64m") == 0, "no such option");
+}
+
 #ifndef T_SANITIZED
 
 /* In a child: until the bound is met. */
@@ -344,6 +384,8 @@ int main(void) {
     reallocated();
     of_a_heap();
     above_the_bound();
+    bound_of_threads(40000);
+    bound_of_threads(300000);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, in_scope, NULL) == 0, "no thread");
     pthread_join(thread, NULL);

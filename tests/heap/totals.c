@@ -100,6 +100,34 @@ static void part_requested(void) {
     CHECK(fh_verify() == 0, "the heap is damaged");
 }
 
+/* A block that shrinks a little each time does not keep the memory that it once had. */
+static void part_shrinks(void) {
+    static char memory[4 * MIB];
+    const fh_heap_options kinds[] = {{.flags = FH_HEAP_SIZES},
+                                     {.flags = FH_HEAP_SIZES | FH_HEAP_PRIVATE},
+                                     {.flags = FH_HEAP_SIZES, .memory = memory, .memory_size = sizeof memory}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        fh_heap *h = fh_heap_new(&kinds[i]);
+        size_t n = 2 * MIB;
+        char *p = fh_heap_calloc(h, 1, n);
+        CHECK(p, "no memory");
+        while (n > 100) {
+            p[n - 1] = 1;
+            size_t less = n - n / 4;
+            p = fh_heap_realloc(h, p, less);
+            CHECK(p && p[less - 1] == 0 && fh_malloc_usable_size(p) == less, "no block of %zu", less);
+            fh_heap_figures f;
+            CHECK(fh_heap_stats(h, &f) == 0 && f.live <= 2 * less + 64 * KIB + 16, "%zu bytes live for %zu", f.live,
+                  less);
+            n = less;
+        }
+        fh_heap_figures f;
+        CHECK(fh_heap_stats(h, &f) == 0 && f.live <= 2 * n + 32, "%zu bytes live for %zu", f.live, n);
+        CHECK(fh_heap_destroy(h) == 0, "no end");
+    }
+    CHECK(fh_verify() == 0, "the heap is damaged");
+}
+
 /* A block that grows within its room stays, and says so. One of a scope is as one of the heap. */
 static void part_calls(void) {
     fh_heap *h = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_SIZES});
@@ -254,17 +282,44 @@ static void part_threads(void) {
     CHECK(fh_verify() == 0, "the heap is damaged");
 }
 
+/* ── A private heap of another thread ────────────────────────────────────────────────────────────────────────────── */
+
+static struct {
+    fh_heap *_Atomic heap;
+    bool _Atomic seen;
+} private;
+
+static void *have_private(void *unused) {
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.flags = FH_HEAP_PRIVATE | FH_HEAP_SIZES});
+    CHECK(h && fh_heap_malloc(h, 1000) && fh_heap_malloc(h, 100000), "no memory");
+    private.heap = h;
+    while (!private.seen) usleep(100);
+    CHECK(fh_heap_destroy(h) == 0, "no end");
+    return unused;
+}
+
+static void part_private(void) {
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, have_private, NULL), "no thread");
+    while (!private.heap) usleep(100);
+    fh_heap_totals t = totals(private.heap);
+    CHECK(t.heaps == 1 && t.count == 2 && t.requested == 101000, "%zu blocks of %zu bytes", t.count, t.requested);
+    private.seen = true;
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"requested", part_requested}, {"calls", part_calls}, {"tree", part_tree}, {"threads", part_threads}};
+    } parts[] = {{"requested", part_requested}, {"shrinks", part_shrinks}, {"calls", part_calls},
+                 {"tree", part_tree},           {"threads", part_threads}, {"private", part_private}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
         puts("ok");
         return 0;
     }
-    fprintf(stderr, "usage: totals requested|calls|tree|threads\n");
+    fprintf(stderr, "usage: totals requested|shrinks|calls|tree|threads|private\n");
     return 2;
 }
