@@ -113,6 +113,16 @@ def silence():
     check(run("own", options="on_oom=silent,limit=64m") == "", "own: on_oom=silent was not silent")
 
 
+def files_of_the_program():
+    """A program that has closed stderr may have its data under that number. A log is appended to."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    data, log = FOLDER / "data", FOLDER / "log"
+    run("data-at-2", str(data))
+    check(data.read_text() == "", f"written into the program's data: {data.read_text()}")
+    run("log-at-2", str(log))
+    met_by(one_line(log.read_text(), ADDRESSES))
+
+
 def control_group():
     """A container that is nearly full is named beside the limit that was met."""
     box = FOLDER / "box"
@@ -154,5 +164,6 @@ own_limit()
 mappings()
 requests_that_cannot_be()
 silence()
+files_of_the_program()
 control_group()
 strict_overcommit()
