@@ -17,7 +17,7 @@
 
 /* What is said by default, and what is not. A program at the end of its memory should not have to guess why, so one line
  * is the default. Programs that probe for memory on purpose ask for more than there can be, and those that set a limit of
- * their own by fh_limit_set know it: they get no line. And a line comes once, because a program that continues after a
+ * their own by fh_limit_set know it: they get no line. Nor do those that have another file in the place of stderr. And a line comes once, because a program that continues after a
  * refusal usually meets the next. on_oom=report takes the two exceptions away, silent says nothing at all. */
 
 #define OWN_LIMIT (FH_REFUSED_UNKNOWN + 1u) /* a bit of `said` beyond those of fh_refusal */
@@ -125,6 +125,7 @@ static void say_group(fh_text *t) {
 }
 
 static void report(size_t n, const fh_limit_figures *own, fh_refusal which, const fh_system_limits *l, uint64_t more) {
+    if (!fh_system_has_messages()) return;
     char buffer[640];
     fh_text t = fh_line_begin(buffer, sizeof buffer);
     say(&t, "no memory for a block of ");

@@ -180,6 +180,13 @@ uint64_t fh_system_random(void);
 /* Writes to a file descriptor, as much as it takes; errors are ignored. May block as write does. */
 void fh_system_write(int fd, const char *text, size_t length);
 
+/* Notes which file is standard error. Called once, at the start. */
+void fh_system_note_messages(void);
+
+/* True if descriptor 2 is still that file, or a device such as a terminal, or a log, which is appended to. A program may have
+ * closed it, and have its data under that number now. Also true where the kernel may not be asked. */
+bool fh_system_has_messages(void);
+
 /* Ends the process abnormally, with SIGABRT where there are signals. */
 _Noreturn void fh_system_abort(void);
 
