@@ -1,5 +1,6 @@
 /* Linux: the limits that can make a request for memory fail. Called when one has failed, so nothing here needs any: small
  * buffers on the stack, the kernel's files read piece by piece. */
+#include "base/atomic.h"
 #include "system/linux_read.h"
 #include "system/system.h"
 
@@ -42,6 +43,24 @@ static void read_machine(fh_system_limits *l) {
     l->machine_bytes = (kib[0] + kib[1]) * 1024;
     l->commit_limit = kib[2] ? kib[2] * 1024 : FH_NO_LIMIT;
     l->commit_used = kib[3] * 1024;
+}
+
+/* Memory and swap may grow while the program runs, so they are read again. And what the file says may be the share of a
+ * container. So the kernel itself has the last word: a mapping that is not exempted from its guess, for a moment. */
+bool fh_system_refuses(size_t size) {
+    static fh_word known; /* relaxed: every thread reads the same */
+    if (size <= fh_load(&known)) return false;
+    if (!fh_system_is_restricted()) {
+        fh_system_limits l;
+        read_machine(&l);
+        fh_store(&known, l.machine_bytes);
+    }
+    uint64_t most = fh_load(&known);
+    if (most == 0 || size <= most) return false;
+    void *p = fh_system_map(size, fh_system_page_size());
+    if (!p) return true;
+    fh_system_unmap(p, size);
+    return false;
 }
 
 /* One line each. */
