@@ -106,6 +106,13 @@ static void say_limit(fh_text *t, fh_refusal which, const fh_system_limits *l, u
         fh_text_size(t, l->machine_bytes);
         say(t, "; ask for less, or set vm.overcommit_memory=1 if most of it is never touched");
         break;
+    case FH_REFUSED_WINDOW:
+        say(t, "of the ");
+        fh_text_size(t, FH_WINDOW_SIZE);
+        say(t,
+            " of addresses that a heap can have, no piece so long and so aligned is free; ask for less at once, or use "
+            "several processes");
+        break;
     case FH_REFUSED_UNKNOWN:
         say(t, "the kernel refused ");
         fh_text_size(t, more);
@@ -175,6 +182,7 @@ static void ask_system(size_t n, bool always) {
     if (!always && limits.machine_bytes && n > limits.machine_bytes) return;
     uint64_t refused = n >= FH_ADDRESSES ? n : fh_system_refused_bytes(), more = refused > n ? refused : n;
     fh_refusal which = fh_refusal_judge(&limits, more);
+    if (which == FH_REFUSED_UNKNOWN && fh_system_refused_bytes() == 0) which = FH_REFUSED_WINDOW;
     if (say_once(which)) report(n, NULL, which, &limits, more);
 }
 

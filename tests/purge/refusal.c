@@ -134,6 +134,11 @@ int main(int count, char **words) {
     } else if (strcmp(reason, "mappings") == 0) {
         use_up_mappings();
         twice(3 * mib);
+    } else if (strcmp(reason, "window") == 0) {
+        /* None of it is touched. */
+        size_t n = 0;
+        while (n < 1100 && malloc(opaque(1024 * mib))) n++;
+        CHECK(n > 1000 && n < 1100, "%zu blocks of 1 GiB", n);
     } else if (strcmp(reason, "ask") == 0) {
         CHECK(count == 3, "usage: %s ask BYTES", words[0]);
         ask(strtoull(words[2], NULL, 0));
