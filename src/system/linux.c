@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "system/inspect.h"
+#include "system/linux_filter.h"
 #include "system/linux_group.h"
 #include "system/linux_program.h"
 #include "system/linux_read.h"
@@ -330,13 +331,13 @@ static fh_word pieces_known;
 __attribute__((noinline)) static bool find_out(void) {
     struct utsname name;
     unsigned version[2] = {0, 0};
-    const char *at = uname(&name) == 0 ? name.release : "";
+    const char *at = !fh_linux_is_filtered() && uname(&name) == 0 ? name.release : "";
     for (unsigned i = 0; i < 2; i++) {
         for (; *at >= '0' && *at <= '9'; at++) version[i] = version[i] * 10 + (unsigned)(*at - '0');
         if (*at == '.') at++;
     }
     bool takes = version[0] > 6 || (version[0] == 6 && version[1] >= 15);
-    if (takes) takes = syscall(SYS_prctl, PR_GET_SECCOMP, 0L, 0L, 0L, 0L) == 0 && !fh_tool_is_valgrind();
+    if (takes) takes = !fh_tool_is_valgrind();
     fh_store(&pieces_known, takes ? YES : NO);
     return takes;
 }
@@ -373,14 +374,6 @@ void fh_system_forget_zeroes(void *p, size_t size) {
     int saved = errno;
     madvise(p, size, MADV_DONTNEED);
     errno = saved;
-}
-
-bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
-    if (fh_system_is_restricted()) return false;
-    int saved = errno;
-    bool known = mincore(p, size, pages) == 0;
-    errno = saved;
-    return known;
 }
 
 void fh_system_huge_pages(void *p, size_t size, bool wanted) {
