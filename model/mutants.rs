@@ -12,8 +12,8 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[
             (
                 "store/slab.c",
-                "fh_or_release(&in->slab->free[e->word], e->bits)",
-                "fh_model_or_relaxed(&in->slab->free[e->word], e->bits)",
+                "fh_or_release(&fh_slab_at(in->slot)->free[e->word], e->bits)",
+                "fh_model_or_relaxed(&fh_slab_at(in->slot)->free[e->word], e->bits)",
             ),
             (
                 "store/slab.c",
@@ -51,8 +51,8 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[
             (
                 "store/slab.c",
-                "fh_or_release(&in->slab->free[e->word], e->bits)",
-                "fh_model_or_lossy(&in->slab->free[e->word], e->bits)",
+                "fh_or_release(&fh_slab_at(in->slot)->free[e->word], e->bits)",
+                "fh_model_or_lossy(&fh_slab_at(in->slot)->free[e->word], e->bits)",
             ),
             (
                 "store/slab.c",

@@ -126,6 +126,10 @@ bool fh_system_counts_every_page(void) {
 uint64_t fh_system_most_bytes(void) {
     return FH_NO_LIMIT;
 }
+bool fh_system_refuses(size_t size) {
+    (void)size;
+    return false;
+}
 bool fh_system_counts_addresses(void) {
     return fh_model->counts();
 }

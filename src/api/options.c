@@ -443,6 +443,7 @@ void fh_hook_start(void) {
     uint64_t nobody = 0;
     /* relaxed: what is guarded is that one thread only does it, not what it writes. */
     if (!fh_cas_relaxed(&reading, &nobody, 1)) return;
+    fh_system_note_messages();
     if (text) {
         remember_defaults();
         read_all(text);

@@ -7,6 +7,7 @@
 #include "cache/thread.h"
 #include "store/edge.h"
 #include "store/events.h"
+#include "system/system.h"
 
 /* The bytes that a request of n bytes gets: more of them may be asked for at no cost. What there cannot be stays as it is. */
 static inline size_t fh_good_bytes(size_t n) {
@@ -36,6 +37,11 @@ void *fh_alloc_special(size_t align, size_t n, bool *clean);
 /* A block that there can never be, whatever is released: beyond the window, the own limit, or what the kernel allows. It is
  * refused at once. Asking the kernel is noticed by small blocks, so it is asked about very large ones only. */
 bool fh_is_out_of_reach(size_t n);
+
+/* n bytes at once are more than the machine has, and the kernel says so. A block that grows asks for what it grows by. */
+static inline bool fh_is_beyond_machine(size_t n) {
+    return FH_UNLIKELY(n >= FH_GIB) && fh_system_refuses(n);
+}
 
 /* Any block of n > 0 bytes at a multiple of align, without the observer. */
 void *fh_alloc_unobserved(size_t align, size_t n, bool *clean);

@@ -44,7 +44,7 @@ static void *try_in(unsigned partition, size_t align, size_t n, bool *clean) {
 void *fh_alloc_in(unsigned partition, size_t align, size_t n, bool *clean) {
     FH_ASSERT(fh_is_power_of_two(align));
     if (n == 0) n = 1;
-    if (FH_UNLIKELY(fh_is_out_of_reach(n) || align > FH_WINDOW_SIZE)) return fh_no_memory(n);
+    if (FH_UNLIKELY(fh_is_out_of_reach(n) || align > FH_WINDOW_SIZE || fh_is_beyond_machine(n))) return fh_no_memory(n);
     void *p = try_in(partition, align, n, clean);
     for (fh_safe_point point = FH_AFTER_REFUSAL; FH_UNLIKELY(p == NULL); point++) {
         fh_delay_empty();

@@ -91,7 +91,7 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
         if (old <= FH_SMALL_MAX || n > old - old / 8) return kept(p, n);
     }
     /* What there can never be is refused at once, by fh_alloc. */
-    bool never = n > old && fh_is_out_of_reach(n);
+    bool never = n > old && (fh_is_out_of_reach(n) || fh_is_beyond_machine(n - old));
     bool copied = is_better_copied(old, n);
     void *q = never || copied ? NULL : resize_large(p, old, n, true);
     if (q) return q;

@@ -12,7 +12,7 @@
 
 /* Fills *f, except its sequence. Any thread, any time. No thread is stopped, so the statistics of a running program are a
  * little off (never negative, never out of bounds). Reads a record for each slot: about 1 ms for 1 GiB, and a few files of
- * the kernel's. Does not allocate; needs 8 KiB of stack. */
+ * the kernel's. Does not allocate; needs 4 KiB of stack. */
 void fh_statistics_collect(fh_profile_statistics *f);
 
 /* Totals that are not kept in the structure. */

@@ -17,7 +17,7 @@
 
 /* What is said by default, and what is not. A program at the end of its memory should not have to guess why, so one line
  * is the default. Programs that probe for memory on purpose ask for more than there can be, and those that set a limit of
- * their own by fh_limit_set know it: they get no line. And a line comes once, because a program that continues after a
+ * their own by fh_limit_set know it: they get no line. Nor do those that have another file in the place of stderr. And a line comes once, because a program that continues after a
  * refusal usually meets the next. on_oom=report takes the two exceptions away, silent says nothing at all. */
 
 #define OWN_LIMIT (FH_REFUSED_UNKNOWN + 1u) /* a bit of `said` beyond those of fh_refusal */
@@ -106,6 +106,13 @@ static void say_limit(fh_text *t, fh_refusal which, const fh_system_limits *l, u
         fh_text_size(t, l->machine_bytes);
         say(t, "; ask for less, or set vm.overcommit_memory=1 if most of it is never touched");
         break;
+    case FH_REFUSED_WINDOW:
+        say(t, "of the ");
+        fh_text_size(t, FH_WINDOW_SIZE);
+        say(t,
+            " of addresses that a heap can have, no piece so long and so aligned is free; ask for less at once, or use "
+            "several processes");
+        break;
     case FH_REFUSED_UNKNOWN:
         say(t, "the kernel refused ");
         fh_text_size(t, more);
@@ -125,6 +132,7 @@ static void say_group(fh_text *t) {
 }
 
 static void report(size_t n, const fh_limit_figures *own, fh_refusal which, const fh_system_limits *l, uint64_t more) {
+    if (!fh_system_has_messages()) return;
     char buffer[640];
     fh_text t = fh_line_begin(buffer, sizeof buffer);
     say(&t, "no memory for a block of ");
@@ -174,6 +182,7 @@ static void ask_system(size_t n, bool always) {
     if (!always && limits.machine_bytes && n > limits.machine_bytes) return;
     uint64_t refused = n >= FH_ADDRESSES ? n : fh_system_refused_bytes(), more = refused > n ? refused : n;
     fh_refusal which = fh_refusal_judge(&limits, more);
+    if (which == FH_REFUSED_UNKNOWN && fh_system_refused_bytes() == 0) which = FH_REFUSED_WINDOW;
     if (say_once(which)) report(n, NULL, which, &limits, more);
 }
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* There was no memory for a block of n bytes. Nothing of the allocator's is held. Keeps errno, needs 8 KiB of stack, and
+/* There was no memory for a block of n bytes. Nothing of the allocator's is held. Keeps errno, needs 4 KiB of stack, and
  * does not allocate. After the first message it reads the clock, and the OS is asked once a second. */
 void fh_refusal_report(size_t n);
 

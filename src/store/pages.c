@@ -27,7 +27,7 @@ typedef struct {
  * may be small: most slabs have few words, and two of the longest fill it. */
 #define BATCH_SLABS 8u
 #define BATCH_WORDS (2 * FH_SLAB_WORDS)
-#define BATCH_PIECES 64u
+#define BATCH_PIECES 32u
 
 typedef struct {
     unsigned slabs, words, pieces;
@@ -180,18 +180,31 @@ size_t fh_pages_free_bytes(size_t slot) {
     return free >= fh_system_page_size() ? free : 0;
 }
 
+/* Not inlined, as the others below: each has its buffers only while it needs them, and they are not there together. */
+__attribute__((noinline)) static unsigned count_free(const holding *h, const unsigned char *resident) {
+    uint64_t wanted[FH_SLAB_WORDS];
+    return choose(h, resident, wanted);
+}
+
+__attribute__((noinline)) static unsigned count_resident(const holding *h, unsigned pages) {
+    unsigned char resident[MOST_PAGES];
+    bool known = fh_system_resident(fh_slot_address(h->slot), pages * fh_system_page_size(), resident);
+    return known ? count_free(h, resident) : 0;
+}
+
 size_t fh_pages_free(size_t slot, bool with_memory) {
     holding h;
     unsigned pages;
-    uint64_t wanted[FH_SLAB_WORDS];
-    unsigned char resident[MOST_PAGES];
     if (!is_slab(slot, &h, &pages)) return 0;
-    size_t bytes = fh_system_page_size(), free = choose(&h, NULL, wanted);
-    if (free && with_memory) {
-        bool known = fh_system_resident(fh_slot_address(slot), pages * bytes, resident);
-        free = known ? choose(&h, resident, wanted) : 0;
-    }
-    return free * bytes;
+    size_t bytes = fh_system_page_size(), free = count_free(&h, NULL);
+    return (free && with_memory ? count_resident(&h, pages) : free) * bytes;
+}
+
+__attribute__((noinline)) static size_t purge_slab(size_t slot, const unsigned char *resident) {
+    batch b = {0};
+    size_t purged = add_slab(&b, slot, resident);
+    finish(&b);
+    return purged;
 }
 
 size_t fh_pages_purge(size_t slot) {
@@ -201,26 +214,28 @@ size_t fh_pages_purge(size_t slot) {
     /* The bits are read before the kernel is asked anything. */
     if (!fh_pages_free(slot, false) || !is_slab(slot, &h, &pages)) return 0;
     if (!fh_system_resident(fh_slot_address(slot), pages * fh_system_page_size(), resident)) return 0;
+    return purge_slab(slot, resident);
+}
+
+/* The slabs from a slot on, to the end of its half. A slab begins at a multiple of its length, and so ends in this half. */
+__attribute__((noinline)) static size_t purge_slabs(size_t first, size_t slot, const unsigned char *resident) {
+    size_t end = first + FH_CHUNK_SLOTS / 2, purged = 0;
     batch b = {0};
-    size_t purged = add_slab(&b, slot, resident);
+    for (; slot < end; slot++) {
+        purged += add_slab(&b, slot, resident + (slot - first) * FH_SLOT_SIZE / fh_system_page_size());
+    }
     finish(&b);
     return purged;
 }
 
 size_t fh_pages_purge_half(size_t first) {
     unsigned char resident[HALF_PAGES];
-    size_t bytes = FH_CHUNK_SIZE / 2, end = first + FH_CHUNK_SLOTS / 2, slot = first, purged = 0;
+    size_t bytes = FH_CHUNK_SIZE / 2, end = first + FH_CHUNK_SLOTS / 2, slot = first;
     FH_ASSERT(first % (FH_CHUNK_SLOTS / 2) == 0);
     while (slot < end && !fh_pages_free(slot, false)) slot++;
     if (slot == end || bytes / fh_system_page_size() > HALF_PAGES) return 0;
     if (!fh_system_resident(fh_slot_address(first), bytes, resident)) return 0;
-    batch b = {0};
-    /* A slab begins at a multiple of its length, and so ends in this half. */
-    for (; slot < end; slot++) {
-        purged += add_slab(&b, slot, resident + (slot - first) * FH_SLOT_SIZE / fh_system_page_size());
-    }
-    finish(&b);
-    return purged;
+    return purge_slabs(first, slot, resident);
 }
 
 bool fh_pages_were_purged(void) {

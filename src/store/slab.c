@@ -289,12 +289,14 @@ typedef struct {
 } word_entry;
 
 typedef struct {
-    fh_slab *slab;
-    size_t slot;
-    unsigned count; /* its blocks in this batch */
-    unsigned bump;
-    bool filled; /* our bits made a word full */
+    uint32_t slot;
+    uint16_t bump;
+    uint8_t count; /* its blocks in this batch */
+    bool filled;   /* our bits made a word full */
 } slab_entry;
+
+_Static_assert(FH_WINDOW_SLOTS <= UINT32_MAX && FH_SLAB_WORDS * 64 <= UINT16_MAX && BATCH <= UINT8_MAX,
+               "an entry has room for them: it is small, for programs with small stacks");
 
 typedef struct {
     unsigned words, slabs;
@@ -329,7 +331,7 @@ static inline void put_away(sorter *s, unsigned c, unsigned slab, unsigned word,
     FH_ASSERT(e->slab == slab && e->word == word);
     uint64_t twice = e->bits & bits;
     e->bits |= bits;
-    s->slab_of[slab].count += fh_count_bits(bits & ~twice);
+    s->slab_of[slab].count = (uint8_t)(s->slab_of[slab].count + fh_count_bits(bits & ~twice));
     if (FH_UNLIKELY(twice)) report_blocks(FH_FAULT_DOUBLE_FREE, c, s->slab_of[slab].slot, word, twice);
 }
 
@@ -339,12 +341,12 @@ static inline unsigned enter_slab(sorter *s, unsigned c, const void *p, uint64_t
     unsigned h = hash(slot), i = s->recent_slab[h];
     if (i == 0 || s->slab_of[i - 1].slot != slot) {
         FH_ASSERT(s->slabs < BATCH);
-        s->slab_of[s->slabs] = (slab_entry){.slab = fh_slab_at(slot), .slot = slot};
+        s->slab_of[s->slabs] = (slab_entry){.slot = (uint32_t)slot};
         i = ++s->slabs;
         s->recent_slab[h] = (uint8_t)i;
     }
-    *state = fh_load(&s->slab_of[i - 1].slab->state);
-    s->slab_of[i - 1].bump = fh_state_bump(*state);
+    *state = fh_load(&fh_slab_at(slot)->state);
+    s->slab_of[i - 1].bump = (uint16_t)fh_state_bump(*state);
     return i - 1;
 }
 
@@ -430,7 +432,8 @@ static bool fills(uint64_t before, uint64_t bits, unsigned word, unsigned bump) 
     return (before | bits) == ~UINT64_C(0) || (word + 1) * 64 > bump;
 }
 
-static void give_sorted(unsigned c, unsigned n, void **blocks) {
+/* Not inlined, for its table. */
+__attribute__((noinline)) static void give_sorted(unsigned c, unsigned n, void **blocks) {
     sorter s;
     s.words = s.slabs = 0;
     for (unsigned i = 0; i < RECENT; i++) s.recent_word[i] = s.recent_slab[i] = 0;
@@ -440,7 +443,7 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
         slab_entry *in = &s.slab_of[e->slab];
         /* release: the program's last use of the blocks before another thread takes them. */
         FH_ASSERT(e->bits != 0 && e->slab < s.slabs);
-        uint64_t before = fh_or_release(&in->slab->free[e->word], e->bits);
+        uint64_t before = fh_or_release(&fh_slab_at(in->slot)->free[e->word], e->bits);
         /* Bits that were set already: these blocks were free. */
         if (FH_UNLIKELY(before & e->bits)) {
             report_blocks(FH_FAULT_DOUBLE_FREE, c, in->slot, e->word, before & e->bits);
@@ -450,7 +453,7 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
     fh_fence_after_rmw();
     for (unsigned i = 0; i < s.slabs; i++) {
         const slab_entry *e = &s.slab_of[i];
-        if (e->count) fh_slab_given(e->slab, e->slot, c, e->count, e->filled);
+        if (e->count) fh_slab_given(fh_slab_at(e->slot), e->slot, c, e->count, e->filled);
     }
 }
 
@@ -458,25 +461,28 @@ static void give_sorted(unsigned c, unsigned n, void **blocks) {
 
 typedef struct {
     fh_slab *slab;
-    size_t slot;
-    uint32_t index; /* of the block in its slab */
+    uint32_t slot;
+    uint16_t index; /* of the block in its slab */
     bool inside;    /* the pointer is not at its beginning */
 } scattered_block;
 
+/* So many are fetched at once. A CPU waits for fewer words than that. */
+#define AHEAD 32u
+
 /* Blocks each in a slab of its own: sorting finds nothing. First all their words are fetched, then their bits are set. */
-static void give_scattered(unsigned c, unsigned n, void **blocks) {
+static void give_few(unsigned c, unsigned n, void **blocks) {
     const fh_class_info *info = &fh_class_table[c];
     uintptr_t base = fh_window_base();
     size_t size = info->size, of_slab = (size_t)info->slots * FH_SLOT_SIZE - 1;
     uint64_t reciprocal = info->reciprocal;
-    scattered_block at[BATCH];
-    FH_ASSERT(n <= BATCH);
+    scattered_block at[AHEAD];
+    FH_ASSERT(n <= AHEAD);
     for (unsigned k = 0; k < n; k++) {
         uintptr_t place = (uintptr_t)blocks[k] - base;
         size_t slot = (place & ~of_slab) >> FH_SLOT_SHIFT, offset = place & of_slab;
         uint32_t i = (uint32_t)((offset * reciprocal) >> 40);
         fh_slab *slab = fh_slab_at(slot);
-        at[k] = (scattered_block){slab, slot, i, i * size != offset};
+        at[k] = (scattered_block){slab, (uint32_t)slot, (uint16_t)i, i * size != offset};
         __builtin_prefetch(&slab->state);
         __builtin_prefetch(&slab->free[i / 64], 1);
     }
@@ -497,6 +503,10 @@ static void give_scattered(unsigned c, unsigned n, void **blocks) {
         fh_fence_after_rmw();
         fh_slab_given(b->slab, b->slot, c, 1, fills(before, bit, b->index / 64, bump));
     }
+}
+
+static void give_scattered(unsigned c, unsigned n, void **blocks) {
+    for (unsigned done = 0; done < n; done += AHEAD) give_few(c, n - done < AHEAD ? n - done : AHEAD, blocks + done);
 }
 
 /* A guess from four pairs of neighbours, or from all if there are fewer. In one block there is nothing to sort. While the heap

@@ -11,7 +11,8 @@ typedef enum {
     FH_REFUSED_DATA,
     FH_REFUSED_MAPPINGS,
     FH_REFUSED_COMMIT,
-    FH_REFUSED_GUESS, /* larger than the machine, where the kernel guesses */
+    FH_REFUSED_GUESS,  /* larger than the machine, where the kernel guesses */
+    FH_REFUSED_WINDOW, /* by none of the kernel's: the heap has no free addresses for it */
     FH_REFUSED_UNKNOWN,
 } fh_refusal;
 

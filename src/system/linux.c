@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "system/inspect.h"
+#include "system/linux_filter.h"
 #include "system/linux_group.h"
 #include "system/linux_program.h"
 #include "system/linux_read.h"
@@ -168,9 +169,9 @@ static uint64_t random_place(unsigned attempt, size_t step) {
 }
 
 /* The kernel maps from the top of the address space downwards, or with an unlimited stack from 0x2aaa… upwards, and the
- * program itself at 0x55…; the bottom belongs to programs at fixed addresses and to runtimes that want 32 to 44 bits.
- * What is between is free. */
-#define PLACE_LOWEST UINT64_C(0x110000000000)
+ * program itself at 0x55…; the bottom belongs to programs at fixed addresses and to runtimes that want 32 to 45 bits: clisp
+ * takes all from 16 to 32 TiB. What is between is free. */
+#define PLACE_LOWEST UINT64_C(0x200000000000)
 #define PLACE_HIGHEST UINT64_C(0x2a0000000000)
 #define PLACE_ATTEMPTS 8u
 
@@ -298,12 +299,16 @@ fh_move fh_system_move(void *p, size_t size, void *place) {
     return answer;
 }
 
+static void *map_over(void *p, size_t size) {
+    return mmap(p, size, READ_WRITE, PRIVATE | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 /* If there are too many mappings even for that, the memory goes all the same. */
 bool fh_system_renew(void *p, size_t size) {
     int saved = errno;
     fh_add_relaxed(&purges, 1);
     fh_add_relaxed(&purged_bytes, size);
-    bool renewed = mmap(p, size, READ_WRITE, PRIVATE | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    bool renewed = map_over(p, size) != MAP_FAILED;
     if (!renewed) fh_system_purge(p, size);
     errno = saved;
     return renewed;
@@ -311,13 +316,18 @@ bool fh_system_renew(void *p, size_t size) {
 
 /* ── Purging ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* Pages that the program locked in memory (mlockall) cannot be purged. They read as zero all the same, because calloc
- * relies on it. */
+/* From this length on a mapping of its own is worth its place among the mappings that a process may have. */
+#define RENEWED_LEAST ((size_t)64 << 10)
+
+/* Pages that the program locked in memory (mlock, mlockall) cannot be purged. Then they are mapped again, as after munmap: what is
+ * there is locked as all new memory is, at once, on fault or not at all. It reads as zero in any case, because calloc relies on
+ * it. To write zeroes instead would bring a long block into memory of which the program has touched little. */
 void fh_system_purge(void *p, size_t size) {
     int saved = errno;
     fh_add_relaxed(&purges, 1);
     fh_add_relaxed(&purged_bytes, size);
-    if (madvise(p, size, MADV_DONTNEED) != 0) memset(p, 0, size);
+    if (madvise(p, size, MADV_DONTNEED) != 0 && (size < RENEWED_LEAST || map_over(p, size) == MAP_FAILED))
+        memset(p, 0, size);
     errno = saved;
 }
 
@@ -330,13 +340,13 @@ static fh_word pieces_known;
 __attribute__((noinline)) static bool find_out(void) {
     struct utsname name;
     unsigned version[2] = {0, 0};
-    const char *at = uname(&name) == 0 ? name.release : "";
+    const char *at = !fh_linux_is_filtered() && uname(&name) == 0 ? name.release : "";
     for (unsigned i = 0; i < 2; i++) {
         for (; *at >= '0' && *at <= '9'; at++) version[i] = version[i] * 10 + (unsigned)(*at - '0');
         if (*at == '.') at++;
     }
     bool takes = version[0] > 6 || (version[0] == 6 && version[1] >= 15);
-    if (takes) takes = syscall(SYS_prctl, PR_GET_SECCOMP, 0L, 0L, 0L, 0L) == 0 && !fh_tool_is_valgrind();
+    if (takes) takes = !fh_tool_is_valgrind();
     fh_store(&pieces_known, takes ? YES : NO);
     return takes;
 }
@@ -373,14 +383,6 @@ void fh_system_forget_zeroes(void *p, size_t size) {
     int saved = errno;
     madvise(p, size, MADV_DONTNEED);
     errno = saved;
-}
-
-bool fh_system_resident(void *p, size_t size, unsigned char *pages) {
-    if (fh_system_is_restricted()) return false;
-    int saved = errno;
-    bool known = mincore(p, size, pages) == 0;
-    errno = saved;
-    return known;
 }
 
 void fh_system_huge_pages(void *p, size_t size, bool wanted) {

@@ -22,9 +22,9 @@ typedef struct {
     const char *shared; /*   of which these cannot be dropped */
 } version;
 
-static const version second = {{"/memory.max", "/memory.high"}, "/memory.current", "\nfile ", "\nshmem "};
+static const version second = {{"/memory.max", "/memory.high"}, "/memory.current", "file ", "shmem "};
 static const version first = {
-    {"/memory.limit_in_bytes", NULL}, "/memory.usage_in_bytes", "\ntotal_cache ", "\ntotal_shmem "};
+    {"/memory.limit_in_bytes", NULL}, "/memory.usage_in_bytes", "total_cache ", "total_shmem "};
 
 /* A path that is put together from pieces. Too long a one is as good as one that does not exist. */
 typedef struct {
@@ -39,30 +39,40 @@ static void append(path *p, const char *piece, size_t length) {
     p->text[p->length] = 0;
 }
 
-/* Reads the beginning of the file at directory/name; the text is terminated. False: there is none, or it is empty. */
-static bool read_text(const path *directory, const char *name, char *text, size_t size) {
-    path whole = *directory;
-    append(&whole, name, strlen(name));
-    return fh_read_file(whole.text, text, size) > 0;
+static void cut(path *p, size_t length) {
+    p->length = length;
+    p->text[length] = 0;
+}
+
+/* Reads the beginning of the file at directory/name; the text is terminated. False: there is none, or it is empty. The name
+ * is behind the path for as long as that takes, because a copy of the path would be too much for a small stack. */
+static bool read_text(path *directory, const char *name, char *text, size_t size) {
+    size_t length = directory->length;
+    append(directory, name, strlen(name));
+    bool there = fh_read_file(directory->text, text, size) > 0;
+    cut(directory, length);
+    return there;
 }
 
 /* "max", or what version 1 writes for it (the largest multiple of a page), is no limit. */
-static size_t read_number(const path *directory, const char *name) {
-    if (!name) return NO_LIMIT;
-    path whole = *directory;
-    append(&whole, name, strlen(name));
-    uint64_t number = fh_number_in(whole.text, NO_LIMIT);
+static size_t read_number(path *directory, const char *name) {
+    char text[32];
+    uint64_t number = NO_LIMIT;
+    if (!name || !read_text(directory, name, text, sizeof text)) return NO_LIMIT;
+    (void)fh_read_number(text, &number);
     return number < UINT64_C(1) << 60 ? (size_t)number : NO_LIMIT;
 }
 
 /* Cached files fill every group to its limit sooner or later and are dropped when memory is wanted: they do not count. */
-static size_t used_by(const path *directory, const version *v) {
-    char text[3072];
-    size_t used = read_number(directory, v->usage);
-    if (used == NO_LIMIT || !read_text(directory, "/memory.stat", text, sizeof text))
-        return used == NO_LIMIT ? 0 : used;
-    size_t files = fh_number_after(text, v->files), shared = fh_number_after(text, v->shared);
-    size_t droppable = files > shared ? files - shared : 0;
+static size_t used_by(path *directory, const version *v) {
+    const char *const keys[] = {v->files, v->shared};
+    uint64_t bytes[2];
+    size_t used = read_number(directory, v->usage), length = directory->length;
+    if (used == NO_LIMIT) return 0;
+    append(directory, "/memory.stat", strlen("/memory.stat"));
+    fh_numbers_of(directory->text, keys, 2, bytes);
+    cut(directory, length);
+    size_t droppable = bytes[0] > bytes[1] ? bytes[0] - bytes[1] : 0;
     return used > droppable ? used - droppable : 0;
 }
 
@@ -78,63 +88,70 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-/* Finds the line of /proc/self/cgroup that is about a controller, and its path. 1 or 2: the version; 0: there is none. */
-static int own_group(char *lines, const char *controller, const char **group) {
-    int found = 0;
-    for (char *line; (line = fh_line_cut(&lines));) {
-        char *controllers = strchr(line, ':'), *place = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (place) {
-            *place++ = 0;
-            /* A machine with both versions has the controller in one of them, and then in the first. */
-            if (has_word(controllers + 1, controller)) {
-                *group = place;
-                return 1;
-            }
-            if (controllers[1] == 0) {
-                *group = place;
-                found = 2;
-            }
-        }
-    }
-    return found;
-}
-
-/* A group of this process: where all groups of that controller begin, and the way from there. */
+/* A group of this process, and then one after another of those above it. */
 typedef struct {
     int version;
-    path root;
-    const char *group; /* in lines */
-    char lines[2048];
+    size_t root; /* length of the part of the path where all groups of that controller begin */
+    path path;
 } own;
 
-static bool find_own(own *o, const char *controller) {
-    bool ready;
-    /* A door for tests: a directory that stands for both /sys/fs/cgroup and, with the file self.cgroup, for /proc. */
-    const char *fake = fh_system_environment("FREEHOLD_GROUP_ROOT", &ready);
-    o->root.length = 0;
-    if (fake) append(&o->root, fake, strlen(fake));
-    if (!read_text(&o->root, fake ? "/self.cgroup" : "/proc/self/cgroup", o->lines, sizeof o->lines)) return false;
-    o->version = own_group(o->lines, controller, &o->group);
-    if (!o->version) return false;
-    if (!fake) append(&o->root, "/sys/fs/cgroup", strlen("/sys/fs/cgroup"));
-    if (o->version == 1) {
-        append(&o->root, "/", 1);
-        append(&o->root, controller, strlen(controller));
+/* The directory of the group of that name. */
+static void enter(own *o, int version, const char *base, const char *controller, const char *group) {
+    o->version = version;
+    cut(&o->path, 0);
+    append(&o->path, base, strlen(base));
+    if (version == 1) {
+        append(&o->path, "/", 1);
+        append(&o->path, controller, strlen(controller));
     }
-    return true;
+    o->root = o->path.length;
+    append(&o->path, group, strlen(group));
 }
 
-/* The directory of the own group (the first call, *length ~0) and of those above it, one after another; false: no more. */
-static bool next_directory(const own *o, size_t *length, path *directory) {
-    if (*length == 0) return false;
-    if (*length == ~(size_t)0) {
-        *length = strlen(o->group);
-    } else {
-        while (*length > 0 && o->group[*length - 1] != '/') --*length;
+/* Looks at a line of /proc/self/cgroup, "2:cpu,cpuacct:/a/b" or "0::/a/b". True: no other line can say more. */
+static bool read_line(own *o, char *line, const char *base, const char *controller) {
+    char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group) return false;
+    *group++ = 0;
+    /* A machine with both versions has the controller in one of them, and then in the first. */
+    if (has_word(controllers + 1, controller)) {
+        enter(o, 1, base, controller, group);
+        return true;
     }
-    while (*length > 0 && o->group[*length - 1] == '/') --*length;
-    *directory = o->root;
-    append(directory, o->group, *length);
+    if (controllers[1] == 0) enter(o, 2, base, controller, group);
+    return false;
+}
+
+static void end_without_slash(own *o) {
+    while (o->path.length > o->root && o->path.text[o->path.length - 1] == '/') cut(&o->path, o->path.length - 1);
+}
+
+/* Not inlined: its buffer is gone when the group is read. */
+__attribute__((noinline)) static bool find_own(own *o, const char *controller) {
+    bool ready;
+    char buffer[LONGEST_PATH + 128]; /* with the names of the controllers */
+    fh_lines lines;
+    /* A door for tests: a directory that stands for both /sys/fs/cgroup and, with the file self.cgroup, for /proc. */
+    const char *fake = fh_system_environment("FREEHOLD_GROUP_ROOT", &ready);
+    const char *base = fake ? fake : "/sys/fs/cgroup";
+    o->version = 0;
+    cut(&o->path, 0);
+    if (fake) append(&o->path, fake, strlen(fake));
+    append(&o->path, fake ? "/self.cgroup" : "/proc/self/cgroup",
+           fake ? strlen("/self.cgroup") : strlen("/proc/self/cgroup"));
+    if (!fh_lines_open(&lines, o->path.text, buffer, sizeof buffer)) return false;
+    for (char *line; (line = fh_lines_next(&lines)) && !read_line(o, line, base, controller);) {
+    }
+    fh_lines_close(&lines);
+    end_without_slash(o);
+    return o->version != 0;
+}
+
+/* From a group to the one above it. False: there is none. */
+static bool go_up(own *o) {
+    if (o->path.length == o->root) return false;
+    while (o->path.length > o->root && o->path.text[o->path.length - 1] != '/') cut(&o->path, o->path.length - 1);
+    end_without_slash(o);
     return true;
 }
 
@@ -144,18 +161,18 @@ bool fh_system_group_memory(size_t *limit, size_t *used) {
     own o;
     if (!find_own(&o, "memory")) return false;
     const version *v = o.version == 2 ? &second : &first;
-    size_t length = ~(size_t)0, nearest = 0;
+    size_t nearest = 0;
     *limit = NO_LIMIT;
-    for (path directory; next_directory(&o, &length, &directory);) {
-        size_t most = read_number(&directory, v->limits[0]), high = read_number(&directory, v->limits[1]);
+    do {
+        size_t most = read_number(&o.path, v->limits[0]), high = read_number(&o.path, v->limits[1]);
         if (high < most) most = high;
         if (most == NO_LIMIT || most < 1024) continue;
-        size_t now = used_by(&directory, v), thousandths = now / (most / 1024);
+        size_t now = used_by(&o.path, v), thousandths = now / (most / 1024);
         if (*limit != NO_LIMIT && thousandths <= nearest) continue;
         nearest = thousandths;
         *limit = most;
         *used = now;
-    }
+    } while (go_up(&o));
     return *limit != NO_LIMIT;
 }
 
@@ -164,8 +181,7 @@ unsigned fh_system_group_stall(void) {
     own o;
     char text[128];
     if (!find_own(&o, "memory") || o.version != 2) return 0;
-    append(&o.root, o.group, strlen(o.group));
-    if (!read_text(&o.root, "/memory.pressure", text, sizeof text)) return 0;
+    if (!read_text(&o.path, "/memory.pressure", text, sizeof text)) return 0;
     const char *average = strstr(text, "some avg10=");
     if (!average) return 0;
     uint64_t whole = 0, hundredths = 0;
@@ -175,7 +191,7 @@ unsigned fh_system_group_stall(void) {
 }
 
 /* Both in microseconds. Version 2 has them in one file, "max 100000" or "150000 100000"; in version 1 no quota is −1. */
-static unsigned processors_of(const path *directory, int version) {
+static unsigned processors_of(path *directory, int version) {
     char text[64];
     uint64_t quota = NO_LIMIT, period = NO_LIMIT;
     if (version == 1) {
@@ -192,11 +208,10 @@ static unsigned processors_of(const path *directory, int version) {
 unsigned fh_group_processors(void) {
     own o;
     if (!find_own(&o, "cpu")) return 0;
-    size_t length = ~(size_t)0;
     unsigned least = 0;
-    for (path directory; next_directory(&o, &length, &directory);) {
-        unsigned here = processors_of(&directory, o.version);
+    do {
+        unsigned here = processors_of(&o.path, o.version);
         if (here && (!least || here < least)) least = here;
-    }
+    } while (go_up(&o));
     return least;
 }

@@ -1,5 +1,6 @@
 /* Linux: the limits that can make a request for memory fail. Called when one has failed, so nothing here needs any: small
  * buffers on the stack, the kernel's files read piece by piece. */
+#include "base/atomic.h"
 #include "system/linux_read.h"
 #include "system/system.h"
 
@@ -26,31 +27,45 @@ bool fh_system_counts_addresses(void) {
     return fh_system_counts_every_page() || fh_system_most_bytes() != FH_NO_LIMIT;
 }
 
-/* "Name:   123 kB" in bytes; 0 if there is no such line. */
-static uint64_t kib_after(const char *text, const char *name) {
-    return fh_number_after(text, name) * 1024;
-}
-
-/* The second number counts the program's stacks too, as the limit on data does. */
+/* The second number counts the program's stacks too, as the limit on data does. Both files have "Name:   123 kB". */
 static void read_own_size(fh_system_limits *l) {
-    char text[2048];
-    fh_read_file("/proc/self/status", text, sizeof text);
-    l->address_used = kib_after(text, "\nVmSize:");
-    l->data_used = kib_after(text, "\nVmData:");
+    static const char *const keys[] = {"VmSize:", "VmData:"};
+    uint64_t kib[2];
+    fh_numbers_of("/proc/self/status", keys, 2, kib);
+    l->address_used = kib[0] * 1024;
+    l->data_used = kib[1] * 1024;
 }
 
 static void read_machine(fh_system_limits *l) {
-    char text[3072];
-    fh_read_file("/proc/meminfo", text, sizeof text);
-    l->machine_bytes = kib_after(text, "MemTotal:") + kib_after(text, "\nSwapTotal:");
-    l->commit_used = kib_after(text, "\nCommitted_AS:");
-    uint64_t commit = kib_after(text, "\nCommitLimit:");
-    l->commit_limit = commit ? commit : FH_NO_LIMIT;
+    static const char *const keys[] = {"MemTotal:", "SwapTotal:", "CommitLimit:", "Committed_AS:"};
+    uint64_t kib[4];
+    fh_numbers_of("/proc/meminfo", keys, 4, kib);
+    l->machine_bytes = (kib[0] + kib[1]) * 1024;
+    l->commit_limit = kib[2] ? kib[2] * 1024 : FH_NO_LIMIT;
+    l->commit_used = kib[3] * 1024;
+}
+
+/* Memory and swap may grow while the program runs, so they are read again. And what the file says may be the share of a
+ * container. So the kernel itself has the last word: a mapping that is not exempted from its guess, for a moment. */
+bool fh_system_refuses(size_t size) {
+    static fh_word known; /* relaxed: every thread reads the same */
+    if (size <= fh_load(&known)) return false;
+    if (!fh_system_is_restricted()) {
+        fh_system_limits l;
+        read_machine(&l);
+        fh_store(&known, l.machine_bytes);
+    }
+    uint64_t most = fh_load(&known);
+    if (most == 0 || size <= most) return false;
+    void *p = fh_system_map(size, fh_system_page_size());
+    if (!p) return true;
+    fh_system_unmap(p, size);
+    return false;
 }
 
 /* One line each. */
 static uint64_t count_mappings(void) {
-    char text[4096];
+    char text[1024];
     uint64_t lines = 0;
     int fd = fh_read_open("/proc/self/maps");
     for (long got; fd >= 0 && (got = fh_read_next(fd, text, sizeof text)) > 0;) {

@@ -92,14 +92,6 @@ char *fh_lines_next(fh_lines *lines) {
     }
 }
 
-char *fh_line_cut(char **text) {
-    char *line = *text, *end = line + strcspn(line, "\n");
-    if (*line == 0) return NULL;
-    *text = *end ? end + 1 : end;
-    *end = 0;
-    return line;
-}
-
 /* ── Numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 const char *fh_read_number(const char *text, uint64_t *number) {
@@ -119,6 +111,22 @@ uint64_t fh_number_after(const char *text, const char *key) {
     const char *line = strstr(text, key);
     if (line) (void)fh_read_number(line + strlen(key), &number);
     return number;
+}
+
+unsigned fh_numbers_of(const char *path, const char *const keys[], unsigned n, uint64_t numbers[]) {
+    char buffer[256];
+    fh_lines lines;
+    unsigned found = 0;
+    for (unsigned i = 0; i < n; i++) numbers[i] = 0;
+    if (!fh_lines_open(&lines, path, buffer, sizeof buffer)) return 0;
+    for (char *line; found < n && (line = fh_lines_next(&lines));) {
+        for (unsigned i = 0; i < n; i++) {
+            size_t length = strlen(keys[i]);
+            if (strncmp(line, keys[i], length) == 0) found += fh_read_number(line + length, &numbers[i]) != NULL;
+        }
+    }
+    fh_lines_close(&lines);
+    return found;
 }
 
 uint64_t fh_number_in(const char *path, uint64_t otherwise) {

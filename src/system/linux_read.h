@@ -1,5 +1,7 @@
 /* Linux: the one reader of the kernel's files (/proc, /sys, control groups) and of images. Nothing allocates: texts are
- * read into buffers of the caller's. No cancellation points. errno is kept where nothing else is said. */
+ * read into buffers of the caller's. No cancellation points. errno is kept where nothing else is said.
+ *
+ * The buffers are small, because malloc reads such files in a program's coroutine of 8 KiB too (life.small_stack). */
 #ifndef FH_SYSTEM_LINUX_READ_H
 #define FH_SYSTEM_LINUX_READ_H
 
@@ -44,9 +46,6 @@ bool fh_lines_open(fh_lines *lines, const char *path, char *buffer, size_t size)
 char *fh_lines_next(fh_lines *lines);
 void fh_lines_close(fh_lines *lines);
 
-/* Cuts the first line off a text in memory: returns it, terminated; *text is the rest. NULL: there is none. */
-char *fh_line_cut(char **text);
-
 /* ── Numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* The decimal number that a text begins with, after blanks; one that does not fit is UINT64_MAX. Returns what
@@ -56,6 +55,10 @@ const char *fh_read_number(const char *text, uint64_t *number);
 /* The number after a key, which may be anywhere in the text: "\nVmSize:" and "VmSize:" are different keys. 0: there
  * is none. */
 uint64_t fh_number_after(const char *text, const char *key);
+
+/* The numbers behind the keys, with which lines of the file begin; 0 for a key without a line. The file may be of any length.
+ * Returns how many were found. */
+unsigned fh_numbers_of(const char *path, const char *const keys[], unsigned n, uint64_t numbers[]);
 
 /* The number in a file that holds nothing else; `otherwise` if there is none, or a word. */
 uint64_t fh_number_in(const char *path, uint64_t otherwise);

@@ -131,11 +131,11 @@ bool fh_system_counts_every_page(void);
 
 /* The limit of the memory control group that the process is in, and how much of it is used, without what the kernel
  * can drop (cached files). Of several groups, one in the other, the one that is nearest to its limit. False: no
- * limit. Reads files of the kernel. Needs some 10 KiB of stack. */
+ * limit. Reads files of the kernel. Needs 3 KiB of stack. */
 bool fh_system_group_memory(size_t *limit, size_t *used);
 
 /* Of the last ten seconds, in how much some thread of the own control group waited for memory, in hundredths of a
- * percent. 0 if the kernel does not say. Reads files of the kernel. Needs some 10 KiB of stack. */
+ * percent. 0 if the kernel does not say. Reads files of the kernel. Needs 3 KiB of stack. */
 unsigned fh_system_group_stall(void);
 
 /* Bytes of the last request that the kernel had no memory or no address space for; 0: it has refused none. */
@@ -154,12 +154,16 @@ typedef struct {
 } fh_system_limits;
 
 /* A limit that the kernel does not have is FH_NO_LIMIT. Reads a few files of the kernel, and all of the list of
- * mappings: some ms when there are many. Needs 5 KiB of stack. */
+ * mappings: some ms when there are many. Needs 2 KiB of stack. */
 void fh_system_limits_now(fh_system_limits *limits);
 
 /* No program can have more bytes than this, whatever it frees: the smaller of the two limits of the process, or
  * FH_NO_LIMIT. Keeps errno. Cost: two system calls. */
 uint64_t fh_system_most_bytes(void);
+
+/* True if the kernel refuses `size` bytes in one piece, because they are more than memory and swap of the machine together
+ * (vm.overcommit_memory 0). It is asked only where that may be so. Needs a file once. Keeps errno where it answers false. */
+bool fh_system_refuses(size_t size);
 
 /* True if address space is refused when there is too much of it, touched or not: by a limit of the process, or by strict
  * overcommit. Then none is taken ahead. Cost: two system calls. */
@@ -179,6 +183,13 @@ uint64_t fh_system_random(void);
 
 /* Writes to a file descriptor, as much as it takes; errors are ignored. May block as write does. */
 void fh_system_write(int fd, const char *text, size_t length);
+
+/* Notes which file is standard error. Called once, at the start. */
+void fh_system_note_messages(void);
+
+/* True if descriptor 2 is still that file, or a device such as a terminal, or a log, which is appended to. A program may have
+ * closed it, and have its data under that number now. Also true where the kernel may not be asked. */
+bool fh_system_has_messages(void);
 
 /* Ends the process abnormally, with SIGABRT where there are signals. */
 _Noreturn void fh_system_abort(void);

@@ -4,6 +4,7 @@
 #include "../support/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -73,6 +74,11 @@ static void ask(size_t size) {
     CHECK(!p && errno == ENOMEM, "%zu bytes: %p, errno %d", size, p, errno);
 }
 
+/* What a daemon does that closes the three descriptors: the next file that it opens is number 2. */
+static void open_as_2(const char *path, int flags) {
+    CHECK(close(2) == 0 && open(path, O_RDWR | O_CREAT | O_TRUNC | flags, 0600) == 2, "%s is not descriptor 2", path);
+}
+
 /* Threads that come and go at the limit: when one is refused, others have freed by the time that it says so. */
 static void *come_and_go(void *refusals) {
     for (int i = 0; i < 3000; i++) {
@@ -112,6 +118,13 @@ int main(int count, char **words) {
     } else if (strcmp(reason, "address") == 0) {
         begin_under(RLIMIT_AS, 300 * mib, words);
         twice(5000);
+    } else if (strcmp(reason, "data-at-2") == 0 || strcmp(reason, "log-at-2") == 0) {
+        CHECK(count == 3, "usage: %s %s FILE", words[0], reason);
+        begin_under(RLIMIT_AS, 300 * mib, words);
+        open_as_2(words[2], strcmp(reason, "log-at-2") == 0 ? O_APPEND : 0);
+        void *chain = NULL;
+        fill(5000, &chain);
+        drop(chain);
     } else if (strcmp(reason, "address-huge") == 0) {
         begin_under(RLIMIT_AS, 300 * mib, words);
         twice(20 * mib);
@@ -121,6 +134,11 @@ int main(int count, char **words) {
     } else if (strcmp(reason, "mappings") == 0) {
         use_up_mappings();
         twice(3 * mib);
+    } else if (strcmp(reason, "window") == 0) {
+        /* None of it is touched. */
+        size_t n = 0;
+        while (n < 1100 && malloc(opaque(1024 * mib))) n++;
+        CHECK(n > 1000 && n < 1100, "%zu blocks of 1 GiB", n);
     } else if (strcmp(reason, "ask") == 0) {
         CHECK(count == 3, "usage: %s ask BYTES", words[0]);
         ask(strtoull(words[2], NULL, 0));

@@ -107,10 +107,30 @@ def requests_that_cannot_be():
         skips.skip_part("vm.overcommit_memory is not 0, so no request is larger than the machine")
 
 
+def addresses_of_the_heap():
+    """No limit of the kernel's is met, so none of them is blamed."""
+    if int(re.search(r"MemTotal: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1]) < 1 << 20:
+        skips.skip_part("a machine with less than 1 GiB refuses blocks of that size")
+        return
+    found = one_line(run("window"), rf"of the {SIZE} of addresses that a heap can have, no piece so long and so aligned is "
+                     r"free; ask for less at once, or use several processes")
+    check(found[1] == 1 << 40 and found[2] > found[1] * 0.9, f"{found}")
+
+
 def silence():
     for reason in ("address", "data"):
         check(run(reason, options="on_oom=silent") == "", f"{reason}: on_oom=silent was not silent")
     check(run("own", options="on_oom=silent,limit=64m") == "", "own: on_oom=silent was not silent")
+
+
+def files_of_the_program():
+    """A program that has closed stderr may have its data under that number. A log is appended to."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    data, log = FOLDER / "data", FOLDER / "log"
+    run("data-at-2", str(data))
+    check(data.read_text() == "", f"written into the program's data: {data.read_text()}")
+    run("log-at-2", str(log))
+    met_by(one_line(log.read_text(), ADDRESSES))
 
 
 def control_group():
@@ -153,6 +173,8 @@ limits_of_the_process()
 own_limit()
 mappings()
 requests_that_cannot_be()
+addresses_of_the_heap()
 silence()
+files_of_the_program()
 control_group()
 strict_overcommit()
