@@ -182,7 +182,13 @@ OPERATOR(void, operator_delete_aligned, "_ZdlPvSt11align_val_t", void *p, size_t
 
 OURS(our_delete_aligned, "_ZdlPvSt11align_val_t", void, void *p, size_t align);
 
-/* The other forms. */
+/* The other forms. The thread's bins as these see them: none, until its first such call has taken the slow half. */
+static __thread fh_bin *delete_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)fh_no_row.bin;
+
+void fh_hook_bins_change(void) {
+    delete_bins = (fh_bin *)fh_no_row.bin;
+}
+
 static void derived_delete(void *p, size_t n, size_t align, unsigned said);
 
 OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
@@ -260,13 +266,13 @@ static bool delete_theirs(void *p, size_t align, unsigned said) {
 /* From now on the thread's hot half sees its bins, until these change. A signal handler may change them in between. */
 static void open_delete_bins(void) {
     fh_bin *bins = fh_release_bins();
-    fh_self_delete_bins = bins;
+    delete_bins = bins;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (fh_release_bins() != bins) fh_self_delete_bins = (fh_bin *)fh_no_row.bin;
+    if (fh_release_bins() != bins) delete_bins = (fh_bin *)fh_no_row.bin;
 }
 
 __attribute__((noinline)) static void derived_delete_slow(void *p, size_t n, size_t align, unsigned said, fh_bin *bin) {
-    if (fh_self_delete_bins != fh_no_row.bin) {
+    if (delete_bins != fh_no_row.bin) {
         fh_release_said_slow(p, bin, n, align, said);
         return;
     }
@@ -281,7 +287,7 @@ __attribute__((noinline)) static void derived_delete_slow(void *p, size_t n, siz
 /* Where the program has replaced one of the forms that others lead to, these have no bins: each call asks. So the hot half has not
  * one instruction more than free. */
 __attribute__((always_inline)) static inline void derived_delete(void *p, size_t n, size_t align, unsigned said) {
-    fh_bin *bin = fh_self_delete_bins;
+    fh_bin *bin = delete_bins;
     fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(bin, p, &bin);
     if (FH_LIKELY(freed == FH_FREED)) return;
     if (freed == FH_SUSPECT) {

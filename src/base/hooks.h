@@ -47,6 +47,11 @@ void fh_hook_start(void);
  * time. Any thread. */
 void fh_hook_sandbox(void);
 
+/* ── Defined in api/new.c ────────────────────────────────────────────────────────────────────────────────────────── */
+
+/* The calling thread has no bins for a moment, and then others. Weak: only the drop-in has operators. */
+void fh_hook_bins_change(void) __attribute__((weak, visibility("hidden")));
+
 /* ── Defined in reclaim/reclaim.c ────────────────────────────────────────────────────────────────────────────────── */
 
 /* The one safe point: the end of a slow path, with nothing held. Called when a due bit is set (store/events.h), and with

@@ -46,10 +46,6 @@ static inline fh_bin *fh_release_bins(void) {
     return fh_self_release_bins;
 }
 
-/* And as some forms of operator delete see them (api/new.c): no bins, until the thread's first such call takes the slow half and
- * finds that no other form is the program's. */
-extern __thread fh_bin *fh_self_delete_bins __attribute__((tls_model("initial-exec"))) FH_HIDDEN;
-
 /* All that is not a pop or a push, of that bin of the calling thread. NULL with errno ENOMEM when there is no memory. */
 void *fh_alloc_slow(size_t n, fh_bin *bin);
 void fh_release_slow(void *p, fh_bin *bin);

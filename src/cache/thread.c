@@ -32,7 +32,6 @@ const fh_row fh_no_row = {.bin = {BINS}};
 
 __thread fh_bin *fh_self_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_bin *fh_self_release_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
-__thread fh_bin *fh_self_delete_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)no_bins;
 __thread fh_thread_state fh_here
     __attribute__((tls_model("initial-exec"))) = {.thread = (fh_thread *)&fh_thread_none, .bytes_until_sample = -1};
 fh_word fh_observing;
@@ -135,7 +134,8 @@ static void switch_to(const fh_thread *t, const fh_bin *bins) {
     FH_ASSERT(bins == no_bins ? t == &fh_thread_over || has_no_bins(t) : bins == t->bin || bins == t->decoy);
     fh_here.bytes_until_sample = -1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    fh_self_bins = fh_self_release_bins = fh_self_delete_bins = (fh_bin *)no_bins;
+    fh_self_bins = fh_self_release_bins = (fh_bin *)no_bins;
+    if (fh_hook_bins_change) fh_hook_bins_change();
     fh_here.thread = (fh_thread *)t;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fh_self_bins = (fh_bin *)bins;

@@ -135,6 +135,7 @@ __attribute__((noinline)) static bool find_own(own *o, const char *controller) {
     const char *fake = fh_system_environment("FREEHOLD_GROUP_ROOT", &ready);
     const char *base = fake ? fake : "/sys/fs/cgroup";
     o->version = 0;
+    o->root = 0;
     cut(&o->path, 0);
     if (fake) append(&o->path, fake, strlen(fake));
     append(&o->path, fake ? "/self.cgroup" : "/proc/self/cgroup",
