@@ -33,7 +33,8 @@ static const char *const take_override_along __attribute__((used)) = &fh_overrid
  *
  * Ours go straight to the heap, and follow the arrow only where it leads to an operator of the program's. Preloaded, the library
  * comes behind the program and before the C++ library. So the program's new once met our sized delete, which freed what malloc
- * had not returned. A name is the program's if it leads elsewhere than to the function below. To ask costs a `new` three
+ * had not returned. A name is the program's if it leads elsewhere than to the function below. If the form's own name does so
+ * too, a library has wrapped them all, as our recorder does, and calls each itself: then no arrow is followed. To ask costs a `new` three
  * instructions. A `delete` asks in its slow half only: see derived_delete. */
 #define OURS(name, mangled, type, ...) static type name(__VA_ARGS__) __attribute__((alias(mangled)))
 
@@ -109,19 +110,26 @@ OPERATOR(void *, operator_new, "_Znwm", size_t n) {
 }
 
 OURS(our_new, "_Znwm", void *, size_t n);
+OURS(our_new_array, "_Znam", void *, size_t n);
+OURS(our_new_nothrow, "_ZnwmRKSt9nothrow_t", void *, size_t n, const void *nothrow);
+OURS(our_new_array_nothrow, "_ZnamRKSt9nothrow_t", void *, size_t n, const void *nothrow);
+OURS(our_new_array_aligned, "_ZnamSt11align_val_t", void *, size_t n, size_t align);
+OURS(our_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", void *, size_t n, size_t align,
+     const void *nothrow);
+OURS(our_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", void *, size_t n, size_t align,
+     const void *nothrow);
 
 OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
-    if (IS_THEIRS(operator_new, our_new)) return operator_new(n);
+    if (IS_THEIRS(operator_new, our_new) && !IS_THEIRS(operator_new_array, our_new_array)) return operator_new(n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_array_miss(n);
 }
 
-OURS(our_new_array, "_Znam", void *, size_t n);
-
 /* The std::nothrow_t that selects these is an empty object; its address is not looked at. */
 OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
-    if (IS_THEIRS(operator_new, our_new)) return fh_new_catch(operator_new, n);
+    bool theirs = IS_THEIRS(operator_new, our_new) && !IS_THEIRS(operator_new_nothrow, our_new_nothrow);
+    if (theirs) return fh_new_catch(operator_new, n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_miss_nothrow(n);
 }
@@ -129,7 +137,8 @@ OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const vo
 OPERATOR(void *, operator_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
     bool theirs = IS_THEIRS(operator_new_array, our_new_array) || IS_THEIRS(operator_new, our_new);
-    if (theirs) return fh_new_catch(operator_new_array, n);
+    if (theirs && !IS_THEIRS(operator_new_array_nothrow, our_new_array_nothrow))
+        return fh_new_catch(operator_new_array, n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_array_miss_nothrow(n);
 }
@@ -142,17 +151,18 @@ OPERATOR(void *, operator_new_aligned, "_ZnwmSt11align_val_t", size_t n, size_t 
 OURS(our_new_aligned, "_ZnwmSt11align_val_t", void *, size_t n, size_t align);
 
 OPERATOR(void *, operator_new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) {
-    if (IS_THEIRS(operator_new_aligned, our_new_aligned)) return operator_new_aligned(n, align);
+    bool theirs = IS_THEIRS(operator_new_aligned, our_new_aligned);
+    if (theirs && !IS_THEIRS(operator_new_array_aligned, our_new_array_aligned)) return operator_new_aligned(n, align);
     void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
 }
 
-OURS(our_new_array_aligned, "_ZnamSt11align_val_t", void *, size_t n, size_t align);
-
 OPERATOR(void *, operator_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    if (IS_THEIRS(operator_new_aligned, our_new_aligned)) return fh_new_catch_aligned(operator_new_aligned, n, align);
+    bool theirs = IS_THEIRS(operator_new_aligned, our_new_aligned);
+    if (theirs && !IS_THEIRS(operator_new_aligned_nothrow, our_new_aligned_nothrow))
+        return fh_new_catch_aligned(operator_new_aligned, n, align);
     void *p = fh_alloc_aligned_new(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
 }
@@ -162,7 +172,8 @@ OPERATOR(void *, operator_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9n
     (void)nothrow;
     bool theirs = IS_THEIRS(operator_new_array_aligned, our_new_array_aligned) ||
                   IS_THEIRS(operator_new_aligned, our_new_aligned);
-    if (theirs) return fh_new_catch_aligned(operator_new_array_aligned, n, align);
+    if (theirs && !IS_THEIRS(operator_new_array_aligned_nothrow, our_new_array_aligned_nothrow))
+        return fh_new_catch_aligned(operator_new_array_aligned, n, align);
     void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
 }
@@ -189,61 +200,85 @@ void fh_hook_bins_change(void) {
     delete_bins = (fh_bin *)fh_no_row.bin;
 }
 
-static void derived_delete(void *p, size_t n, size_t align, unsigned said);
+static void derived_delete(void *p, size_t n, size_t align, unsigned said, uintptr_t found, uintptr_t ours);
 
-OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
-    derived_delete(p, 0, 0, FH_SAYS_ARRAY);
-}
+#define SELF(operator, ours) (uintptr_t)(operator), (uintptr_t)(ours)
 
 OURS(our_delete_array, "_ZdaPv", void, void *p);
 
-OPERATOR(void, operator_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
-    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
+OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
+    derived_delete(p, 0, 0, FH_SAYS_ARRAY, SELF(operator_delete_array, our_delete_array));
 }
 
 OURS(our_delete_array_aligned, "_ZdaPvSt11align_val_t", void, void *p, size_t align);
 
-OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
-    derived_delete(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE);
+OPERATOR(void, operator_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
+    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN,
+                   SELF(operator_delete_array_aligned, our_delete_array_aligned));
 }
 
+OURS(our_delete_sized, "_ZdlPvm", void, void *p, size_t n);
+
+OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
+    derived_delete(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE, SELF(operator_delete_sized, our_delete_sized));
+}
+
+OURS(our_delete_array_sized, "_ZdaPvm", void, void *p, size_t n);
+
 OPERATOR(void, operator_delete_array_sized, "_ZdaPvm", void *p, size_t n) {
-    derived_delete(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE);
+    derived_delete(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE, SELF(operator_delete_array_sized, our_delete_array_sized));
 }
 
 /* Called when a constructor throws inside new (std::nothrow). */
+OURS(our_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void, void *p, const void *nothrow);
+
 OPERATOR(void, operator_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, 0, FH_SAYS_NEW);
+    derived_delete(p, 0, 0, FH_SAYS_NEW, SELF(operator_delete_nothrow, our_delete_nothrow));
 }
+
+OURS(our_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void, void *p, const void *nothrow);
 
 OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, 0, FH_SAYS_ARRAY);
+    derived_delete(p, 0, 0, FH_SAYS_ARRAY, SELF(operator_delete_array_nothrow, our_delete_array_nothrow));
 }
+
+OURS(our_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void, void *p, size_t align,
+     const void *nothrow);
 
 OPERATOR(void, operator_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
+    derived_delete(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN,
+                   SELF(operator_delete_aligned_nothrow, our_delete_aligned_nothrow));
 }
+
+OURS(our_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void, void *p, size_t align,
+     const void *nothrow);
 
 OPERATOR(void, operator_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN);
+    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN,
+                   SELF(operator_delete_array_aligned_nothrow, our_delete_array_aligned_nothrow));
 }
+
+OURS(our_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void, void *p, size_t n, size_t align);
 
 OPERATOR(void, operator_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    derived_delete(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+    derived_delete(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN,
+                   SELF(operator_delete_sized_aligned, our_delete_sized_aligned));
 }
+
+OURS(our_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void, void *p, size_t n, size_t align);
 
 OPERATOR(void, operator_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    derived_delete(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN);
+    derived_delete(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN,
+                   SELF(operator_delete_array_sized_aligned, our_delete_array_sized_aligned));
 }
 
-/* Calls the program's operator that a form leads to; false if both on its way are ours. A form that is on its way itself is ours:
- * it has been called. */
+/* Calls the program's operator that a form leads to; false if both on its way are ours. */
 static bool delete_theirs(void *p, size_t align, unsigned said) {
     if (said & FH_SAYS_ALIGN) {
         if (said & FH_SAYS_ARRAY && IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned)) {
@@ -271,12 +306,13 @@ static void open_delete_bins(void) {
     if (fh_release_bins() != bins) delete_bins = (fh_bin *)fh_no_row.bin;
 }
 
-__attribute__((noinline)) static void derived_delete_slow(void *p, size_t n, size_t align, unsigned said, fh_bin *bin) {
+__attribute__((noinline)) static void derived_delete_slow(void *p, size_t n, size_t align, unsigned said, fh_bin *bin,
+                                                          bool wrapped) {
     if (delete_bins != fh_no_row.bin) {
         fh_release_said_slow(p, bin, n, align, said);
         return;
     }
-    if (delete_theirs(p, align, said)) return;
+    if (!wrapped && delete_theirs(p, align, said)) return;
     bool any = IS_THEIRS(operator_delete, our_delete) || IS_THEIRS(operator_delete_array, our_delete_array) ||
                IS_THEIRS(operator_delete_aligned, our_delete_aligned) ||
                IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned);
@@ -286,14 +322,15 @@ __attribute__((noinline)) static void derived_delete_slow(void *p, size_t n, siz
 
 /* Where the program has replaced one of the forms that others lead to, these have no bins: each call asks. So the hot half has not
  * one instruction more than free. */
-__attribute__((always_inline)) static inline void derived_delete(void *p, size_t n, size_t align, unsigned said) {
+__attribute__((always_inline)) static inline void derived_delete(void *p, size_t n, size_t align, unsigned said,
+                                                                 uintptr_t found, uintptr_t ours) {
     fh_bin *bin = delete_bins;
     fh_freed freed = FH_CHECKED ? FH_NO_ROOM : fh_try_release(bin, p, &bin);
     if (FH_LIKELY(freed == FH_FREED)) return;
     if (freed == FH_SUSPECT) {
         fh_release_suspect(p, bin);
     } else {
-        derived_delete_slow(p, n, align, said, bin);
+        derived_delete_slow(p, n, align, said, bin, is_other(found, ours));
     }
 }
 
