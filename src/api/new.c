@@ -18,9 +18,11 @@ _Static_assert(sizeof(size_t) == sizeof(unsigned long) && sizeof(size_t) == 8, "
  * C library. This reference makes it ours too. */
 static const char *const take_override_along __attribute__((used)) = &fh_override_wanted;
 
-/* Declares a C function for an operator's mangled name. Weak: in a static program those that it defines itself win. */
+/* Declares a C function for an operator's mangled name. Weak: in a static program those that it defines itself win. our_… is a second
+ * name, by which ours is meant whatever the program has. */
 #define OPERATOR(type, name, mangled, ...)                                                                             \
     FH_EXPORT __attribute__((weak)) type name(__VA_ARGS__) __asm__(mangled);                                           \
+    static type our_##name(__VA_ARGS__) __attribute__((alias(mangled)));                                               \
     type name(__VA_ARGS__)
 
 /* A program may replace some of the operators. The C++ library's own forms call each other, so a program that replaces new(n) and
@@ -36,9 +38,8 @@ static const char *const take_override_along __attribute__((used)) = &fh_overrid
  * had not returned. A name is the program's if it leads elsewhere than to the function below. If the form's own name does so
  * too, a library has wrapped them all, as our recorder does, and calls each itself: then no arrow is followed. To ask costs a `new` three
  * instructions. A `delete` asks in its slow half only: see derived_delete. */
-#define OURS(name, mangled, type, ...) static type name(__VA_ARGS__) __attribute__((alias(mangled)))
-
-#define IS_THEIRS(operator, ours) is_other((uintptr_t)(operator), (uintptr_t)(ours))
+#define BOTH(operator) (uintptr_t)(operator), (uintptr_t)(our_##operator)
+#define IS_THEIRS(operator) is_other(BOTH(operator))
 
 static inline bool is_other(uintptr_t found, uintptr_t ours) {
     FH_HIDE(ours); /* or the compiler knows that both are the same */
@@ -109,18 +110,8 @@ OPERATOR(void *, operator_new, "_Znwm", size_t n) {
     return FH_LIKELY(p != NULL) ? p : new_miss(n);
 }
 
-OURS(our_new, "_Znwm", void *, size_t n);
-OURS(our_new_array, "_Znam", void *, size_t n);
-OURS(our_new_nothrow, "_ZnwmRKSt9nothrow_t", void *, size_t n, const void *nothrow);
-OURS(our_new_array_nothrow, "_ZnamRKSt9nothrow_t", void *, size_t n, const void *nothrow);
-OURS(our_new_array_aligned, "_ZnamSt11align_val_t", void *, size_t n, size_t align);
-OURS(our_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", void *, size_t n, size_t align,
-     const void *nothrow);
-OURS(our_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", void *, size_t n, size_t align,
-     const void *nothrow);
-
 OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
-    if (IS_THEIRS(operator_new, our_new) && !IS_THEIRS(operator_new_array, our_new_array)) return operator_new(n);
+    if (IS_THEIRS(operator_new) && !IS_THEIRS(operator_new_array)) return operator_new(n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_array_miss(n);
 }
@@ -128,7 +119,7 @@ OPERATOR(void *, operator_new_array, "_Znam", size_t n) {
 /* The std::nothrow_t that selects these is an empty object; its address is not looked at. */
 OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
-    bool theirs = IS_THEIRS(operator_new, our_new) && !IS_THEIRS(operator_new_nothrow, our_new_nothrow);
+    bool theirs = IS_THEIRS(operator_new) && !IS_THEIRS(operator_new_nothrow);
     if (theirs) return fh_new_catch(operator_new, n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_miss_nothrow(n);
@@ -136,9 +127,8 @@ OPERATOR(void *, operator_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t n, const vo
 
 OPERATOR(void *, operator_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t n, const void *nothrow) {
     (void)nothrow;
-    bool theirs = IS_THEIRS(operator_new_array, our_new_array) || IS_THEIRS(operator_new, our_new);
-    if (theirs && !IS_THEIRS(operator_new_array_nothrow, our_new_array_nothrow))
-        return fh_new_catch(operator_new_array, n);
+    bool theirs = IS_THEIRS(operator_new_array) || IS_THEIRS(operator_new);
+    if (theirs && !IS_THEIRS(operator_new_array_nothrow)) return fh_new_catch(operator_new_array, n);
     void *p = hit(n);
     return FH_LIKELY(p != NULL) ? p : new_array_miss_nothrow(n);
 }
@@ -148,11 +138,9 @@ OPERATOR(void *, operator_new_aligned, "_ZnwmSt11align_val_t", size_t n, size_t 
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
 }
 
-OURS(our_new_aligned, "_ZnwmSt11align_val_t", void *, size_t n, size_t align);
-
 OPERATOR(void *, operator_new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) {
-    bool theirs = IS_THEIRS(operator_new_aligned, our_new_aligned);
-    if (theirs && !IS_THEIRS(operator_new_array_aligned, our_new_array_aligned)) return operator_new_aligned(n, align);
+    bool theirs = IS_THEIRS(operator_new_aligned);
+    if (theirs && !IS_THEIRS(operator_new_array_aligned)) return operator_new_aligned(n, align);
     void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed(n, align);
 }
@@ -160,9 +148,8 @@ OPERATOR(void *, operator_new_array_aligned, "_ZnamSt11align_val_t", size_t n, s
 OPERATOR(void *, operator_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    bool theirs = IS_THEIRS(operator_new_aligned, our_new_aligned);
-    if (theirs && !IS_THEIRS(operator_new_aligned_nothrow, our_new_aligned_nothrow))
-        return fh_new_catch_aligned(operator_new_aligned, n, align);
+    bool theirs = IS_THEIRS(operator_new_aligned);
+    if (theirs && !IS_THEIRS(operator_new_aligned_nothrow)) return fh_new_catch_aligned(operator_new_aligned, n, align);
     void *p = fh_alloc_aligned_new(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
 }
@@ -170,9 +157,8 @@ OPERATOR(void *, operator_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow
 OPERATOR(void *, operator_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", size_t n, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    bool theirs = IS_THEIRS(operator_new_array_aligned, our_new_array_aligned) ||
-                  IS_THEIRS(operator_new_aligned, our_new_aligned);
-    if (theirs && !IS_THEIRS(operator_new_array_aligned_nothrow, our_new_array_aligned_nothrow))
+    bool theirs = IS_THEIRS(operator_new_array_aligned) || IS_THEIRS(operator_new_aligned);
+    if (theirs && !IS_THEIRS(operator_new_array_aligned_nothrow))
         return fh_new_catch_aligned(operator_new_array_aligned, n, align);
     void *p = fh_alloc_aligned_new_array(align, n);
     return FH_LIKELY(p != NULL) ? p : fh_new_failed_nothrow(n, align);
@@ -184,14 +170,10 @@ OPERATOR(void, operator_delete, "_ZdlPv", void *p) {
     fh_release_said(p, 0, 0, FH_SAYS_NEW);
 }
 
-OURS(our_delete, "_ZdlPv", void, void *p);
-
 /* How a block was aligned is of interest to a checked program alone: its class is looked up. */
 OPERATOR(void, operator_delete_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) {
     fh_release_said(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN);
 }
-
-OURS(our_delete_aligned, "_ZdlPvSt11align_val_t", void, void *p, size_t align);
 
 /* The other forms. The thread's bins as these see them: none, until its first such call has taken the slow half. */
 static __thread fh_bin *delete_bins __attribute__((tls_model("initial-exec"))) = (fh_bin *)fh_no_row.bin;
@@ -202,95 +184,67 @@ void fh_hook_bins_change(void) {
 
 static void derived_delete(void *p, size_t n, size_t align, unsigned said, uintptr_t found, uintptr_t ours);
 
-#define SELF(operator, ours) (uintptr_t)(operator), (uintptr_t)(ours)
-
-OURS(our_delete_array, "_ZdaPv", void, void *p);
-
 OPERATOR(void, operator_delete_array, "_ZdaPv", void *p) {
-    derived_delete(p, 0, 0, FH_SAYS_ARRAY, SELF(operator_delete_array, our_delete_array));
+    derived_delete(p, 0, 0, FH_SAYS_ARRAY, BOTH(operator_delete_array));
 }
-
-OURS(our_delete_array_aligned, "_ZdaPvSt11align_val_t", void, void *p, size_t align);
 
 OPERATOR(void, operator_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
-    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN,
-                   SELF(operator_delete_array_aligned, our_delete_array_aligned));
+    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN, BOTH(operator_delete_array_aligned));
 }
-
-OURS(our_delete_sized, "_ZdlPvm", void, void *p, size_t n);
 
 OPERATOR(void, operator_delete_sized, "_ZdlPvm", void *p, size_t n) {
-    derived_delete(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE, SELF(operator_delete_sized, our_delete_sized));
+    derived_delete(p, n, 0, FH_SAYS_NEW | FH_SAYS_SIZE, BOTH(operator_delete_sized));
 }
 
-OURS(our_delete_array_sized, "_ZdaPvm", void, void *p, size_t n);
-
 OPERATOR(void, operator_delete_array_sized, "_ZdaPvm", void *p, size_t n) {
-    derived_delete(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE, SELF(operator_delete_array_sized, our_delete_array_sized));
+    derived_delete(p, n, 0, FH_SAYS_ARRAY | FH_SAYS_SIZE, BOTH(operator_delete_array_sized));
 }
 
 /* Called when a constructor throws inside new (std::nothrow). */
-OURS(our_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void, void *p, const void *nothrow);
-
 OPERATOR(void, operator_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, 0, FH_SAYS_NEW, SELF(operator_delete_nothrow, our_delete_nothrow));
+    derived_delete(p, 0, 0, FH_SAYS_NEW, BOTH(operator_delete_nothrow));
 }
-
-OURS(our_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void, void *p, const void *nothrow);
 
 OPERATOR(void, operator_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, 0, FH_SAYS_ARRAY, SELF(operator_delete_array_nothrow, our_delete_array_nothrow));
+    derived_delete(p, 0, 0, FH_SAYS_ARRAY, BOTH(operator_delete_array_nothrow));
 }
-
-OURS(our_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void, void *p, size_t align,
-     const void *nothrow);
 
 OPERATOR(void, operator_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN,
-                   SELF(operator_delete_aligned_nothrow, our_delete_aligned_nothrow));
+    derived_delete(p, 0, align, FH_SAYS_NEW | FH_SAYS_ALIGN, BOTH(operator_delete_aligned_nothrow));
 }
-
-OURS(our_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void, void *p, size_t align,
-     const void *nothrow);
 
 OPERATOR(void, operator_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align,
          const void *nothrow) {
     (void)nothrow;
-    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN,
-                   SELF(operator_delete_array_aligned_nothrow, our_delete_array_aligned_nothrow));
+    derived_delete(p, 0, align, FH_SAYS_ARRAY | FH_SAYS_ALIGN, BOTH(operator_delete_array_aligned_nothrow));
 }
-
-OURS(our_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void, void *p, size_t n, size_t align);
 
 OPERATOR(void, operator_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) {
-    derived_delete(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN,
-                   SELF(operator_delete_sized_aligned, our_delete_sized_aligned));
+    derived_delete(p, n, align, FH_SAYS_NEW | FH_SAYS_SIZE | FH_SAYS_ALIGN, BOTH(operator_delete_sized_aligned));
 }
-
-OURS(our_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void, void *p, size_t n, size_t align);
 
 OPERATOR(void, operator_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
     derived_delete(p, n, align, FH_SAYS_ARRAY | FH_SAYS_SIZE | FH_SAYS_ALIGN,
-                   SELF(operator_delete_array_sized_aligned, our_delete_array_sized_aligned));
+                   BOTH(operator_delete_array_sized_aligned));
 }
 
 /* Calls the program's operator that a form leads to; false if both on its way are ours. */
 static bool delete_theirs(void *p, size_t align, unsigned said) {
     if (said & FH_SAYS_ALIGN) {
-        if (said & FH_SAYS_ARRAY && IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned)) {
+        if (said & FH_SAYS_ARRAY && IS_THEIRS(operator_delete_array_aligned)) {
             operator_delete_array_aligned(p, align);
-        } else if (IS_THEIRS(operator_delete_aligned, our_delete_aligned)) {
+        } else if (IS_THEIRS(operator_delete_aligned)) {
             operator_delete_aligned(p, align);
         } else {
             return false;
         }
-    } else if (said & FH_SAYS_ARRAY && IS_THEIRS(operator_delete_array, our_delete_array)) {
+    } else if (said & FH_SAYS_ARRAY && IS_THEIRS(operator_delete_array)) {
         operator_delete_array(p);
-    } else if (IS_THEIRS(operator_delete, our_delete)) {
+    } else if (IS_THEIRS(operator_delete)) {
         operator_delete(p);
     } else {
         return false;
@@ -313,9 +267,8 @@ __attribute__((noinline)) static void derived_delete_slow(void *p, size_t n, siz
         return;
     }
     if (!wrapped && delete_theirs(p, align, said)) return;
-    bool any = IS_THEIRS(operator_delete, our_delete) || IS_THEIRS(operator_delete_array, our_delete_array) ||
-               IS_THEIRS(operator_delete_aligned, our_delete_aligned) ||
-               IS_THEIRS(operator_delete_array_aligned, our_delete_array_aligned);
+    bool any = IS_THEIRS(operator_delete) || IS_THEIRS(operator_delete_array) || IS_THEIRS(operator_delete_aligned) ||
+               IS_THEIRS(operator_delete_array_aligned);
     if (!any) open_delete_bins();
     fh_release_said(p, n, align, said);
 }
