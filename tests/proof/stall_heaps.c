@@ -187,6 +187,8 @@ void stall_heap_life(void) {
     fh_heap *below = fh_heap_new(&(fh_heap_options){.parent = h, .flags = FH_HEAP_SIZES});
     if (below && fh_heap_malloc(below, 100)) fh_heap_stats_below(h, &totals);
     fh_heap_destroy(below);
+    const fh_heap_options too_large = {.parent = h, .flags = FH_HEAP_BOUNDED, .hard_limit = 2 * MOST};
+    CHECK(!fh_heap_new(&too_large), "a bounded heap has more than the heap above it may have");
     mark_a_call(h);
     for (unsigned i = 0; i < 3; i++) fh_heap_on_destroy(h, nothing, NULL);
     fh_heap_limit(h, 0, 0);
