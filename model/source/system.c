@@ -117,6 +117,11 @@ uint64_t fh_system_touch(void *p) {
     fh_model->plain((uintptr_t)p, 16, 1);
     return 0;
 }
+bool fh_system_gather(void *p, size_t size, uint64_t *nanoseconds) {
+    (void)p, (void)size, (void)nanoseconds;
+    return false;
+}
+
 bool fh_system_huge_pages_always(void) {
     return false;
 }

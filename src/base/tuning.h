@@ -170,6 +170,10 @@
 #define FH_BACK_OFF_FIRST (FH_STRESS ? 1u : 16u)
 #define FH_BACK_OFF_MOST (FH_STRESS ? 4u : 1024u)
 
+/* A heap that has grown by so much since it was purged piece by piece grows back: what was split for that is worth huge pages
+ * again. */
+#define FH_GROWN ((size_t)(FH_STRESS ? 64 * FH_KIB : 4 * FH_MIB))
+
 /* Nanoseconds of CPU time that the 512 small pages in place of a huge one take, and the most that quick huge pages may have saved. */
 #define FH_SMALL_PAGES_TOUCH (FH_STRESS ? UINT64_C(125000) : UINT64_C(500000))
 #define FH_TOUCH_SAVED_MOST (16 * FH_SMALL_PAGES_TOUCH)

@@ -215,7 +215,8 @@ typedef struct {
     fh_word dirty;                        /* 1 = written since it came from the OS */
     fh_word used;  /* 1 = was part of a slab or run at least once (so: free, used and not dirty = purged) */
     fh_word split; /* bit 0, bit 1: pages of that half may be purged one by one: no huge page any more;
-                    * bit 2, bit 3: and the kernel was advised to make none of it again. See thp.h */
+                    * bit 2, bit 3: and the kernel was advised to make none of it again;
+                    * bit 4, bit 5: since it was purged last, it was asked whether to gather it. See thp.h */
     fh_word
         over; /* 1 + the first slot of the run that began in an earlier chunk and has this one's first slot; 0: none */
     fh_word moved;  /* 1 = may be in a mapping of its own, because pages were moved there. See purge.h */

@@ -73,7 +73,14 @@ static void count_inside_refault(size_t bytes) {
     if (fh_cas_relaxed(&fh_counts.inside_purged, &purged, purged - again) && missed) fh_event_refaulted(again);
 }
 
+/* Of threads at once one may be lost. */
+static void count_growth(uint64_t bytes) {
+    uint64_t grown = fh_add_relaxed(&fh_counts.grown, bytes) + bytes;
+    if ((int64_t)grown < 0) fh_store(&fh_counts.grown, 0);
+}
+
 void fh_event_flushed(int64_t bytes) {
+    count_growth(0 - (uint64_t)bytes);
     int64_t now = (int64_t)(fh_add_relaxed(&fh_counts.flushed, (uint64_t)bytes) + (uint64_t)bytes);
     if (bytes < 0 && FH_UNLIKELY(fh_load(&fh_counts.inside_purged))) count_inside_refault((size_t)-bytes);
     /* A heap that grows: what is flushed counts from its peak on. What is added meanwhile is lost. */

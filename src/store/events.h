@@ -61,6 +61,8 @@ typedef struct {
     fh_word flushed;       /* bytes flushed and not refilled since slabs were sampled last; two's complement */
     fh_word inside_purged; /* bytes purged inside slabs, less what may be in use again */
     fh_word inside_second; /* when that was last, in units of 2^30 ns */
+    fh_word grown;         /* bytes refilled and not flushed since a half was purged piece by piece, less those that
+                            * were spent on gathering (thp.h); two's complement */
     fh_word wanted;        /* bytes that were about to get memory, ever; counted while the control group has a limit */
 } fh_counters;
 
@@ -195,6 +197,21 @@ void fh_event_flushed(int64_t bytes);
 
 /* `bytes` are about to be used that may have no memory yet. */
 void fh_event_may_touch(size_t bytes);
+
+/* A half is purged piece by piece: what the heap grows by counts from here on. */
+static inline void fh_event_split(void) {
+    if (fh_load(&fh_counts.grown)) fh_store(&fh_counts.grown, 0);
+}
+
+/* True if the heap has grown by so much since a half was purged piece by piece that memory may come ahead of it. */
+static inline bool fh_has_grown(void) {
+    return (int64_t)fh_load(&fh_counts.grown) >= (int64_t)FH_GROWN;
+}
+
+/* `bytes` of memory come ahead of it. Of two threads at once both may have seen the same growth. */
+static inline void fh_event_gathered(size_t bytes) {
+    fh_sub_relaxed(&fh_counts.grown, bytes);
+}
 
 /* The first touch of a huge page took so long. */
 static inline void fh_event_touched(uint64_t nanoseconds) {

@@ -109,6 +109,7 @@ static unsigned take_new(unsigned partition, unsigned c, unsigned want, void **o
     const fh_class_info *info = &fh_class_table[c];
     size_t slot = claim_slots(partition, info->slots);
     if (slot == FH_NONE) return 0;
+    fh_thp_refill(slot);
     unsigned n = want < info->blocks ? want : info->blocks;
     char *p = fh_slot_address(slot);
     for (unsigned i = 0; i < n; i++, p += info->size) out[i] = p;
@@ -168,7 +169,9 @@ static unsigned take(unsigned c, unsigned want, void **out, bool guests) {
             got += n;
             continue;
         }
-        got += take_from(slot, c, want - got, out + got);
+        unsigned n = take_from(slot, c, want - got, out + got);
+        if (n && fh_load(&current[0][shard][c]) != slot + 1) fh_thp_refill(slot);
+        got += n;
         FH_ASSERT(got <= want);
         if (got < want) fh_slab_unhint(fh_slab_at(slot), slot, c);
         remember(0, shard, c, got < want ? 0 : slot + 1);

@@ -9,6 +9,7 @@
 
 #define ADVISED_SHIFT 2
 #define ADVISED (UINT64_C(3) << ADVISED_SHIFT)
+#define ASKED_SHIFT 4
 
 /* At most FH_ADVISED_CHUNKS. */
 static fh_word advised_chunks;
@@ -38,9 +39,11 @@ bool fh_thp_split(size_t index, unsigned half, size_t free) {
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t bit = UINT64_C(1) << half;
     FH_ASSERT(half < 2);
-    if (fh_load(&chunk->split) & bit) return true;
-    if (free < fh_load(&fh_order.thp_split_bytes)) return false;
-    fh_or_acq_rel(&chunk->split, bit);
+    if (!(fh_load(&chunk->split) & bit)) {
+        if (free < fh_load(&fh_order.thp_split_bytes)) return false;
+        fh_or_acq_rel(&chunk->split, bit);
+    }
+    fh_event_split();
     return true;
 }
 
@@ -52,13 +55,15 @@ static void advise(size_t chunk, unsigned half, bool wanted) {
 void fh_thp_keep_split(size_t index, unsigned half) {
     fh_chunk *chunk = fh_chunk_at(index);
     FH_ASSERT(half < 2);
-    uint64_t bit = UINT64_C(1) << (ADVISED_SHIFT + half), seen = fh_load(&chunk->split);
+    uint64_t bit = UINT64_C(1) << (ADVISED_SHIFT + half), asked = UINT64_C(1) << (ASKED_SHIFT + half);
+    uint64_t seen = fh_load(&chunk->split);
+    if (seen & asked) fh_and_acq_rel(&chunk->split, ~asked); /* it will have less memory than it had */
     if (seen & bit || !fh_thp_is_huge(index)) return;
     if (!(seen & ADVISED) && fh_load(&advised_chunks) >= FH_ADVISED_CHUNKS) return;
+    fh_add_relaxed(&advised_chunks, 1); /* before the bit: who clears that subtracts */
     uint64_t before = fh_or_acq_rel(&chunk->split, bit);
-    if (before & bit) return;
-    if (!(before & ADVISED)) fh_add_relaxed(&advised_chunks, 1);
-    advise(index, half, false);
+    if (before & ADVISED) fh_sub_relaxed(&advised_chunks, 1);
+    if (!(before & bit)) advise(index, half, false);
 }
 
 void fh_thp_keep_slots_split(size_t first_slot, size_t last_slot) {
@@ -69,7 +74,8 @@ void fh_thp_keep_slots_split(size_t first_slot, size_t last_slot) {
 /* These halves, as bits 0 and 1, are whole again. Returns those about which the kernel was advised. */
 static uint64_t forget_split(size_t index, uint64_t halves) {
     fh_chunk *chunk = fh_chunk_at(index);
-    uint64_t bits = halves | halves << ADVISED_SHIFT, before = fh_and_acq_rel(&chunk->split, ~bits);
+    uint64_t bits = halves | halves << ADVISED_SHIFT | halves << ASKED_SHIFT,
+             before = fh_and_acq_rel(&chunk->split, ~bits);
     if (before & ADVISED && !(before & ADVISED & ~bits)) {
         uint64_t chunks = fh_sub_relaxed(&advised_chunks, 1);
         FH_ASSERT(chunks >= 1);
@@ -276,6 +282,55 @@ static bool is_to_be_timed(bool large) {
     return fh_add_relaxed(&begun, 1) % LARGE_TOUCHED == 0;
 }
 
+/* After so many refusals in a row the kernel is asked once in so many times: it may have no such call. */
+#define REFUSED_MOST 4u
+#define ASKED_ONE_IN 64u
+
+/* True if a quarter of it at most has memory. */
+static bool has_little_memory(size_t index, unsigned half) {
+    size_t all = 0, resident = 0;
+    return count_pages(index, fh_low_mask(FH_CHUNK_SLOTS / 2) << half * FH_CHUNK_SLOTS / 2, &all, &resident) &&
+           resident <= all / 4;
+}
+
+/* This half stays on small pages until it is purged again. */
+static void leave_split(size_t index, unsigned half) {
+    fh_thp_keep_split(index, half);
+    uint64_t before = fh_or_acq_rel(&fh_chunk_at(index)->split, (UINT64_C(1) | UINT64_C(1) << ASKED_SHIFT) << half);
+    FH_ASSERT(before >> (ASKED_SHIFT + 2) == 0);
+}
+
+/* Puts the half on one huge page, with what is in use there. */
+static void gather(size_t index, unsigned half) {
+    static fh_word refused;
+    uint64_t nanoseconds = 0;
+    if (fh_load(&refused) >= REFUSED_MOST && fh_add_relaxed(&refused, 1) % ASKED_ONE_IN != 0) return;
+    if (pass_over(1)) return;
+    fh_thp_join(index, UINT64_C(1) << half);
+    char *p = fh_slot_address(index * FH_CHUNK_SLOTS + half * FH_CHUNK_SLOTS / 2);
+    if (!fh_system_gather(p, FH_HUGE_PAGE, &nanoseconds)) {
+        fh_add_relaxed(&refused, 1);
+        leave_split(index, half);
+        return;
+    }
+    fh_store(&refused, 0);
+    fh_event_gathered(FH_HUGE_PAGE / 2); /* so what comes ahead is twice the growth at most */
+    if (fh_load(&fh_order.thp_timed)) fh_event_touched(nanoseconds);
+}
+
+void fh_thp_refill(size_t slot) {
+    size_t index = slot / FH_CHUNK_SLOTS;
+    fh_chunk *chunk = fh_chunk_at(index);
+    unsigned half = slot % FH_CHUNK_SLOTS >= FH_CHUNK_SLOTS / 2;
+    uint64_t split = fh_load(&chunk->split), asked = UINT64_C(1) << (ASKED_SHIFT + half);
+    if (FH_LIKELY(!(split >> half & 1)) || split & asked) return;
+    if (!fh_thp_is_huge(index) || fh_load(&fh_order.thp_first_chunk) > FH_YOUNG_CHUNKS) return;
+    /* Pages that a heap of the embedding API has purged must not come again: its limit counts them. */
+    if (fh_load(&heaps) || !fh_has_grown()) return;
+    if (fh_or_acq_rel(&chunk->split, asked) & asked) return;
+    if (has_little_memory(index, half)) gather(index, half);
+}
+
 /* The caller has claimed `slot` of half of a chunk that was all free, and without memory. */
 static void begin_half(size_t slot, bool large) {
     size_t index = slot / FH_CHUNK_SLOTS;
@@ -284,9 +339,7 @@ static void begin_half(size_t slot, bool large) {
     if (!fh_thp_is_huge(index) || fh_load(&chunk->split) >> half & 1) return;
     if (!fh_load(&fh_order.thp_timed)) return;
     if (heaps_dominate() || pass_over(1)) {
-        uint64_t before = fh_or_acq_rel(&chunk->split, UINT64_C(1) << half);
-        FH_ASSERT(before >> 4 == 0);
-        fh_thp_keep_split(index, half);
+        leave_split(index, half);
     } else if (is_to_be_timed(large)) {
         fh_event_touched(fh_system_touch(fh_slot_address(slot)));
     }

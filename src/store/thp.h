@@ -12,8 +12,9 @@
  *     unproven     chunks that were brought for a large   the kernel's own choice
  *                  block, until they are filled, purged
  *                  or taken for slabs
- *     split        halves of which single pages were      small pages, until the whole half is purged
- *                  purged
+ *     split        halves of which single pages were      small pages, until the whole half is purged,
+ *                  purged                                 or gathered: the heap grows back, and a
+ *                                                         quarter of it at most has memory
  *
  * This file keeps the bits and advises the kernel. The orders (events.h) say from which chunk on, how many halves to pass
  * over, and from how many free bytes on a half may be split.
@@ -22,11 +23,15 @@
  *     bit 0, 1   whole ──▶ split          by fetch_or, by any thread that may purge single pages of it
  *     bit 2, 3   not advised ──▶ advised  by fetch_or, by a thread that purges pages of the half or begins it, and so
  *                                         holds a part of it
+ *     bit 4, 5   not asked ──▶ asked      by fetch_or, by a thread that takes of a slab in the half: once for each time that
+ *                asked ──▶ not asked      by fetch_and, by a thread that purges pages of the half
  *     back to 0                           by fetch_and, by the thread that purges the half whole, and so holds all of
- *                                         it; or with a chunk that is started again
+ *                                         it; by the one that gathers it; or with a chunk that is started again
  *
- * The two never meet, so the kernel hears the advice in the order of the bits. A second thread that purges pages at the same
- * time may be ahead of the advice; the kernel takes seconds to act on it.
+ * Who purges the half whole meets nobody, so the kernel hears the advice in the order of the bits. Who gathers it may meet one
+ * that purges pages, and the kernel may hear them in the other order. Then a half that counts as whole stays on small pages until it is
+ * split again, or one that was split may be gathered once more. A second thread that purges pages at the same time may be ahead of the
+ * advice; the kernel takes seconds to act on it.
  *
  * Thread-safety: the functions say what the caller must hold. Progress: wait-free, except the kernel's calls. */
 #ifndef FH_STORE_THP_H
@@ -63,6 +68,11 @@ bool fh_thp_is_filled(size_t chunk);
 
 /* The caller has all of a chunk that was purged: it had memory, so what comes next is likely to be written to too. */
 void fh_thp_again(size_t chunk);
+
+/* The caller holds a block of the slab at this slot, of which it takes from now on. If the half was split, the heap has grown
+ * since, and most of the half has no memory, it is put on a huge page again. Cost: a load; at most one question to the kernel
+ * for each time that the half was purged. */
+void fh_thp_refill(size_t slot);
 
 /* The caller's slots were mapped afresh. What was advised about their chunks is said again. */
 void fh_thp_renewed(size_t slot, size_t n);

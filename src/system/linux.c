@@ -399,6 +399,39 @@ static uint64_t nanoseconds_of(clockid_t clock) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/* Whether huge pages come: 1 never, 2 where they are asked for, 3 everywhere. Asked once: of two threads at the same time both get the
+ * same answer. */
+static uint64_t huge_pages_setting(void) {
+    static fh_word cached;
+    uint64_t known = fh_load(&cached);
+    if (known == 0) {
+        char text[64];
+        fh_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+        known = strstr(text, "[always]") ? 3 : strstr(text, "[madvise]") ? 2 : 1;
+        fh_store(&cached, known);
+    }
+    return known;
+}
+
+bool fh_system_huge_pages_always(void) {
+    return huge_pages_setting() == 3;
+}
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Linux 6.1 has the call. It would make a huge page under any setting. */
+bool fh_system_gather(void *p, size_t size, uint64_t *nanoseconds) {
+    if (fh_system_is_restricted() || huge_pages_setting() == 1) return false;
+    int saved = errno;
+    uint64_t before = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+    bool done = madvise(p, size, MADV_COLLAPSE) == 0;
+    *nanoseconds = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+    errno = saved;
+    return done;
+}
+
 uint64_t fh_system_touch(void *p) {
     bool timed = !fh_system_is_restricted(); /* this clock is a system call */
     uint64_t before = timed ? nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) : 0;
@@ -417,17 +450,6 @@ static bool answer_once(fh_word *cached, bool (*ask)(void)) {
         fh_store(cached, known);
     }
     return known == 2;
-}
-
-static bool ask_huge_pages(void) {
-    char text[64];
-    fh_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
-    return strstr(text, "[always]") != NULL;
-}
-
-bool fh_system_huge_pages_always(void) {
-    static fh_word cached;
-    return answer_once(&cached, ask_huge_pages);
 }
 
 static bool ask_overcommit(void) {

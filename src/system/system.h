@@ -119,6 +119,10 @@ bool fh_system_populate(void *p, size_t size);
 /* True when huge pages come without being asked for (the kernel's setting is "always"). Asked once. */
 bool fh_system_huge_pages_always(void);
 
+/* Makes one huge page of what is in memory of this place, which is as long as one and so aligned. What is not in memory reads as zero, and
+ * has memory then. False: the kernel does not, or its setting forbids huge pages. *nanoseconds: of CPU time, as of fh_system_touch. */
+bool fh_system_gather(void *p, size_t size, uint64_t *nanoseconds);
+
 /* Writes a zero to the first byte of a page that reads as zero, so that it has memory. Returns the nanoseconds of
  * CPU time that it took: what other threads did meanwhile does not count. 0 if there is no such clock. */
 uint64_t fh_system_touch(void *p);

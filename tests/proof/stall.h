@@ -49,6 +49,7 @@ typedef enum {
     STALL_ALWAYS = 128,  /* huge pages come without being asked for */
     STALL_LOSE = 64,     /* pages cannot be moved, and the place is another thread's mapping now */
     STALL_GUARD = 256,   /* no mapping without access */
+    STALL_APART = 1024,  /* pages are not gathered into a huge one */
     STALL_FOREIGN = 512, /* there is a foreign mapping at stall_foreign */
 } stall_fault;
 

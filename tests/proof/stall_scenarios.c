@@ -313,6 +313,28 @@ static void slow_huge_pages(void) {
     stall_faults = 0;
 }
 
+/* A heap on huge pages gives all back but for a block here and there, and grows again; also where the kernel gathers no pages. */
+static void grows_back(void) {
+    enum { COUNT = 60000, SIZE = 512, KEPT = 3000, TIMES = 8 };
+    static void *block[COUNT];
+    fh_option_set("thp", "always");
+    stall_live += COUNT / KEPT * 2 * FH_SLOT_SIZE; /* what the few that stay keep of their slabs */
+    for (unsigned times = 0; times < TIMES; times++) {
+        if (times > 2) stall_faults = STALL_APART;
+        for (unsigned i = 0; i < COUNT; i++) block[i] = block[i] ? block[i] : get(SIZE);
+        for (unsigned i = 0; i < COUNT; i++) {
+            if (i % KEPT == 0 && times + 1 < TIMES) continue;
+            drop(block[i], SIZE);
+            block[i] = NULL;
+        }
+        fh_thread_flush();
+        fh_malloc_trim(0);
+    }
+    stall_live -= COUNT / KEPT * 2 * FH_SLOT_SIZE;
+    stall_faults = 0;
+    fh_option_set("thp", "auto");
+}
+
 /* A heap that grows although nearly all of what it has is free, but for a block here and there. */
 static void drift(void) {
     enum { SMALL = 80000, LARGE = 200 };
@@ -520,6 +542,7 @@ const stall_scenario stall_scenarios[] = {
     {.name = "phases, eager", .victim = phases_eager},
     {.name = "a group's limit", .victim = group_is_short, .clear = no_more_faults},
     {.name = "slow huge pages", .victim = slow_huge_pages, .clear = no_more_faults},
+    {.name = "grows back", .victim = grows_back, .clear = no_more_faults},
     {.name = "drift", .victim = drift},
     {.name = "lodgers", .victim = lodgers},
     {.name = "figures", .victim = ask},

@@ -57,6 +57,15 @@ uint64_t __wrap_fh_system_touch(void *p) {
     return stall_faults & STALL_SLOW ? 4000000 : 200000;
 }
 
+bool __real_fh_system_gather(void *p, size_t n, uint64_t *nanoseconds);
+bool __wrap_fh_system_gather(void *p, size_t n, uint64_t *nanoseconds);
+bool __wrap_fh_system_gather(void *p, size_t n, uint64_t *nanoseconds) {
+    if (stall_faults & STALL_APART) return false;
+    (void)__real_fh_system_gather(p, n, nanoseconds); /* where the kernel has no such call, nothing is different */
+    *nanoseconds = 200000;
+    return true;
+}
+
 uint64_t __real_fh_system_nanoseconds(void);
 uint64_t __wrap_fh_system_nanoseconds(void);
 uint64_t __wrap_fh_system_nanoseconds(void) {
