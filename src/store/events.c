@@ -75,6 +75,7 @@ static void count_inside_refault(size_t bytes) {
 
 /* Of threads at once one may be lost. */
 static void count_growth(uint64_t bytes) {
+    if (FH_LIKELY(!fh_load(&fh_counts.split))) return;
     uint64_t grown = fh_add_relaxed(&fh_counts.grown, bytes) + bytes;
     if ((int64_t)grown < 0) fh_store(&fh_counts.grown, 0);
 }

@@ -61,6 +61,7 @@ typedef struct {
     fh_word flushed;       /* bytes flushed and not refilled since slabs were sampled last; two's complement */
     fh_word inside_purged; /* bytes purged inside slabs, less what may be in use again */
     fh_word inside_second; /* when that was last, in units of 2^30 ns */
+    fh_word split;         /* 1: a half was purged piece by piece, so growth is counted */
     fh_word grown;         /* bytes refilled and not flushed since a half was purged piece by piece, less those that
                             * were spent on gathering (thp.h); two's complement */
     fh_word wanted;        /* bytes that were about to get memory, ever; counted while the control group has a limit */
@@ -200,6 +201,7 @@ void fh_event_may_touch(size_t bytes);
 
 /* A half is purged piece by piece: what the heap grows by counts from here on. */
 static inline void fh_event_split(void) {
+    if (!fh_load(&fh_counts.split)) fh_store(&fh_counts.split, 1);
     if (fh_load(&fh_counts.grown)) fh_store(&fh_counts.grown, 0);
 }
 

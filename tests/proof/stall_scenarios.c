@@ -315,12 +315,12 @@ static void slow_huge_pages(void) {
 
 /* A heap on huge pages gives all back but for a block here and there, and grows again; also where the kernel gathers no pages. */
 static void grows_back(void) {
-    enum { COUNT = 60000, SIZE = 512, KEPT = 3000, TIMES = 8 };
+    enum { COUNT = 40000, SIZE = 512, KEPT = 3000, TIMES = 4 };
     static void *block[COUNT];
     fh_option_set("thp", "always");
     stall_live += COUNT / KEPT * 2 * FH_SLOT_SIZE; /* what the few that stay keep of their slabs */
     for (unsigned times = 0; times < TIMES; times++) {
-        if (times > 2) stall_faults = STALL_APART;
+        if (times > 1) stall_faults = STALL_APART;
         for (unsigned i = 0; i < COUNT; i++) block[i] = block[i] ? block[i] : get(SIZE);
         for (unsigned i = 0; i < COUNT; i++) {
             if (i % KEPT == 0 && times + 1 < TIMES) continue;
