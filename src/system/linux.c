@@ -401,7 +401,7 @@ static uint64_t nanoseconds_of(clockid_t clock) {
 
 /* Whether huge pages come: 1 never, 2 where they are asked for, 3 everywhere. Asked once: of two threads at the same time both get the
  * same answer. */
-static uint64_t huge_pages_setting(void) {
+__attribute__((noinline)) static uint64_t huge_pages_setting(void) {
     static fh_word cached;
     uint64_t known = fh_load(&cached);
     if (known == 0) {
