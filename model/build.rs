@@ -8,7 +8,8 @@ mod mutants_heaps;
 mod mutants_order;
 
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::sync::Mutex;
+use std::{env, fs, thread};
 
 use mutants::MUTANTS;
 use mutants_heaps::HEAPS;
@@ -245,9 +246,19 @@ fn main() {
     println!("cargo:rerun-if-changed=mutants_heaps.rs");
     println!("cargo:rerun-if-changed=mutants_order.rs");
     build(&here, &source, &out, "real", &[]);
-    for mutant in MUTANTS.iter().chain(HEAPS).chain(ORDER) {
-        build(&here, &source, &out, mutant.name, mutant.edits);
-    }
+    // Each needs the objects of the real one and nothing of the others.
+    let jobs = env::var("NUM_JOBS").map_or(1, |n| n.parse().expect("cargo sets a number"));
+    let mutants = Mutex::new(MUTANTS.iter().chain(HEAPS).chain(ORDER));
+    let next = || mutants.lock().expect("no builder panics with it").next();
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(mutant) = next() {
+                    build(&here, &source, &out, mutant.name, mutant.edits);
+                }
+            });
+        }
+    });
     println!("cargo:rustc-env=FREEHOLD_MODEL_CORES={}", out.display());
 }
 

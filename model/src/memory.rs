@@ -8,12 +8,13 @@
 //! run that meets a new one finishes without it, and the exploration begins again with one atomic more.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use loom::sync::atomic::AtomicU64;
+use rustc_hash::FxHashMap;
 
 use crate::kernel::{madvise, mincore, mmap, munmap};
 use crate::order::restart_clock;
@@ -90,13 +91,13 @@ struct Atom {
 
 #[derive(Default)]
 struct Memory {
-    image: HashMap<usize, u64>,
-    run: HashMap<usize, u64>,
-    atoms: HashMap<usize, Rc<Atom>>,
-    cells: HashMap<usize, Rc<loom::cell::UnsafeCell<u64>>>,
+    image: FxHashMap<usize, u64>,
+    run: FxHashMap<usize, u64>,
+    atoms: FxHashMap<usize, Rc<Atom>>,
+    cells: FxHashMap<usize, Rc<loom::cell::UnsafeCell<u64>>>,
     known_words: BTreeSet<usize>,
     known_cells: BTreeSet<usize>,
-    taken: HashMap<usize, bool>,
+    taken: FxHashMap<usize, bool>,
     switch: Option<Rc<shuttle::sync::atomic::AtomicU64>>,
     findings: Vec<String>,
     /// The plain memory after the prologue: address and bytes of each page that it has touched.
@@ -594,7 +595,8 @@ pub fn seal_image() -> Vec<u8> {
             // SAFETY: as above; the arena is readable.
             let bytes = unsafe { std::slice::from_raw_parts(place as *const u8, PAGE) };
             (place, bytes.to_vec())
-        });
+        })
+        .filter(|(_, bytes)| bytes.iter().any(|&byte| byte != 0)); // the others are zero again without being copied
     let pages: Vec<_> = pages.collect();
     MEMORY.with_borrow_mut(|memory| {
         memory.pages = pages;

@@ -52,6 +52,7 @@
 #define NEVER ~0ul
 #define NOT_WHOLE 7        /* a status */
 #define AT_ANOTHER_TIME 50 /* by this are the blocks fewer at the second and later stops at one step */
+#define AT_OTHER_STEPS 4   /* and by this at the first stop, but for one step in so many */
 
 extern fh_proof_site __start_fh_proof_sites[], __stop_fh_proof_sites[];
 
@@ -407,7 +408,8 @@ static unsigned long tried[MOST_SITES], parked_at[MOST_SITES];
 
 static void stop_once(const stop *where, int soak, size_t *worst) {
     unsigned site = where->site;
-    wanted_now = soak || !parked_at[site] ? wanted : wanted / AT_ANOTHER_TIME;
+    unsigned long fewer = parked_at[site] ? AT_ANOTHER_TIME : site % AT_OTHER_STEPS ? AT_OTHER_STEPS : 1;
+    wanted_now = soak ? wanted : wanted / fewer;
     parked_at[site] += (unsigned long)stop_there(site, &plans[site][where->plan], where->after, worst);
     tried[site]++;
 }
@@ -519,8 +521,8 @@ int main(int count, char **argument) {
     unsigned long done = stop_everywhere(soak ? 5 * (double)env_number("FREEHOLD_SOAK", 0) : 0, &worst);
     if (done == stop_count) check_parked();
     printf(
-        "%u steps of the shared protocols, a thread parked at %u of them, %lu times; each time the others went on for "
-        "%lu blocks.\nAt most %zu KiB beyond the live blocks did not come back. %lu runs to find the steps in "
+        "%u steps of the shared protocols, a thread parked at %u of them, %lu times; each time the others went on, for "
+        "%lu blocks at most.\nAt most %zu KiB beyond the live blocks did not come back. %lu runs to find the steps in "
         "%.0f s, the stops took %.0f s.\n",
         distinct, distinct - unreached, done, wanted, worst >> 10, searched, found - begun, seconds_now() - found);
     fflush(stdout);
