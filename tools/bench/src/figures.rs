@@ -22,6 +22,10 @@ pub enum Metric {
 /// said to decide the row.
 pub const WEAK: f64 = 3.0;
 
+/// A peer is fast in a row if its CPU time there is at most this many times that of the fastest peer. Memory is easily saved by
+/// one that asks the kernel for every block.
+pub const FAST: f64 = 2.0;
+
 impl Metric {
     pub fn of(self, run: &Run) -> f64 {
         match self {
@@ -166,6 +170,22 @@ impl<'a> Figures<'a> {
     pub fn best_peer(&self, workload: &str, metric: Metric) -> Option<&'a Allocator> {
         self.peer_medians(workload, metric)
             .into_iter()
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(allocator, _)| allocator)
+    }
+
+    /// The peer with the lowest peak RSS of those that are fast in this row. Times below what can be told apart are all fast.
+    pub fn leanest_fast_peer(&self, workload: &str) -> Option<&'a Allocator> {
+        let times = self.peer_medians(workload, Metric::Cpu);
+        let lowest = times.iter().map(|(_, time)| *time).min_by(f64::total_cmp)?;
+        let most = FAST * lowest.max(Metric::Cpu.least());
+        let is_fast = |peer: &Allocator| {
+            let mut of_it = times.iter().filter(|(a, _)| a.name == peer.name);
+            of_it.any(|(_, time)| *time <= most)
+        };
+        self.peer_medians(workload, Metric::PeakRss)
+            .into_iter()
+            .filter(|(peer, _)| is_fast(peer))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(allocator, _)| allocator)
     }

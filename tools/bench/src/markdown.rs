@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use crate::figures::{Figures, Metric, WEAK};
+use crate::figures::{FAST, Figures, Metric, WEAK};
 use crate::record::{Record, label_with_version};
-use crate::steering::{self, Against, Mean, Row, Standing};
+use crate::steering::{self, Against, HEAVY, Mean, Row, Standing, Steering};
 use crate::table;
 
 pub fn render(record: &Record) -> String {
@@ -38,6 +38,7 @@ pub fn render(record: &Record) -> String {
     text.push_str(&standings(record, &steering.standings));
     text.push_str(&held_out(steering.ours.as_ref()));
     text.push_str(&weak_rows(&figures, &steering.reference));
+    text.push_str(&beside_fast_peers(&steering));
     if !steering.losses.is_empty() {
         text.push_str(
             "\nWhere Freehold needs more CPU time than the best peer of that workload:\n\n",
@@ -111,6 +112,32 @@ fn held_out(ours: Option<&Standing>) -> String {
         ),
         _ => String::new(),
     }
+}
+
+/// Memory beside peers that do not pay for theirs with twice the time.
+fn beside_fast_peers(steering: &Steering) -> String {
+    let mean = steering.ours.as_ref().and_then(|ours| ours.fast_rss.value);
+    let Some(mean) = mean else {
+        return String::new();
+    };
+    let mut text = format!(
+        "\nOf peers that take at most {FAST:.0} times the CPU time of the fastest, Freehold has {mean:.2} of the leanest one's memory"
+    );
+    for (i, row) in steering.heavy.iter().enumerate() {
+        let _ = write!(
+            text,
+            "{} {} {:.2} ({})",
+            if i == 0 {
+                format!("; above {HEAVY}:")
+            } else {
+                ",".to_owned()
+            },
+            row.workload,
+            row.ratio.value,
+            row.peer
+        );
+    }
+    text + ".\n"
 }
 
 /// Names the rows that the reference's weakness decides; nothing when there is none.

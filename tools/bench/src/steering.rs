@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::figures::{Figures, Metric};
+use crate::figures::{FAST, Figures, Metric};
 use crate::record::{Origin, Workload};
 use crate::statistics::{Ratio, Verdict, geometric_mean};
 
@@ -16,6 +16,8 @@ pub const AIM_CPU: f64 = 0.80;
 pub const AIM_RSS: f64 = 0.50;
 pub const AIM_WORST: f64 = 1.03;
 pub const AIM_WORST_FULL: f64 = 1.10;
+/// A row in which we have more than this many times the memory of the leanest fast peer is explained in the page on benchmarks.
+pub const HEAVY: f64 = 1.3;
 
 /// A mean of ratios, and over how many rows it was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -43,6 +45,8 @@ pub struct Standing {
     /// The same, and the peer of each round was chosen by the other rounds; over the rows that have two or more.
     pub held_out_cpu: Mean,
     pub held_out_rss: Mean,
+    /// Against the leanest of those that are fast in each row.
+    pub fast_rss: Mean,
     /// Against the reference.
     pub cpu: Mean,
     pub rss: Mean,
@@ -81,6 +85,8 @@ pub struct Steering {
     pub aim_worst: f64,
     /// All workloads where the noise separates ours from a better peer, the worst first: where the work is.
     pub losses: Vec<Against>,
+    /// All workloads where ours has more than `HEAVY` times the memory of the leanest fast peer, the worst first.
+    pub heavy: Vec<Against>,
     /// All rows, the one with the worst CPU time first.
     pub rows: Vec<Row>,
     pub standings: Vec<Standing>,
@@ -114,6 +120,7 @@ pub fn steer(figures: &Figures) -> Steering {
             .filter(|against| against.ratio.verdict() == Verdict::More)
             .cloned()
             .collect(),
+        heavy: ours.map_or_else(Vec::new, |name| heavy(figures, name)),
         ours: ours.map(|name| standing(figures, name, "Freehold", &reference)),
         reference: record
             .allocator(&reference)
@@ -163,6 +170,7 @@ fn standing(figures: &Figures, name: &str, label: &str, reference: &str) -> Stan
         best_rss: Mean::of(&best(Metric::PeakRss)),
         held_out_cpu: Mean::of(&held_out(Metric::Cpu)),
         held_out_rss: Mean::of(&held_out(Metric::PeakRss)),
+        fast_rss: Mean::of(&fast_ratios(figures, name)),
         cpu: Mean::of(&all(&cpu)),
         rss: Mean::of(&all(&rss)),
         faults: Mean::of(&all(&ratios(Metric::Faults))),
@@ -187,6 +195,31 @@ fn against_best(figures: &Figures, name: &str, workload: &str, metric: Metric) -
         peer: peer.label.clone(),
         ratio: figures.ratio(workload, name, &peer.name, metric)?,
     })
+}
+
+/// Peak RSS against the leanest fast peer of each row.
+fn against_lean(figures: &Figures, name: &str) -> Vec<Against> {
+    let row = |w: &Workload| {
+        let peer = figures.leanest_fast_peer(&w.name)?;
+        Some(Against {
+            workload: w.name.clone(),
+            peer: peer.label.clone(),
+            ratio: figures.ratio(&w.name, name, &peer.name, Metric::PeakRss)?,
+        })
+    };
+    figures.measured().filter_map(row).collect()
+}
+
+fn fast_ratios(figures: &Figures, name: &str) -> Vec<f64> {
+    let rows = against_lean(figures, name);
+    rows.iter().map(|against| against.ratio.value).collect()
+}
+
+fn heavy(figures: &Figures, ours: &str) -> Vec<Against> {
+    let mut rows = against_lean(figures, ours);
+    rows.retain(|against| against.ratio.value > HEAVY);
+    rows.sort_by(|a, b| b.ratio.value.total_cmp(&a.ratio.value));
+    rows
 }
 
 fn rows(figures: &Figures, ours: &str) -> Vec<Row> {
@@ -249,6 +282,7 @@ pub fn render(steering: &Steering) -> String {
     if let Some(ours) = steering.ours.as_ref().filter(|o| o.best_rss.rows > 0) {
         text.push_str(&the_figures(steering, ours));
         text.push_str(&losses(steering));
+        text.push_str(&heavy_rows(steering));
     }
     text
 }
@@ -298,6 +332,13 @@ fn the_figures(steering: &Steering, ours: &Standing) -> String {
         ours.rss,
         AIM_RSS,
         &note(ours.rss, ours.rss_unmarked),
+    );
+    let _ = writeln!(
+        text,
+        "  {:<44} {:>5}  ({} workloads; fast: at most {FAST:.0} times the fastest peer's CPU time)",
+        "peak RSS against the leanest fast peer",
+        show(ours.fast_rss),
+        ours.fast_rss.rows
     );
     let _ = match &steering.worst {
         Some(w) => {
@@ -356,6 +397,25 @@ fn losses(steering: &Steering) -> String {
     text
 }
 
+/// The most memory beside a fast peer's.
+fn heavy_rows(steering: &Steering) -> String {
+    if steering.heavy.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\nWhere Freehold has more than {HEAVY} times the memory of the leanest fast peer ({} workloads)\n",
+        steering.heavy.len()
+    );
+    for row in steering.heavy.iter().take(SHOWN) {
+        let _ = writeln!(
+            text,
+            "  {:<28} {:5.2}  against {}",
+            row.workload, row.ratio.value, row.peer
+        );
+    }
+    text
+}
+
 /// "; RSS 0.80 against glibc; 1200 page faults, fewest 366".
 fn beside(row: &Row) -> String {
     let mut text = String::new();
@@ -390,6 +450,42 @@ mod tests {
         assert!((worst.ratio.value - 1.25).abs() < 1e-9);
         assert_eq!(worst.peer, "JEMALLOC");
         insta::assert_snapshot!(render(&steering));
+    }
+
+    /// The leanest peer takes three times as long as the fastest, so it is not what our memory is held against.
+    #[test]
+    fn a_slow_peer_is_not_the_leanest_fast_one() {
+        let mut record = example(&[
+            ("mimalloc3", &[1.0, 1.0]),
+            ("freehold", &[0.5, 0.5]),
+            ("glibc", &[3.0, 3.0]),
+            ("jemalloc", &[2.0, 2.0]),
+        ]);
+        let memory = [
+            ("mimalloc3", 40),
+            ("freehold", 14),
+            ("glibc", 5),
+            ("jemalloc", 10),
+        ];
+        for run in &mut record.runs {
+            let of = memory.iter().find(|(name, _)| *name == run.allocator);
+            run.peak_rss = of.unwrap().1 << 20;
+        }
+        let steering = steer(&Figures::new(&record));
+        let ours = steering.ours.as_ref().unwrap();
+        assert!((ours.best_rss.value.unwrap() - 2.8).abs() < 1e-6);
+        assert!((ours.fast_rss.value.unwrap() - 1.4).abs() < 1e-6);
+        let heavy: Vec<_> = steering.heavy.iter().map(|a| a.peer.as_str()).collect();
+        assert_eq!(heavy, ["JEMALLOC"]);
+        assert!(render(&steering).contains("1.40  against JEMALLOC"));
+        // As fast as the fastest or twice as slow is fast; a little more is not.
+        for run in record.runs.iter_mut().filter(|r| r.allocator == "jemalloc") {
+            run.cpu = 2.01;
+        }
+        let steering = steer(&Figures::new(&record));
+        let lean = steering.ours.as_ref().unwrap().fast_rss.value.unwrap();
+        assert!((lean - 14.0 / 40.0).abs() < 1e-6, "{lean}");
+        assert!(steering.heavy.is_empty());
     }
 
     /// Two rows. In the first, another peer than in the second is the best; in the second the reference is weak.
@@ -439,6 +535,8 @@ mod tests {
         near(ours.best_rss, 2, (0.8_f64 * 0.9).sqrt());
         near(ours.cpu, 2, (0.8_f64 * 0.1).sqrt());
         near(ours.cpu_unmarked, 1, 0.8);
+        // In the first row only mimalloc and glibc are fast, in the second glibc and jemalloc; the leanest is the fastest in both.
+        near(ours.fast_rss, 2, (0.8_f64 * 0.9).sqrt());
         // A peer's own mean against the best is 1 where it is that peer itself.
         let glibc = steering.standings.iter().find(|s| s.allocator == "glibc");
         near(glibc.unwrap().best_cpu, 2, 2.0_f64.sqrt());
