@@ -5,6 +5,7 @@
 #include "base/tuning.h"
 #include "system/inspect.h"
 #include "system/system.h"
+#include "system/tools.h"
 
 #include <errno.h>
 
@@ -77,7 +78,9 @@ static bool start_class_bytes(size_t slots) {
     if (FH_LIKELY(slots <= fh_load_acquire(&fh_class_slots))) return true;
     char *rest = (char *)fh_class_byte(FH_CLASS_MAP_FIRST);
     size_t size = FH_CLASS_MAP_SIZE - FH_CLASS_MAP_FIRST;
+    fh_tool_maps_for_all();
     int error = fh_system_place(rest, size);
+    fh_tool_has_mapped();
     if (error != 0) {
         bool may_ask = error == EEXIST && !fh_system_is_restricted();
         if (!may_ask || !fh_system_is_mapped(rest, size)) return slots <= fh_load_acquire(&fh_class_slots);

@@ -53,4 +53,22 @@ void fh_tool_show(const void *p, size_t n);
 void fh_tool_quiet(void);
 void fh_tool_loud(void);
 
+/* ThreadSanitizer takes a new mapping for a write to all of it by the thread that maps. Between the two it does not: others may use
+ * the mapping as soon as the kernel has made it, and learn of it from the kernel. Nothing in a build without that sanitizer. */
+#if defined(__SANITIZE_THREAD__)
+void AnnotateIgnoreWritesBegin(const char *file, int line); /* of the sanitizer's own library */
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+static inline void fh_tool_maps_for_all(void) {
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+static inline void fh_tool_has_mapped(void) {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+}
+#else
+static inline void fh_tool_maps_for_all(void) {
+}
+static inline void fh_tool_has_mapped(void) {
+}
+#endif
+
 #endif
