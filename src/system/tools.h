@@ -1,7 +1,7 @@
 /* A tool that watches the program's memory: Valgrind's memcheck, or AddressSanitizer in the program that embeds the library. It
  * knows the C library's malloc. Of ours it knows what it is told here.
  *
- * A port may answer that there is none: then nothing else here is called, but for what ThreadSanitizer is told. All of it is for any thread at any time, allocates
+ * A port may answer that there is none: then nothing else here is called, except what ThreadSanitizer is told. All of it is for any thread at any time, allocates
  * nothing and keeps errno. A range may be of no bytes. */
 #ifndef FH_SYSTEM_TOOLS_H
 #define FH_SYSTEM_TOOLS_H

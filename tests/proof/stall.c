@@ -8,9 +8,9 @@
  * two other threads
  *
  *   - allocate and free blocks of all kinds once, with fresh slabs and chunks on the way,
- *   - then allocate and free N blocks of the size that the victim was dealing with (N/4 but for one step in four; N/50 when it has
- *     been stopped at this step before, at another time; N always in a soak; a hundredth of blocks above 2 MiB, which are purged each time), giving everything back
- *     eight times meanwhile, so that fresh slabs are needed again,
+ *   - then allocate and free N blocks of the size that the victim was dealing with, giving everything back eight times
+ *     meanwhile, so that fresh slabs are needed again. It is N/4 at three steps of four, and N/50 when it has been stopped at
+ *     this step before, at another time; N always in a soak; and a hundredth of blocks above 2 MiB, which are purged each time,
  *
  * and free everything. What is then not back must be no more than the blocks that the scenario's threads have and BOUND:
  *
