@@ -36,6 +36,8 @@ done
 say "soak: ten thousand forks"
 FREEHOLD_TEST_FORKS=10000 ctest --test-dir "$build" --output-on-failure --no-tests=error -R '^life\.fork_storm' \
     --timeout 7200 </dev/null
+FREEHOLD_TEST_FORKS=1000 ctest --test-dir "$build" --output-on-failure --no-tests=error -R '^large\.resize\.fork' \
+    --timeout 7200 </dev/null
 
 # Shown with what it prints, which says how many reads there were.
 say "soak: a billion reads by readers that race writers"
@@ -51,13 +53,16 @@ say "soak: a billion calls on bounded heaps, each with its instructions counted"
 FREEHOLD_TEST_OPERATIONS=200000000 ctest --test-dir "$build" --verbose --no-tests=error -R '^heap\.bounded\.counted' \
     --timeout 7200 </dev/null
 
+say "soak: lint, without a limit for the analyzer"
+scripts/lint.sh "$build"
+
 say "soak: real programs, long"
 FREEHOLD_TEST_PROGRAMS=long ctest --test-dir "$build" --output-on-failure --no-tests=error -L 'programs|soak' \
     --timeout 7200 </dev/null
 
-say "soak: a hundred thousand damaged traces"
+say "soak: a hundred thousand damaged traces, and as many profile files"
 FREEHOLD_TEST_MUTATIONS=100000 cargo test --release --locked --manifest-path tools/Cargo.toml --target-dir "$build/cargo" \
-    -p trace-file -- --nocapture </dev/null
+    -p trace-file -p profile-file -- --nocapture </dev/null
 
 export FREEHOLD_SOAK=$((FREEHOLD_SOAK / 4 + 1))
 say "soak: the model, at most $FREEHOLD_SOAK seconds a scenario"

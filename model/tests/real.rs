@@ -1,75 +1,81 @@
 //! The code that ships, explored. `FREEHOLD_SOAK` (seconds a scenario) asks for the long form.
 
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::Instant;
 
 use freehold_model::explore::{Bounds, MOST_STEPS, every_interleaving, random_interleavings};
-use freehold_model::scenarios;
+use freehold_model::scenarios::{self, Entry};
 
 /// Seconds that one scenario may take in the long form.
 fn soak() -> Option<u64> {
     std::env::var("FREEHOLD_SOAK").ok()?.parse().ok()
 }
 
-fn explore(part: usize, parts: usize) {
-    let mut unfinished = vec![];
+/// One scenario; whether all of it was explored.
+fn explore(entry: &Entry) -> bool {
+    let bounds = match soak() {
+        Some(seconds) => Bounds {
+            preemptions: entry.preemptions.map(|n| n + 1),
+            seconds,
+            steps: MOST_STEPS,
+        },
+        None => Bounds {
+            preemptions: entry.preemptions,
+            seconds: 600,
+            steps: MOST_STEPS,
+        },
+    };
+    let begun = Instant::now();
+    let outcome = every_interleaving("real", &entry.scenario, bounds);
+    eprintln!(
+        "{}: {} runs, {:.1} s, {}{:?}",
+        entry.name,
+        outcome.runs,
+        begun.elapsed().as_secs_f64(),
+        if outcome.complete {
+            "complete, preemptions ≤ "
+        } else {
+            "NOT complete, preemptions ≤ "
+        },
+        bounds.preemptions,
+    );
+    if let Some(finding) = outcome.finding {
+        panic!("{}: {finding}", entry.name);
+    }
+    outcome.complete
+}
+
+/// As many scenarios at once as there are CPUs; who is done takes the next.
+#[test]
+fn every_structure() {
     let only = std::env::var("FREEHOLD_MODEL_ONLY").unwrap_or_default();
+    let mut asked = scenarios::all();
+    asked.retain(|entry| entry.name.contains(&only));
     assert!(
-        scenarios::all()
-            .iter()
-            .any(|entry| entry.name.contains(&only)),
+        !asked.is_empty(),
         "no scenario is called anything with {only:?}"
     );
-    for (number, entry) in scenarios::all().into_iter().enumerate() {
-        if number % parts != part || !entry.name.contains(&only) {
-            continue;
+    let next = AtomicUsize::new(0);
+    let unfinished = Mutex::new(vec![]);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(entry) = asked.get(next.fetch_add(1, Relaxed)) {
+                    if !explore(entry) {
+                        unfinished.lock().unwrap().push(entry.name);
+                    }
+                }
+            });
         }
-        let bounds = match soak() {
-            Some(seconds) => Bounds {
-                preemptions: entry.preemptions.map(|n| n + 1),
-                seconds,
-                steps: MOST_STEPS,
-            },
-            None => Bounds {
-                preemptions: entry.preemptions,
-                seconds: 600,
-                steps: MOST_STEPS,
-            },
-        };
-        let begun = Instant::now();
-        let outcome = every_interleaving("real", &entry.scenario, bounds);
-        eprintln!(
-            "{}: {} runs, {:.1} s, {}{:?}",
-            entry.name,
-            outcome.runs,
-            begun.elapsed().as_secs_f64(),
-            if outcome.complete {
-                "complete, preemptions ≤ "
-            } else {
-                "NOT complete, preemptions ≤ "
-            },
-            bounds.preemptions,
-        );
-        if let Some(finding) = outcome.finding {
-            panic!("{}: {finding}", entry.name);
-        }
-        if !outcome.complete {
-            unfinished.push(entry.name);
-        }
-    }
+    });
+    let unfinished = unfinished.into_inner().unwrap();
     assert!(
         unfinished.is_empty() || soak().is_some(),
         "no answer in time: {unfinished:?}"
     );
-}
-
-#[test]
-fn every_structure_first_half() {
-    explore(0, 2);
-}
-
-#[test]
-fn every_structure_second_half() {
-    explore(1, 2);
 }
 
 #[test]

@@ -57,7 +57,7 @@ build() {
 }
 
 build gcc embed
-build gcc dropin -fPIC
+build gcc dropin -fPIC -O1
 if command -v clang >/dev/null; then
     # With the warnings that many a project has on.
     build clang dropin -Wall -Wextra

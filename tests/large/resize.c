@@ -6,7 +6,7 @@
  *     fork      300 forks beside two threads that resize huge blocks. Each child checks, resizes and frees what it inherited
  *               from the forking thread, and allocates blocks of its own.
  *
- * The first two last FREEHOLD_TEST_SECONDS; FREEHOLD_TEST_FORKS says how many forks. */
+ * The first two last FREEHOLD_TEST_SECONDS; FREEHOLD_TEST_FORKS says how many forks; ctest has its own number. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/pattern.h"

@@ -35,8 +35,8 @@ compile() {
     case $compiler in *++) flags=(-std=c++17) ;; esac
     for source in "${@:2}"; do
         name=$(basename "$source")
-        "$compiler" "${flags[@]}" -O2 -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.without.o"
-        under "$compiler" "${flags[@]}" -O2 -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.with.o" ||
+        "$compiler" "${flags[@]}" -O1 -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.without.o"
+        under "$compiler" "${flags[@]}" -O1 -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.with.o" ||
             die "$compiler $name"
         cmp "$work/$name.without.o" "$work/$name.with.o" || die "$compiler made another object of $name"
     done

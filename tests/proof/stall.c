@@ -9,8 +9,8 @@
  *
  *   - allocate and free blocks of all kinds once, with fresh slabs and chunks on the way,
  *   - then allocate and free N blocks of the size that the victim was dealing with, giving everything back eight times
- *     meanwhile, so that fresh slabs are needed again. It is N/4 at three steps of four, and N/50 when it has been stopped at
- *     this step before, at another time; N always in a soak; and a hundredth of blocks above 2 MiB, which are purged each time,
+ *     meanwhile, so that fresh slabs are needed again. It is N/16 but at one step of sixteen, and N/50 when it has been stopped
+ *     at this step before, at another time; N always in a soak; and a hundredth of blocks above 2 MiB, which are purged each time,
  *
  * and free everything. What is then not back must be no more than the blocks that the scenario's threads have and BOUND:
  *
@@ -52,7 +52,7 @@
 #define NEVER ~0ul
 #define NOT_WHOLE 7        /* a status */
 #define AT_ANOTHER_TIME 50 /* by this are the blocks fewer at the second and later stops at one step */
-#define AT_OTHER_STEPS 4   /* and by this at the first stop, but for one step in so many */
+#define AT_OTHER_STEPS 16  /* and by this at the first stop, but for one step in so many */
 
 extern fh_proof_site __start_fh_proof_sites[], __stop_fh_proof_sites[];
 

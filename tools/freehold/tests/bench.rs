@@ -1,10 +1,13 @@
 //! `freehold bench` as an installed command: what the suite needs and is missing is said.
 
+mod command;
+
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use command::command;
 fn bench(directory: &std::path::Path) -> String {
-    let output = Command::new(assert_cmd::cargo::cargo_bin("freehold"))
+    let output = Command::new(command())
         .args(["bench", "--quick"])
         .current_dir(directory)
         .output()
@@ -49,7 +52,7 @@ fn in_a_source_tree_without_workloads_it_says_how_to_make_them() {
 #[test]
 fn who_stops_reading_its_list_is_told_of_no_error() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin("freehold"))
+    let mut child = Command::new(command())
         .args(["bench", "list", "--root", root])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -77,7 +80,7 @@ fn tree() -> tempfile::TempDir {
 
 /// What `freehold bench` complains about, with the code 2.
 fn complaint(words: &[&str]) -> String {
-    let output = Command::new(assert_cmd::cargo::cargo_bin("freehold"))
+    let output = Command::new(command())
         .arg("bench")
         .args(words)
         .output()

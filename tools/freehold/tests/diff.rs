@@ -1,10 +1,12 @@
 //! `freehold diff` on profile files whose every number is known.
 
+mod command;
 mod made_up;
 
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
+use command::command;
 use made_up::Program;
 use profile_file::testing::ProfileBuilder;
 use serde_json::Value;
@@ -42,8 +44,7 @@ impl Bench {
 }
 
 fn diff(args: &[&str], [before, after]: &[PathBuf; 2]) -> String {
-    let output = Command::cargo_bin("freehold")
-        .unwrap()
+    let output = Command::new(command())
         .arg("diff")
         .args(args)
         .arg(before)

@@ -2,11 +2,14 @@
 //! wanted that not every machine has; the library is a stand-in that exports malloc, so that these tests do
 //! not depend on a build of the C half.
 
+mod command;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use command::command;
 use profile_file::testing::skip_part;
 use tempfile::TempDir;
 
@@ -73,8 +76,7 @@ impl Bench {
 
     /// The same where another library is preloaded already.
     fn doctor_beside(&self, preloaded: Option<&Path>, arguments: &[&str]) -> (i32, String) {
-        let output = assert_cmd::Command::cargo_bin("freehold")
-            .unwrap()
+        let output = assert_cmd::Command::new(command())
             .arg("doctor")
             .arg("--library")
             .arg(self.path("libfreehold.so"))
@@ -525,7 +527,7 @@ fn a_file_that_is_no_library_is_no_way_to_run_anything() {
     let file = directory.path().join("libempty.so");
     std::fs::write(&file, "").unwrap();
     let file = file.to_str().unwrap();
-    let output = Command::new(assert_cmd::cargo::cargo_bin("freehold"))
+    let output = Command::new(command())
         .args(["doctor", "--library", file])
         .output()
         .unwrap();

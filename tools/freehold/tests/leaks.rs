@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use observed::command;
 use profile_file::testing::skip;
 use tempfile::TempDir;
 
@@ -113,10 +114,7 @@ impl Drop for Planted {
 }
 
 fn freehold(arguments: &[&str]) -> Output {
-    Command::new(assert_cmd::cargo::cargo_bin("freehold"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(command()).args(arguments).output().unwrap()
 }
 
 fn text(output: &Output) -> String {
@@ -409,7 +407,7 @@ impl Drop for Terminal {
 fn top_in_a_terminal_obeys_its_keys_and_outlives_the_program() {
     let mut program = Planted::run_for(1);
     let profile = program.profile();
-    let command = assert_cmd::cargo::cargo_bin("freehold");
+    let command = command();
     let line = format!(
         "{} top {} --every 200ms; sleep 60",
         command.display(),

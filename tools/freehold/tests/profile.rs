@@ -1,10 +1,12 @@
 //! `freehold profile` on profile files whose every number is known.
 
+mod command;
 mod made_up;
 
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
+use command::command;
 use made_up::Program;
 use profile_file::testing::skip;
 use serde_json::Value;
@@ -29,8 +31,7 @@ impl Bench {
 }
 
 fn freehold(args: &[&str], file: &Path) -> String {
-    let output = Command::cargo_bin("freehold")
-        .unwrap()
+    let output = Command::new(command())
         .args(args)
         .arg(file)
         .output()
@@ -155,8 +156,7 @@ fn what_is_not_there_is_named() {
         (env!("CARGO_MANIFEST_PATH"), "which is less than its header"),
         ("1", "process 1 ("),
     ] {
-        let output = Command::cargo_bin("freehold")
-            .unwrap()
+        let output = Command::new(command())
             .args(["profile", word])
             .output()
             .unwrap();

@@ -1,15 +1,17 @@
 //! What a shell and `man` are given: each is read by the program it is made for, where the machine has it.
 
+mod command;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use command::command;
 use profile_file::testing::skip_part;
 
 fn freehold(arguments: &[&str]) -> String {
-    let output = assert_cmd::Command::cargo_bin("freehold")
-        .unwrap()
+    let output = assert_cmd::Command::new(command())
         .args(arguments)
         .output()
         .unwrap();
@@ -168,8 +170,7 @@ fn shells_can_read_their_completion_scripts() {
             "{shell}: {said}"
         );
     }
-    let output = assert_cmd::Command::cargo_bin("freehold")
-        .unwrap()
+    let output = assert_cmd::Command::new(command())
         .args(["completions", "command.com"])
         .output()
         .unwrap();
@@ -180,8 +181,7 @@ fn shells_can_read_their_completion_scripts() {
 
 #[test]
 fn a_folder_that_cannot_be_made_is_named() {
-    let output = assert_cmd::Command::cargo_bin("freehold")
-        .unwrap()
+    let output = assert_cmd::Command::new(command())
         .args(["manual", "--into", "/proc/no/such"])
         .output()
         .unwrap();
@@ -191,4 +191,20 @@ fn a_folder_that_cannot_be_made_is_named() {
         said.starts_with("freehold: cannot make the directory /proc/no/such"),
         "{said}"
     );
+}
+
+/// These tests over `false` in the place of the command cannot pass.
+#[test]
+fn the_command_under_test_is_the_one_that_was_named() {
+    let others = |command: &str| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["a_folder_that_cannot_be_made_is_named", "--exact"])
+            .env("FREEHOLD_TEST_COMMAND", command)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+    };
+    assert!(!others("false").success());
+    assert!(others(command().to_str().unwrap()).success());
 }

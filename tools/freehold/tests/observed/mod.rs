@@ -17,9 +17,9 @@ use tempfile::TempDir;
 /// No test waits longer for anything; it is a limit for what hangs, not a measurement.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub fn command() -> PathBuf {
-    assert_cmd::cargo::cargo_bin("freehold")
-}
+#[path = "../command/mod.rs"]
+mod under_test;
+pub use under_test::command;
 
 /// Runs the command to its end.
 pub fn freehold(arguments: &[&str]) -> Output {
