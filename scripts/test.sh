@@ -24,7 +24,7 @@ mkdir -p "$build"
 records=$(realpath "$build")/records
 rm -rf "$records"
 mkdir -p "$records"
-part="" step="" begun=0 of_it_building=""
+part="" step="" begun=0 of_it_building="" tool=""
 
 # begin PART TITLE  ends the part before and notes its seconds: in all, and for building where that is apart from its tests.
 begin() {
@@ -35,6 +35,7 @@ begin() {
 
 finish() {
     local status=$?
+    [ -z "$tool" ] || kill "$tool" 2>/dev/null || true
     [ $status = 0 ] || printf '\n== failed: %s\n' "$step"
     begin ""
     python3 scripts/summary.py "$records" || status=1
@@ -74,11 +75,15 @@ run_cargo() {
 }
 
 begin build "build"
-# The compiler of the command often has work for one CPU only.
-make -j2 libs tool BUILD="$build"
+# The compiler of the command has work for one CPU only for minutes at its end. The linters need nothing that is built.
+make tool BUILD="$build" >"$build/tool.log" 2>&1 &
+tool=$!
+make libs BUILD="$build"
 
-begin lint "lint"
+begin lint "lint, while the command is built"
 scripts/lint.sh "$build" 40000
+wait "$tool" || { cat "$build/tool.log"; exit 1; }
+tool=""
 
 begin release "test: release, $(cc --version | head -n 1)"
 run_ctest release "$build" -LE release -j "$jobs"

@@ -14,13 +14,14 @@ export PYTHONMALLOC=malloc
 active "$python" -c 'pass'
 under "$python" -c 'import sys; sys.exit("libfreehold" not in open("/proc/self/maps").read())' || die "not mapped"
 
-tests=(test_json test_re test_list test_dict test_unicode test_bytes test_threading test_queue test_gc test_weakref
-       test_array test_zlib test_pickle test_struct test_memoryview test_mmap)
+tests=(test_json test_re test_list test_dict test_threading test_gc test_thread test_fork1)
+# Observed it runs again, with these. Seldom does one of the others ask something of an allocator that these do not.
+if [[ ${FREEHOLD:-} != *observe* || $long = long ]]; then
+    tests+=(test_unicode test_bytes test_queue test_weakref test_array test_zlib test_pickle test_struct test_memoryview test_mmap)
+fi
 if [ "$long" = long ]; then
     tests+=(test_multiprocessing_fork test_multiprocessing_spawn test_concurrent_futures test_asyncio test_subprocess
-            test_socket test_ssl test_sqlite3 test_ctypes test_decimal test_io test_thread test_os test_posix test_fork1)
-else
-    tests+=(test_thread test_fork1)
+            test_socket test_ssl test_sqlite3 test_ctypes test_decimal test_io test_os test_posix)
 fi
 # What fails without Freehold says nothing about Freehold (a machine without network, say): it is left out.
 cd "$work"
