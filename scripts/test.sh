@@ -103,10 +103,10 @@ begin model "test: the model"
 run_cargo model --manifest-path model/Cargo.toml --target-dir "$build/model"
 
 begin command "test: the command"
-# The one that ships. Many of these wait for a program: one more at once than there are CPUs.
+# The one that ships.
 FREEHOLD_TEST_COMMAND=$(realpath "$build")/freehold
 export FREEHOLD_TEST_COMMAND
-RUST_TEST_THREADS=$((jobs + 1)) run_cargo command --manifest-path tools/Cargo.toml
+run_cargo command --manifest-path tools/Cargo.toml
 
 begin crate "test: the Rust crate"
 run_cargo crate --manifest-path rust/Cargo.toml --target-dir "$build/rust"
