@@ -88,7 +88,8 @@ tool=""
 begin release "test: release, $(cc --version | head -n 1)"
 run_ctest release "$build" -LE release -j "$jobs"
 begin release-beside "test: release, what is only of the shipped library"
-run_ctest release-beside "$build" -L beside -LE soak -j "$((jobs + 1))"
+# Many of these sleep.
+run_ctest release-beside "$build" -L beside -LE soak -j "$((jobs + 2))"
 # The others measure memory or time, and have the machine to themselves.
 begin release-alone "test: release, one at a time"
 run_ctest release-alone "$build" -L release -LE 'soak|beside'

@@ -57,7 +57,7 @@ build() {
 }
 
 build gcc embed
-build gcc dropin -fPIC -O1
+build gcc dropin -fPIC
 if command -v clang >/dev/null; then
     # With the warnings that many a project has on.
     build clang dropin -Wall -Wextra

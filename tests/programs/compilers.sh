@@ -31,12 +31,13 @@ compile() {
     LD_PRELOAD=$library FREEHOLD=verbose=1 "$compiler" -c -o "$work/small.o" -x c - <<<'int f(void){return 1;}' \
         2>"$work/banner" || die "$compiler"
     [ "$(grep -c 'is active' "$work/banner")" -ge 1 ] || die "not active in what $compiler starts"
-    local source name flags=()
-    case $compiler in *++) flags=(-std=c++17) ;; esac
+    local source name flags=(-O1)
+    # What a C++ compiler allocates is the program that it reads.
+    case $compiler in *++) flags=(-O0 -std=c++17) ;; esac
     for source in "${@:2}"; do
         name=$(basename "$source")
-        "$compiler" "${flags[@]}" -O1 -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.without.o"
-        under "$compiler" "${flags[@]}" -O1 -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.with.o" ||
+        "$compiler" "${flags[@]}" -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.without.o"
+        under "$compiler" "${flags[@]}" -pthread -D_GNU_SOURCE -I"$here/support" -c "$source" -o "$work/$name.with.o" ||
             die "$compiler $name"
         cmp "$work/$name.without.o" "$work/$name.with.o" || die "$compiler made another object of $name"
     done

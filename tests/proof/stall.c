@@ -52,6 +52,7 @@
 #define NEVER ~0ul
 #define NOT_WHOLE 7        /* a status */
 #define AT_ANOTHER_TIME 50 /* by this are the blocks fewer at the second and later stops at one step */
+#define IN_TWO 4           /* one step in so many is tried in two scenarios, the others in one */
 #define AT_OTHER_STEPS 16  /* and by this at the first stop, but for one step in so many */
 
 extern fh_proof_site __start_fh_proof_sites[], __stop_fh_proof_sites[];
@@ -393,7 +394,7 @@ static unsigned long stop_count;
 
 /* In up to so many scenarios, at the first time that the victim comes by and at later ones. */
 static void list_stops(unsigned site, int soak) {
-    unsigned most = soak ? MOST_PLANS : 2;
+    unsigned most = soak ? MOST_PLANS : site % IN_TWO ? 1 : 2;
     for (unsigned n = 0; n < plan_count[site] && n < most; n++) {
         unsigned long hits = plans[site][n].hits, times[4] = {0, hits / 2, hits / 4, hits - 1}, before = NEVER;
         for (unsigned t = 0; t < (soak ? 4 : n ? 1 : 2); t++) {

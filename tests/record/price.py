@@ -24,7 +24,7 @@ import valgrind  # noqa: E402
 FEW, MANY = 20000, 60000
 # (size, depth): instructions of a loop of pairs under the recorder, as a multiple of those without it. Measured on x86-64:
 # 1.7 to 2.0. From 64 KiB on an allocation has a second word.
-MOST = {(16, 1): 2.0, (64, 1): 2.0, (1000, 1): 2.0, (64, 100): 2.2, (30000, 1): 2.0, (100000, 1): 2.3}
+MOST = {(16, 1): 2.0, (1000, 1): 2.0, (64, 100): 2.2, (30000, 1): 2.0, (100000, 1): 2.3}
 # In %, of sqlite3: 3.1 measured on x86-64 (scripts/record_price.sh has more programs). It allocates once in 900 instructions,
 # and a record takes 25, and that of a release 17.
 MOST_OF_SQLITE = 3.4

@@ -1,4 +1,4 @@
-/* Allocates for some seconds, so that the file of metrics is written again and again; then forks, and parent and child end. */
+/* Allocates for so many seconds, in which the file of metrics is written again and again; then forks, and parent and child end. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 
@@ -17,8 +17,9 @@ static void work(double seconds) {
     }
 }
 
-int main(void) {
-    work(3.5);
+int main(int count, char **arguments) {
+    CHECK(count == 2, "usage: %s SECONDS", arguments[0]);
+    work(strtod(arguments[1], NULL));
     pid_t child = fork();
     CHECK(child >= 0, "fork");
     work(0.2);

@@ -25,14 +25,14 @@ def check(condition, message):
         sys.exit(f"CHECK FAILED: {message}")
 
 
-def start(options):
-    return subprocess.Popen([PROGRAM], env={**os.environ, "FREEHOLD": options}, stderr=subprocess.PIPE, text=True)
+def start(options, seconds=0.3):
+    return subprocess.Popen([PROGRAM, str(seconds)], env={**os.environ, "FREEHOLD": options}, stderr=subprocess.PIPE, text=True)
 
 
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
 begun = time.monotonic()
-program = start(f"metrics={FOLDER}/m.%p.prom")
+program = start(f"metrics={FOLDER}/m.%p.prom", 3.5)
 path = FOLDER / f"m.{program.pid}.prom"
 contents, reads = {}, 0
 while program.poll() is None:
