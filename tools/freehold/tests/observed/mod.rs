@@ -289,13 +289,16 @@ pub fn installed(program: &str) -> bool {
     })
 }
 
-/// The library that the command finds, which is in the build directory around Cargo's own.
+/// The library that the command finds: beside it, or in the build directory around Cargo's own.
 pub fn library() -> PathBuf {
-    let library = command().with_file_name("../../libfreehold.so");
-    assert!(
-        library.is_file(),
-        "there is no {}: `make libs` builds it",
-        library.display()
-    );
-    library
+    let command = command();
+    let mut around = command.ancestors().skip(1).take(4);
+    around
+        .find_map(|directory| Some(directory.join("libfreehold.so")).filter(|file| file.is_file()))
+        .unwrap_or_else(|| {
+            panic!(
+                "no libfreehold.so around {}: `make libs` builds it",
+                command.display()
+            )
+        })
 }
