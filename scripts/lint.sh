@@ -3,7 +3,7 @@
 # build folder, whose list of compile commands says how each file is really compiled.
 #
 # NODES is how many states of a function the analyzer looks at before it goes on to the next. Its own number is 225,000, which
-# `make lint` and `make soak` leave to it; `make test` gives it a part of that, and a quarter of the time.
+# `make lint` and `make soak` leave to it; `make test` gives it a part of that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}

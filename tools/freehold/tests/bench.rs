@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use command::command;
+
 fn bench(directory: &std::path::Path) -> String {
     let output = Command::new(command())
         .args(["bench", "--quick"])
