@@ -4,6 +4,7 @@
 // "malloc() performance in a multithreaded Linux environment", 2000.)
 //
 // The list is a ring under a mutex, taken once for 120 blocks; its cost is the same for every allocator.
+// queued_most says how many batches waited at once: how many blocks are alive depends on who is faster.
 // Arguments: pairs= of producer and consumer, batches= for each producer, seed=.
 #include "bench.h"
 
@@ -25,7 +26,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t not_empty, not_full;
     struct batch *ring;
-    uint32_t head, count, pairs;
+    uint32_t head, count, most, pairs;
     uint64_t batches, seed;
 } all = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .not_empty = PTHREAD_COND_INITIALIZER, .not_full = PTHREAD_COND_INITIALIZER};
@@ -51,6 +52,9 @@ static void produce(unsigned index) {
             pthread_cond_wait(&all.not_full, &all.lock);
         }
         all.ring[(all.head + all.count++) % QUEUE] = batch;
+        if (all.count > all.most) {
+            all.most = all.count;
+        }
         pthread_cond_signal(&all.not_empty);
         pthread_mutex_unlock(&all.lock);
     }
@@ -94,5 +98,6 @@ int main(int argc, char **argv) {
     bench_live((uint64_t)QUEUE * BATCH * 300);
     struct bench_plan plan = {.work = work};
     bench_team_run(2 * all.pairs, &plan, all.batches * BATCH * all.pairs);
+    bench_print("queued_most %" PRIu32 "\n", all.most);
     return bench_finish(bench_tally_sum(2 * all.pairs));
 }
