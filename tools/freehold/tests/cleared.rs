@@ -285,7 +285,13 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
     }
     // Nor is the room of what it freed said to lie between blocks that are live.
     let explained = json(&["explain", profile, "--json"]);
-    assert_eq!(explained["verdict"]["finding"], "ended", "{explained:#}");
+    let finding = explained["verdict"]["finding"].as_str().unwrap();
+    // Of one that was interrupted while it freed, and counted again then, a part was free at that time.
+    let at_once = part(&explained, "freed_since") > held * 0.8;
+    assert!(
+        finding == "ended" || (!at_once && finding == "retention"),
+        "{held}: {explained:#}"
+    );
     says_no_growth("top", &answer(&["top", profile, "--once"]));
     the_moment_is_named(profile, held);
     let found = json(&["leaks", profile, "--json"]);
@@ -317,16 +323,18 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
     }
 }
 
+/// A part of the allocator's memory, in bytes. 0: it is not said.
+fn part(explained: &Value, name: &str) -> f64 {
+    let lines = explained["freehold"].as_array().unwrap().iter();
+    let mut bytes = lines
+        .filter(|line| line["part"] == name)
+        .map(|line| line["bytes"].as_f64().unwrap());
+    bytes.next().unwrap_or(0.0)
+}
+
 /// What was counted before the last frees is said to be of then, and what became of it to be unknown.
 fn the_moment_is_named(profile: &str, held: f64) {
     let explained = json(&["explain", profile, "--json"]);
-    let part = |name: &str| {
-        let lines = explained["freehold"].as_array().unwrap().iter();
-        let mut bytes = lines
-            .filter(|line| line["part"] == name)
-            .map(|line| line["bytes"].as_f64().unwrap());
-        bytes.next().unwrap_or(0.0)
-    };
     let metrics = freehold(&["metrics", profile]);
     let said = observed::text(&metrics.stderr);
     assert!(said.contains(" before its end"), "{said}");
@@ -340,12 +348,15 @@ fn the_moment_is_named(profile: &str, held: f64) {
     if counted < held * 0.2 {
         skip_part("it was counted again after it freed: nothing was freed since");
     }
-    let freed = part("freed_since");
+    let freed = part(&explained, "freed_since");
     assert!(
         counted < held * 1.2 && (freed - counted).abs() < held * 0.1,
         "{counted} of {held}: {explained:#}"
     );
-    assert!(part("free_in_slabs") < held * 0.2, "{held}: {explained:#}");
+    assert!(
+        part(&explained, "free_in_slabs") < held * 0.2,
+        "{held}: {explained:#}"
+    );
     let list = explained["fragmented_classes"].as_array().unwrap().iter();
     let listed: f64 = list
         .map(|class| class["free_bytes"].as_f64().unwrap())
