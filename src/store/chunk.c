@@ -71,12 +71,14 @@ static unsigned best_place(uint64_t free, unsigned n, uint64_t allowed) {
     return best;
 }
 
-unsigned fh_chunk_claim_fit(size_t index, unsigned n, unsigned align, uint64_t *before) {
+unsigned fh_chunk_claim_fit(size_t index, unsigned n, unsigned align, bool bare, uint64_t *before) {
     fh_chunk *chunk = fh_chunk_at(index);
     uint64_t allowed = aligned_places(align), free = fh_load(&chunk->free);
     FH_ASSERT(n >= 1 && n <= FH_CHUNK_SLOTS);
     for (;;) {
-        unsigned place = best_place(free, n, allowed);
+        /* Relaxed: a slot may get memory, or lose it, before it is ours. Then this was a guess that missed. */
+        uint64_t dirty = bare ? fh_load(&chunk->dirty) : 0;
+        unsigned place = best_place(free & ~dirty, n, allowed);
         if (place == 64) return 64;
         uint64_t mask = fh_run_mask(place, n);
         /* acquire: pairs with the release of the thread that released the slots. */

@@ -18,8 +18,9 @@ typedef struct {
 } fh_chunk_weight;
 
 /* Claims the shortest free run of n ≤ 64 slots in this chunk, at a multiple of `align` ≤ 64 slots. Returns the first one, a
- * number below 64; 64: there is none. *free: what the chunk's free word was before. */
-unsigned fh_chunk_claim_fit(size_t chunk, unsigned n, unsigned align, uint64_t *free);
+ * number below 64; 64: there is none. *free: what the chunk's free word was before. `bare`: only slots without memory behind
+ * them, as far as can be seen; the caller counts what it has got (fh_chunk_weigh). */
+unsigned fh_chunk_claim_fit(size_t chunk, unsigned n, unsigned align, bool bare, uint64_t *free);
 
 /* Claims exactly these slots, if all of them are free. */
 bool fh_chunk_claim_exactly(size_t chunk, uint64_t mask);

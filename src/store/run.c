@@ -83,7 +83,7 @@ static size_t claim_over_border(size_t chunk, unsigned n) {
 }
 
 /* Claims in this chunk. FH_NONE: it has no such run (any more). A slab is aligned to its length, so it is in one chunk. */
-static size_t claim_in(size_t chunk, unsigned n, unsigned align) {
+static size_t claim_in(size_t chunk, unsigned n, unsigned align, bool bare) {
     uint64_t free = fh_load(&fh_chunk_at(chunk)->free);
     if (n > 1 && align == 1 && free & 1 && free_below(chunk) >= n) {
         size_t slot = claim_over_border(chunk, n);
@@ -92,7 +92,7 @@ static size_t claim_in(size_t chunk, unsigned n, unsigned align) {
             return slot;
         }
     }
-    unsigned place = fh_chunk_claim_fit(chunk, n, align, &free);
+    unsigned place = fh_chunk_claim_fit(chunk, n, align, bare, &free);
     if (place == FH_CHUNK_SLOTS) return FH_NONE;
     size_t slot = chunk * FH_CHUNK_SLOTS + place;
     fh_thp_begin(slot, n, free, n > 1);
@@ -111,7 +111,7 @@ static size_t claim_in_one(unsigned partition, unsigned n, unsigned align) {
         for (;;) {
             size_t chunk = fh_hint_find_in(partition, hint, 1);
             if (chunk == FH_NONE) break;
-            size_t slot = claim_in(chunk, n, align);
+            size_t slot = claim_in(chunk, n, align, false);
             if (slot != FH_NONE) return slot;
             if (fh_chunk_length(fh_load(&fh_chunk_at(chunk)->free)) != bucket) {
                 fh_chunk_leave_bucket(chunk, bucket);
@@ -123,12 +123,26 @@ static size_t claim_in_one(unsigned partition, unsigned n, unsigned align) {
     return FH_NONE;
 }
 
+/* Claims a slab of n slots without memory behind them; FH_NONE if that is not found at once, in the first chunk of each bucket.
+ * A huge page has memory behind all of its slots, or would get it. */
+static size_t claim_bare(unsigned n) {
+    const unsigned end = FH_HINT_LENGTH + FH_LENGTHS;
+    for (unsigned hint = FH_HINT_LENGTH + fh_chunk_bucket_of(n); (hint = fh_hint_first(hint, end)) < end; hint++) {
+        size_t chunk = fh_hint_find_in(0, hint, 1);
+        if (chunk == FH_NONE || fh_thp_is_huge(chunk)) continue;
+        size_t slot = claim_in(chunk, n, n, true);
+        if (slot != FH_NONE) return slot;
+    }
+    return FH_NONE;
+}
+
 /* ── Over several chunks ─────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* What is looked for: n slots, the first of which is `phase` more than a multiple of `align`. */
+/* What is looked for: n slots, the first of which is `phase` more than a multiple of `align`. `bare`: a slab, see run.h. */
 typedef struct {
     size_t n, align, phase;
     unsigned partition;
+    bool bare;
 } wish;
 
 /* Free slots at the end of the heap, no more than are wanted. */
@@ -309,7 +323,15 @@ static size_t claim(const wish *w) {
     bool small = w->n <= FH_CHUNK_SLOTS && w->align <= FH_CHUNK_SLOTS && w->phase == 0;
     /* A slab, which is aligned to its length, is never over a border; nor is what fits into any new chunk. */
     bool inside = small && w->n <= w->align;
-    for (size_t first;;) {
+    size_t first;
+    if (w->bare) {
+        size_t slot = claim_bare((unsigned)w->n);
+        if (slot == FH_NONE && fh_window_chunks() < FH_YOUNG_CHUNKS && bring_chunks(w->n, w, &first)) {
+            slot = claim_bare((unsigned)w->n);
+        }
+        if (slot != FH_NONE) return slot;
+    }
+    for (;;) {
         size_t slot = small ? claim_in_one(w->partition, (unsigned)w->n, (unsigned)w->align) : FH_NONE;
         if (slot == FH_NONE && !inside) slot = claim_over_borders(w);
         if (slot == FH_NONE && !inside) slot = claim_with_lost(w);
@@ -332,15 +354,19 @@ static size_t claim_counted(const wish *w, size_t held, bool *clean) {
 }
 
 size_t fh_run_claim_for(size_t n, size_t held, size_t align, size_t phase, bool *clean) {
-    return claim_counted(&(wish){n, align, phase, 0}, held, clean);
+    return claim_counted(&(wish){n, align, phase, 0, false}, held, clean);
 }
 
 size_t fh_run_claim(size_t n, size_t align, size_t phase, bool *clean) {
     return fh_run_claim_for(n, 0, align, phase, clean);
 }
 
+size_t fh_run_claim_bare(size_t n, bool *clean) {
+    return claim_counted(&(wish){n, n, 0, 0, true}, 0, clean);
+}
+
 size_t fh_run_claim_in(unsigned partition, size_t n, size_t behind, size_t align, size_t phase, bool *clean) {
-    return claim_counted(&(wish){n + behind, align, phase, partition}, behind, clean);
+    return claim_counted(&(wish){n + behind, align, phase, partition, false}, behind, clean);
 }
 
 bool fh_run_is_free(size_t slot) {

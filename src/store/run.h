@@ -25,6 +25,10 @@
  * *clean: it reads as zero. */
 size_t fh_run_claim(size_t n, size_t align, size_t phase, bool *clean);
 
+/* The same for a slab of n slots, of which much may never be used. So it is put where no memory is behind the slots, if a chunk
+ * has such a place: memory behind a part of a slab that is not handed out is of use to nobody, and nobody returns it. */
+size_t fh_run_claim_bare(size_t n, bool *clean);
+
 /* The same for a block that moves: `held` of the n slots are in place of slots that it has, so only the others are asked of a
  * limit and counted. The caller releases the old ones with fh_run_release_held. So the counters and a limit know of each slot
  * that is in use once, at every moment. */

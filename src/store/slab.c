@@ -77,10 +77,25 @@ static bool has_no_bits(const fh_slab *slab) {
     return bits == 0;
 }
 
+/* Of each class a bit: it had a slab before. Of most classes a program has a few blocks, so its first slab is not put where it
+ * would keep memory from all others. What takes the second one has shown that it fills slabs. */
+static fh_word had_slab[(FH_CLASSES + 63) / 64];
+
+static bool is_first_of_class(unsigned c) {
+    fh_word *word = &had_slab[c / 64];
+    uint64_t bit = UINT64_C(1) << c % 64;
+    if (fh_load(word) & bit) return false;
+    fh_or_relaxed(word, bit);
+    return true;
+}
+
 /* Slots for a new slab, and for the gap behind it. */
-static size_t claim_slots(unsigned partition, size_t slots) {
+static size_t claim_slots(unsigned partition, unsigned c) {
+    size_t slots = fh_class_table[c].slots;
     bool clean;
-    if (FH_LIKELY(!partition)) return fh_run_claim(slots, slots, 0, &clean);
+    if (FH_LIKELY(!partition)) {
+        return is_first_of_class(c) ? fh_run_claim_bare(slots, &clean) : fh_run_claim(slots, slots, 0, &clean);
+    }
     size_t gap = fh_gap_slots(partition, slots, true);
     size_t slot = fh_run_claim_in(partition, slots, gap, slots + gap, 0, &clean);
     if (slot != FH_NONE && gap) fh_gap_close(slot + slots, gap);
@@ -107,7 +122,7 @@ static void make_slab(unsigned partition, size_t slot, unsigned c, unsigned n) {
 
 static unsigned take_new(unsigned partition, unsigned c, unsigned want, void **out) {
     const fh_class_info *info = &fh_class_table[c];
-    size_t slot = claim_slots(partition, info->slots);
+    size_t slot = claim_slots(partition, c);
     if (slot == FH_NONE) return 0;
     fh_thp_refill(slot);
     unsigned n = want < info->blocks ? want : info->blocks;
@@ -135,7 +150,9 @@ static size_t find_slab(unsigned partition, unsigned c, unsigned shard) {
     uint64_t mine = fh_load_acquire(&current[partition][shard][c]); /* see remember */
     if (mine && fh_state_kind(fh_load(&fh_slab_at(mine - 1)->state)) == c) return mine - 1;
     size_t others[FH_SHARDS];
-    bool together = fh_thp_is_near();
+    /* In a small heap another slab for a few blocks is worth more than that threads keep out of each other's words, of which
+     * those of blocks above 1 KiB are written rarely. */
+    bool together = fh_thp_is_near() || (fh_class_size(c) > FH_FINE_MAX && fh_thp_is_young());
     for (unsigned i = 0; i < FH_SHARDS; i++) {
         others[i] =
             i == shard || together ? FH_NONE : (size_t)fh_load(&current[partition][i][c]) - 1; /* 0 − 1 is FH_NONE */
@@ -226,7 +243,7 @@ static void *keep_one(size_t slot, unsigned c, uint64_t random) {
 static void *take_one_new(unsigned partition, unsigned c, uint64_t random) {
     void *first;
     if (!(partition & FH_PARTITION_HARDENED)) return take_new(partition, c, 1, &first) ? first : NULL;
-    size_t slot = claim_slots(partition, fh_class_table[c].slots);
+    size_t slot = claim_slots(partition, c);
     if (slot == FH_NONE) return NULL;
     make_slab(partition, slot, c, fh_class_table[c].blocks);
     return keep_one(slot, c, random);

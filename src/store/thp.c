@@ -20,6 +20,10 @@ bool fh_thp_is_near(void) {
     return used < young * FH_CHUNK_SIZE && used >= young * (FH_CHUNK_SIZE - FH_CHUNK_SIZE / 4);
 }
 
+bool fh_thp_is_young(void) {
+    return fh_used_bytes() < FH_YOUNG_CHUNKS * FH_CHUNK_SIZE;
+}
+
 bool fh_thp_is_huge(size_t chunk) {
     return fh_load(&fh_region_at(chunk / FH_REGION_CHUNKS)->huge) >> chunk % FH_REGION_CHUNKS & 1;
 }

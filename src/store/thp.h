@@ -88,6 +88,9 @@ const fh_word *fh_thp_heaps(void);
  * kept apart for speed alone are better shared. */
 bool fh_thp_is_near(void);
 
+/* True if the heap uses less than its young chunks are. */
+bool fh_thp_is_young(void);
+
 /* True if the kernel was asked to put the chunk on huge pages. */
 bool fh_thp_is_huge(size_t chunk);
 

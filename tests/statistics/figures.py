@@ -147,7 +147,7 @@ def check_table(figures, folder):
     rows = dict(re.findall(r"^  +([a-z][a-z, ]*[a-z]) +(\d[\d.]* [KMGT]?i?B)", (folder / "table.txt").read_text(), re.M))
     equal(rows["live"], as_text(heap["live_bytes"] + heap["huge_bytes"]), "the table: live")
     for row, key in (("cached", "cached_bytes"), ("free in slabs", "free_bytes"), ("dirty", "dirty_bytes"),
-                     ("never touched", "fresh_bytes"), ("of it huge", "huge_bytes"), ("own use", "metadata_bytes")):
+                     ("never handed out", "fresh_bytes"), ("of it huge", "huge_bytes"), ("own use", "metadata_bytes")):
         equal(rows[row], as_text(heap[key]), f"the table: {row}")
 
 
