@@ -4,6 +4,7 @@
 #
 # NODES is how many states of a function the analyzer looks at before it goes on to the next. Its own number is 225,000, which
 # `make lint` and `make soak` leave to it; `make test` gives it a part of that.
+# tests/structure/analyzer.sh shows that the number arrives.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
