@@ -1,4 +1,5 @@
-//! Profile files with a word that no process can have: no command sums it up, and each says which file is damaged.
+//! Profile files with a word that no process can have: no command sums it up, and each says which file is damaged. A number
+//! that is too large all the same would end the command.
 
 mod observed;
 
@@ -7,10 +8,11 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use object::{Object, ObjectSection};
 use observed::*;
 use profile_file::Profile;
 use profile_file::layout::{Header, SCAN_DONE, SectionKind, Statistics};
-use profile_file::testing::ProfileBuilder;
+use profile_file::testing::{ProfileBuilder, skip};
 use serde_json::Value;
 
 /// Twice the addresses that a process has: two sums of what it may have are below it.
@@ -270,4 +272,30 @@ fn any_word_of_a_real_file_may_be_hurt() {
         assert!(noted || same(), "{what}: another answer, and not a word");
     }
     assert!(named > 30, "{named}");
+}
+
+/// No input is known that brings the command to a number that does not fit. So this looks at what the compiler made: the
+/// messages of such an end are in the command only if it was built with these checks, by `overflow-checks` in `tools/Cargo.toml`.
+#[test]
+fn a_number_that_does_not_fit_would_end_the_command_that_ships() {
+    if std::env::var_os("FREEHOLD_TEST_COMMAND").is_none() {
+        return skip("FREEHOLD_TEST_COMMAND does not name the command that ships");
+    }
+    let program = fs::read(command()).unwrap();
+    let file = object::File::parse(&*program).unwrap();
+    let constants = file.section_by_name(".rodata").unwrap();
+    let constants = constants.data().unwrap();
+    let says = |message: &str| {
+        let mut places = constants.windows(message.len());
+        places.any(|place| place == message.as_bytes())
+    };
+    // That of a check which no option leaves out: the messages are here.
+    assert!(says("index out of bounds"));
+    for message in [
+        "attempt to add with overflow",
+        "attempt to subtract with overflow",
+        "attempt to multiply with overflow",
+    ] {
+        assert!(says(message), "no check says {message:?}");
+    }
 }
