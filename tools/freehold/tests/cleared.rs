@@ -285,11 +285,8 @@ fn what_was_freed_before_an_idle_time_neither_grows_nor_was_freed_at_the_end() {
     }
     // Nor is the room of what it freed said to lie between blocks that are live.
     let explained = json(&["explain", profile, "--json"]);
-    let finding = explained["verdict"]["finding"].as_str().unwrap();
-    // Of one that was interrupted while it freed, and counted again then, a part was free at that time.
-    let at_once = part(&explained, "freed_since") > held * 0.8;
-    assert!(
-        finding == "ended" || (!at_once && finding == "retention"),
+    assert_eq!(
+        explained["verdict"]["finding"], "ended",
         "{held}: {explained:#}"
     );
     says_no_growth("top", &answer(&["top", profile, "--once"]));

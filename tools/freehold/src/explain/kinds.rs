@@ -93,6 +93,33 @@ impl Kind {
             Kind::Kernel => "pages of the kernel",
         }
     }
+
+    /// What one can do about memory of this kind.
+    pub fn advice(self) -> Option<&'static str> {
+        match self {
+            Kind::Code => Some(
+                "code is shared with other processes and can be read again from its file: it is rarely a trouble",
+            ),
+            Kind::Data => Some(
+                "size BINARY                  the variables of a program or library, by section",
+            ),
+            Kind::Stacks => {
+                Some("fewer threads, or shallower calls: a stack keeps what it once touched")
+            }
+            Kind::Brk | Kind::Arena => Some(
+                "glibc's malloc is at work too: something was allocated before Freehold, or is linked statically",
+            ),
+            Kind::Files => Some(
+                "mapped files can be dropped by the kernel at any time, unless they were written to",
+            ),
+            Kind::Shared => Some("ls -l /dev/shm; ipcs -m      what is shared, and with whom"),
+            Kind::Device => Some("memory of a graphics card's driver: ask its own tools"),
+            Kind::Named | Kind::Anonymous => Some(
+                "callers of mmap: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers",
+            ),
+            Kind::Window | Kind::Records | Kind::Profile | Kind::Kernel => None,
+        }
+    }
 }
 
 /// What is known of Freehold's own addresses.

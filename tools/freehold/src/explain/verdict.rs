@@ -125,13 +125,14 @@ impl Facts {
         }
         let others: u64 = self.others.iter().map(|(_, bytes)| bytes).sum();
         let mut found: Vec<(u64, Verdict)> = Vec::new();
-        if self.fragmented >= LEAST.max(self.ours / 5) {
+        if self.is_much(self.fragmented) {
             found.push((self.fragmented, self.fragmentation()));
         }
-        if self.retained >= LEAST.max(self.ours / 5) {
+        // A program that has ended allocates no more: `over` says what it kept.
+        if self.is_much(self.retained) && !self.ended {
             found.push((self.retained, self.retention()));
         }
-        if self.free_in_heaps >= LEAST.max(self.ours / 5) {
+        if self.is_much(self.free_in_heaps) {
             found.push((self.free_in_heaps, self.in_heaps()));
         }
         if others >= (2 * LEAST).max(self.resident / 2) {
@@ -141,6 +142,11 @@ impl Facts {
             .into_iter()
             .max_by_key(|(bytes, _)| *bytes)
             .map_or_else(|| self.fine(), |(_, verdict)| verdict)
+    }
+
+    /// Of Freehold's memory enough to be a trouble.
+    fn is_much(&self, part: u64) -> bool {
+        part >= LEAST.max(self.ours / 5)
     }
 
     fn leak(&self, leaking: &Leaking) -> Verdict {
@@ -196,23 +202,27 @@ impl Facts {
     }
 
     fn fragmentation(&self) -> Verdict {
+        let (is, keep, keeps) = match self.ended {
+            true => ("was", "kept", "kept"),
+            false => ("is", "keep", "keeps"),
+        };
         let mut sentence = format!(
-            "Fragmentation: {} ({} % of Freehold's memory) is free space between live blocks, in slabs that some of \
-             them keep",
+            "Fragmentation: {} ({} % of Freehold's memory) {is} free space between live blocks, in slabs that some of \
+             them {keep}",
             bytes(self.fragmented),
             percent(self.fragmented, self.ours),
         );
         if let Some(site) = &self.pinning {
-            sentence += &format!("; most of what keeps them is allocated by {site}");
+            sentence += &format!("; most of what {keeps} them {is} allocated by {site}");
         }
-        let mut change = vec![
-            format!(
-                "freehold profile {}    the call sites of the blocks that stayed",
-                self.word
-            ),
-            "malloc_trim(0)               returns whole free pages inside these slabs to the OS"
-                .to_owned(),
-        ];
+        let mut change = vec![format!(
+            "freehold profile {}    the call sites of the blocks that stayed",
+            self.word
+        )];
+        if !self.ended {
+            let trim = "malloc_trim(0)               returns whole free pages inside these slabs to the OS";
+            change.push(trim.to_owned());
+        }
         change.push(
             "allocate what lives long before, or apart from, what lives for a moment: they share slabs by size"
                 .to_owned(),
@@ -224,14 +234,15 @@ impl Facts {
         }
     }
 
+    /// The option by which nothing is kept, unless it is set already.
+    fn purge_at_once(&self) -> Option<String> {
+        let advice = "FREEHOLD=purge=eager         gives it back always at once, for some CPU time";
+        (!self.eager).then(|| advice.to_owned())
+    }
+
     fn retention(&self) -> Verdict {
         let mut change = vec!["malloc_trim(0)               gives it back at once".to_owned()];
-        if !self.eager {
-            change.push(
-                "FREEHOLD=purge=eager         gives it back always at once, for some CPU time"
-                    .to_owned(),
-            );
-        }
+        change.extend(self.purge_at_once());
         change.push(
             "wait: it is used again first, and goes back within a budget as more is freed"
                 .to_owned(),
@@ -280,7 +291,7 @@ impl Facts {
         let mut change = Vec::new();
         if let Some((kind, amount)) = self.largest_other() {
             sentence += &format!("; the largest part is {}, {}", kind.label(), bytes(amount));
-            change.extend(about(kind).map(str::to_owned));
+            change.extend(kind.advice().map(str::to_owned));
         }
         if let Some(allocator) = &self.allocator {
             sentence += &format!("; {allocator}");
@@ -399,45 +410,28 @@ impl Facts {
         } else {
             "no call site is a likely leak".to_owned()
         };
+        let mut sentence = format!(
+            "It has ended: at most {} were live, {} when it was last seen, and {leaks}",
+            estimate(self.peak),
+            estimate(self.last),
+        );
+        let mut change = vec![format!(
+            "freehold profile {} --peak    who held most when it held most",
+            self.word
+        )];
+        if self.is_much(self.retained) {
+            sentence += &format!(
+                "; {} ({} % of Freehold's memory) was free and kept when it was last counted",
+                bytes(self.retained),
+                percent(self.retained, self.ours),
+            );
+            change.extend(self.purge_at_once());
+        }
         Verdict {
             finding: Finding::Ended,
-            sentence: format!(
-                "It has ended: at most {} were live, {} when it was last seen, and {leaks}.",
-                estimate(self.peak),
-                estimate(self.last),
-            ),
-            change: vec![format!(
-                "freehold profile {} --peak    who held most when it held most",
-                self.word
-            )],
+            sentence: sentence + ".",
+            change,
         }
-    }
-}
-
-/// What one can do about memory of this kind.
-fn about(kind: Kind) -> Option<&'static str> {
-    match kind {
-        Kind::Code => Some(
-            "code is shared with other processes and can be read again from its file: it is rarely a trouble",
-        ),
-        Kind::Data => {
-            Some("size BINARY                  the variables of a program or library, by section")
-        }
-        Kind::Stacks => {
-            Some("fewer threads, or shallower calls: a stack keeps what it once touched")
-        }
-        Kind::Brk | Kind::Arena => Some(
-            "glibc's malloc is at work too: something was allocated before Freehold, or is linked statically",
-        ),
-        Kind::Files => Some(
-            "mapped files can be dropped by the kernel at any time, unless they were written to",
-        ),
-        Kind::Shared => Some("ls -l /dev/shm; ipcs -m      what is shared, and with whom"),
-        Kind::Device => Some("memory of a graphics card's driver: ask its own tools"),
-        Kind::Named | Kind::Anonymous => Some(
-            "callers of mmap: an interpreter's own heap (Python, V8, Go, the Java heap), a thread pool, a database's buffers",
-        ),
-        Kind::Window | Kind::Records | Kind::Profile | Kind::Kernel => None,
     }
 }
 
@@ -594,13 +588,37 @@ mod tests {
             eager: true,
             ..facts
         };
-        assert!(
-            eager
-                .verdict()
-                .change
-                .iter()
-                .all(|line| !line.contains("purge=eager"))
-        );
+        assert!(!show(&eager).contains("purge=eager"));
+    }
+
+    #[test]
+    fn of_a_program_that_has_ended_nothing_is_kept_or_trimmed_any_more() {
+        let kept = Facts {
+            ended: true,
+            live: 20 * MIB,
+            retained: 76 * MIB,
+            peak: (96 * MIB, 0),
+            last: (20 * MIB, 0),
+            ..facts()
+        };
+        insta::assert_snapshot!(show(&kept), @r"
+        Ended
+        It has ended: at most 96.0 MiB were live, 20.0 MiB when it was last seen, and no call site is a likely leak; 76.0 MiB (76 % of Freehold's memory) was free and kept when it was last counted.
+        freehold profile 4711 --peak    who held most when it held most
+        FREEHOLD=purge=eager         gives it back always at once, for some CPU time
+        ");
+        let scattered = Facts {
+            fragmented: 75 * MIB,
+            retained: 0,
+            pinning: Some("cache_insert".to_owned()),
+            ..kept
+        };
+        insta::assert_snapshot!(show(&scattered), @r"
+        Fragmentation
+        Fragmentation: 75.0 MiB (75 % of Freehold's memory) was free space between live blocks, in slabs that some of them kept; most of what kept them was allocated by cache_insert.
+        freehold profile 4711    the call sites of the blocks that stayed
+        allocate what lives long before, or apart from, what lives for a moment: they share slabs by size
+        ");
     }
 
     #[test]
