@@ -389,13 +389,12 @@ typedef struct fh_thread {
     uint64_t guard_left; /* allocations of its round after the one that was drawn for a guard */
     char unused[FH_THREAD_UNUSED];
     /* Two rows, one behind the other, because the hot path may reach both from the first (cache/observed.h). All decoy bins
-     * are empty and full; they are written when the thread is first observed. The second row begins a page, so a thread writes
-     * two of them until it frees more than a few blocks. */
+     * are empty and full; they are written when the thread is first observed. The second row begins a page. A thread writes that
+     * one and, with larger blocks, the next, until it frees more than a few blocks. */
     fh_row_head decoy_head;
     fh_bin decoy[FH_BINS];
     fh_row_head head;
     fh_bin bin[FH_BINS];
-    fh_rack rack[FH_BINS];
     size_t budget_used; /* [cache.budget] Σ 2 · limit · size over the bins, bytes: two magazines each */
     size_t large_used;  /*   of these: of large blocks */
     int64_t flushed;    /* bytes flushed less refilled that the others do not know of yet (cache/shrink.h) */
@@ -420,6 +419,8 @@ typedef struct fh_thread {
     uint16_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
     uint16_t left_behind;  /* times that its thread ended: at some of them all is looked through (cache/twice.h) */
     uint32_t handed_over;  /* magazines handed to the depot: which part of the next one is looked at (cache/twice.h) */
+    fh_rack rack
+        [FH_BINS]; /* the last: of those on the second page a thread writes none that has only blocks of up to 688 bytes */
     uint16_t last_place[]; /* FH_PLACES of them; of the two caches that stand for none (cache/thread.h) none */
 } fh_thread;
 
@@ -451,8 +452,9 @@ _Static_assert((64u << (FH_SAMPLE_SIZES - 1)) == FH_SMALL_MAX && FH_CLASS_SAMPLE
 _Static_assert(sizeof(fh_bin[FH_ROW]) == offsetof(fh_thread, bin) - offsetof(fh_thread, decoy) &&
                    offsetof(fh_thread, bin) - offsetof(fh_thread, head) == sizeof(fh_row_head),
                "a row of bins behind a row of decoys, each with its head");
-_Static_assert(offsetof(fh_thread, head) == FH_THREAD_PAGE && offsetof(fh_thread, last_place) <= 3 * FH_THREAD_PAGE,
-               "a new thread writes two pages");
+_Static_assert(offsetof(fh_thread, head) == FH_THREAD_PAGE && offsetof(fh_thread, rack[44]) <= 2 * FH_THREAD_PAGE &&
+                   offsetof(fh_thread, last_place) <= 3 * FH_THREAD_PAGE,
+               "a new thread writes a page, or two");
 _Static_assert(FH_RUN_LAST + 1 == FH_BINS, "a bin for each class that a thread caches");
 
 #endif

@@ -144,6 +144,11 @@ static void switch_to(const fh_thread *t, const fh_bin *bins) {
     if (bins == t->decoy) fh_here.bytes_until_sample = INT64_MAX;
 }
 
+/* Mostly it is empty already, and then its page is not written. */
+static void empty_rack(fh_rack *r) {
+    if (r->loaded || r->previous || r->limit || r->used || r->unused_ticks || r->most) *r = (fh_rack){0};
+}
+
 /* A cache with nothing in it; NULL when there is no memory. */
 static fh_thread *make_empty(void) {
     void *p;
@@ -151,7 +156,7 @@ static fh_thread *make_empty(void) {
     fh_thread *t = p;
     for (unsigned c = 0; c < FH_BINS; c++) {
         fh_bin_reset(&t->bin[c]);
-        t->rack[c] = (fh_rack){0};
+        empty_rack(&t->rack[c]);
     }
     t->budget_used = t->large_used = 0;
     t->flushed = 0;
