@@ -144,7 +144,7 @@ static void switch_to(const fh_thread *t, const fh_bin *bins) {
     if (bins == t->decoy) fh_here.bytes_until_sample = INT64_MAX;
 }
 
-/* Mostly it is empty already, and then its page is not written. */
+/* It usually is empty, and then its page is not written. */
 static void empty_rack(fh_rack *r) {
     if (r->loaded || r->previous || r->limit || r->used || r->unused_ticks || r->most) *r = (fh_rack){0};
 }
