@@ -70,6 +70,14 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "fresh_freed_by_plain_store",
+        edits: &[(
+            "store/slab_life.c",
+            "} while (!fh_cas_acquire(&slab->state, &state, state + ((uint64_t)(blocks - bump) << FH_STATE_BUMP_SHIFT)));",
+            "} while (false);\n    fh_store(&slab->state, state + ((uint64_t)(blocks - bump) << FH_STATE_BUMP_SHIFT));",
+        )],
+    },
+    Mutant {
         name: "unmark_without_second_look",
         edits: &[(
             "store/slab_life.c",

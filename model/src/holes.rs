@@ -157,5 +157,14 @@ pub(crate) fn holes() -> Vec<Entry> {
                 &[OpenHoles(0, HOST), TakeGuests(two_units, 1)],
             ),
         ),
+        entry(
+            "holes: a slab is opened while what it never handed out becomes free",
+            Some(1),
+            two(
+                &[(rest, Take(HOST, 4)), (rest, Give(HOST, 2))],
+                &[TrimSlab(0)],
+                &[OpenHoles(0, HOST), TakeGuests(two_units, 1)],
+            ),
+        ),
     ]
 }

@@ -457,6 +457,24 @@ fn edges() -> Vec<Entry> {
             ),
         ),
         entry(
+            "what a slab never handed out becomes free while it is taken",
+            Some(1),
+            two(
+                &[(rest, Take(X, 3))],
+                &[TrimSlab(0)],
+                &[Take(X, 2), Give(X, 1)],
+            ),
+        ),
+        entry(
+            "what a slab never handed out becomes free while it goes",
+            Some(2),
+            two(
+                &[(rest, Take(X, 8)), (0, Take(X, 2)), (rest, Give(X, 1))],
+                &[Give(X, 2)],
+                &[TrimSlab(8)],
+            ),
+        ),
+        entry(
             "an empty slab is released while a block is taken",
             Some(1),
             two(

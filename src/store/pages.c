@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "store/hints.h"
 #include "store/slab.h"
+#include "store/slab_life.h"
 #include "store/stretch.h"
 #include "store/thp.h"
 #include "store/window.h"
@@ -154,12 +155,31 @@ static void make_room(batch *b, holding *h) {
     for (unsigned w = 0; w < words; w++) h->held[w] = 0;
 }
 
+/* True if the slab has blocks that were never handed out, and a page of nothing else. */
+static bool has_fresh(const holding *h, unsigned pages) {
+    return fh_pages_behind(&h->of) < pages && h->of.bump < fh_class_table[h->of.c].blocks;
+}
+
+/* And such a page has memory. */
+static bool has_fresh_resident(const holding *h, unsigned pages, const unsigned char *resident) {
+    if (!has_fresh(h, pages)) return false;
+    for (unsigned page = fh_pages_behind(&h->of); page < pages; page++) {
+        if (resident[page] & 1) return true;
+    }
+    return false;
+}
+
 /* Claims the free pages of the slab at a slot. They are purged and put back with the batch. Returns their bytes. */
 static size_t add_slab(batch *b, size_t slot, const unsigned char *resident) {
     holding h;
     uint64_t wanted[FH_SLAB_WORDS];
     unsigned pages;
-    if (!is_slab(slot, &h, &pages) || !choose(&h, resident, wanted)) return 0;
+    if (!is_slab(slot, &h, &pages)) return 0;
+    if (has_fresh_resident(&h, pages, resident)) {
+        (void)fh_slab_free_fresh(slot, h.of.c);
+        if (!is_slab(slot, &h, &pages)) return 0;
+    }
+    if (!choose(&h, resident, wanted)) return 0;
     make_room(b, &h);
     if (!claim(&h, wanted)) return 0;
     b->words += words_of(&h);
@@ -207,12 +227,18 @@ __attribute__((noinline)) static size_t purge_slab(size_t slot, const unsigned c
     return purged;
 }
 
+/* Whether the slab at a slot may have something to purge. The bits are read before the kernel is asked anything. */
+static bool may_have_free(size_t slot) {
+    holding h;
+    unsigned pages;
+    return is_slab(slot, &h, &pages) && (has_fresh(&h, pages) || count_free(&h, NULL));
+}
+
 size_t fh_pages_purge(size_t slot) {
     holding h;
     unsigned pages;
     unsigned char resident[MOST_PAGES];
-    /* The bits are read before the kernel is asked anything. */
-    if (!fh_pages_free(slot, false) || !is_slab(slot, &h, &pages)) return 0;
+    if (!may_have_free(slot) || !is_slab(slot, &h, &pages)) return 0;
     if (!fh_system_resident(fh_slot_address(slot), pages * fh_system_page_size(), resident)) return 0;
     return purge_slab(slot, resident);
 }
@@ -232,7 +258,7 @@ size_t fh_pages_purge_half(size_t first) {
     unsigned char resident[HALF_PAGES];
     size_t bytes = FH_CHUNK_SIZE / 2, end = first + FH_CHUNK_SLOTS / 2, slot = first;
     FH_ASSERT(first % (FH_CHUNK_SLOTS / 2) == 0);
-    while (slot < end && !fh_pages_free(slot, false)) slot++;
+    while (slot < end && !may_have_free(slot)) slot++;
     if (slot == end || bytes / fh_system_page_size() > HALF_PAGES) return 0;
     if (!fh_system_resident(fh_slot_address(first), bytes, resident)) return 0;
     return purge_slabs(first, slot, resident);

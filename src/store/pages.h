@@ -10,7 +10,8 @@
 
 #include "base/types.h"
 
-/* Purges the free pages inside of the slab at a slot, as far as it is one of the program's blocks. Returns the bytes. */
+/* Purges the free pages inside of the slab at a slot, as far as it is one of the program's blocks. Returns the bytes. Pages of blocks
+ * that were never handed out may have memory too, where something else was before. If some do, these blocks are free ones from then on. */
 size_t fh_pages_purge(size_t slot);
 
 /* The same for all slabs that begin in half of a chunk, of which this is the first slot. The kernel is asked once. */

@@ -114,6 +114,23 @@ void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits) {
     fh_slab_settle(slot, c, false);
 }
 
+bool fh_slab_free_fresh(size_t slot, unsigned c) {
+    fh_slab *slab = fh_slab_at(slot);
+    unsigned blocks = fh_class_table[c].blocks, bump;
+    uint64_t state = fh_load(&slab->state);
+    do {
+        bump = fh_state_bump(state);
+        if (fh_state_kind(state) != c || bump >= blocks) return false;
+        /* acquire: the making of the slab, as for who takes such blocks. */
+    } while (!fh_cas_acquire(&slab->state, &state, state + ((uint64_t)(blocks - bump) << FH_STATE_BUMP_SHIFT)));
+    /* The blocks are this thread's now. Meanwhile the slab may be opened; it cannot become anything else. */
+    for (unsigned w = bump / 64; w < fh_slab_words(blocks); w++) {
+        unsigned below = bump > 64 * w ? bump - 64 * w : 0;
+        fh_slab_put_back(slot, w, full_word(blocks, w) & ~fh_low_mask(below));
+    }
+    return true;
+}
+
 /* The slab had less than was wanted: its hint is cleared, unless there is something after all. The count begins again
  * while the hint still keeps others from adding to it. */
 void fh_slab_unhint(fh_slab *slab, size_t slot, unsigned c) {

@@ -8,6 +8,8 @@
  *      └──────────────────────────┴───────────────────────────────────────────────────────────┘
  *            release: claim every word, ascending, then state: compare-and-swap to 0
  *
+ * What was never handed out becomes free as if it had been: bump to the end, which makes those blocks the thread's, then give.
+ *
  * A thread that holds a block of a slab keeps the slab alive: it cannot be released, because one of its words is not
  * full. So
  *   - give sets the bits first: after the last one it holds nothing, and from then on only reads the slab and hints at it
@@ -62,6 +64,10 @@ static inline void fh_slab_given(fh_slab *slab, size_t slot, unsigned c, unsigne
 /* Puts bits of word w back that were claimed for what turned out to be nothing. The thread holds nothing of the slab
  * afterwards. */
 void fh_slab_put_back(size_t slot, unsigned w, uint64_t bits);
+
+/* Blocks of a slab of class c that were never handed out are free ones from now on, so that their pages can be purged as those of any.
+ * False: there are none, or it is of another class by now. */
+bool fh_slab_free_fresh(size_t slot, unsigned c);
 
 /* The slab had fewer blocks than were wanted: its hint is cleared, unless there is something after all. */
 void fh_slab_unhint(fh_slab *slab, size_t slot, unsigned c);

@@ -36,6 +36,11 @@ typedef struct {
     unsigned page, end;
 } fh_stretch;
 
+/* The first page of which no part was ever handed out. */
+static inline unsigned fh_pages_behind(const fh_paged *p) {
+    return (unsigned)((p->bump * fh_class_size(p->c) + ((size_t)1 << p->shift) - 1) >> p->shift);
+}
+
 /* The next pages on which all blocks are set in words[], and which have memory (NULL: or may have). Blocks may be longer than
  * pages, and a page may have parts of two. Cost: some instructions for each page, or each run of blocks where these are longer. */
 static inline bool fh_next_stretch(const fh_paged *p, const uint64_t *words, const unsigned char *resident,

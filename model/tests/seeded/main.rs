@@ -95,6 +95,15 @@ fn unchecked_class() {
 }
 
 #[test]
+fn fresh_freed_by_plain_store() {
+    must_find_in(
+        "fresh_freed_by_plain_store",
+        "what a slab never handed out becomes free while it is taken",
+        "(before & bits) == 0",
+    );
+}
+
+#[test]
 fn unmark_without_second_look() {
     must_find_in(
         "unmark_without_second_look",
