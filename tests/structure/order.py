@@ -22,9 +22,10 @@ def names(text):
 
 
 def missing(text, code, files):
+    """Of the names in `text` those that are no word of `code`, or are there twice; `files` are paths."""
     listed = list(names(text))
     plain = [n for n in listed if not n.endswith(".*")]
-    gone = {n for n in (m.removesuffix(".*") for m in listed) if not re.search(rf"\b{n}\b", code)}
+    gone = {n for n in (m.removesuffix(".*") for m in listed) if n not in code}
     twice = {n for n, times in collections.Counter(plain).items() if times > 1}
     patterns = re.findall(r"\*([\w/]+)(\*?)\.c\.o\(", text)
     lost = {p for p, star in patterns if not any(f.endswith(f"{p}.c") or (star and f"{p}" in f) for f in files)}
@@ -34,7 +35,7 @@ def missing(text, code, files):
 def main():
     text = (ROOT / "cmake/order.ld").read_text(encoding="utf-8")
     paths = sorted((ROOT / "src").rglob("*.c"))
-    code = "\n".join(p.read_text(encoding="utf-8") for p in paths)
+    code = {word for p in paths for word in re.findall(r"\w+", p.read_text(encoding="utf-8"))}
     files = [str(p) for p in paths]
     if len(list(names(text))) < 100:
         sys.exit("CHECK FAILED: the list was not understood")
