@@ -12,7 +12,6 @@ calls at each allocation and each free, and at most 110 for a realloc of a block
 a small block, 100 for an aligned block and its free, and 41 where the block is freed by C++'s sized delete. And of the life of a thread
 that allocates and frees 200 blocks, which takes over what the thread before it had cached: at most 50,000 with its 200 pairs."""
 
-import functools
 import os
 import sys
 
@@ -46,16 +45,21 @@ MORE = {"usable": ("malloc_usable_size", MORE_SIZES, 40),
         "aligned": ("a block at a cache line and its free", MORE_SIZES, 100),
         # Its hot half does not ask whether the program has replaced another form (api/new.c).
         "deleted": ("a malloc and a sized delete", [16, 100, 1000], 41)}
+MORE_PAIRS = 3000, 6000
 # It was 123,000 when all of the cache was looked through each time (cache/twice.h).
 ENDS_FEW, ENDS_MANY, ENDS_MOST = 100, 500, 50000
 
 
-# One run of the program begins as long as it counts, and several figures have the same one to be subtracted.
-@functools.cache
-def instructions(program, library, size, pairs, folder, options="", depth=1, more=()):
-    """Of that many pairs, inside the library."""
-    command = [program, size, pairs, depth, *more]
-    return valgrind.inside(command, library, folder, {"LD_PRELOAD": library, "FREEHOLD": options})
+def counts_of(program, library, folder, options, runs):
+    """{run: instructions inside the library}, all runs under one valgrind. A run is what pair.c takes: size, pairs, depth, call."""
+    runs = list(dict.fromkeys(runs))
+    environment = {"LD_PRELOAD": library, "FREEHOLD": options}
+    return dict(zip(runs, valgrind.inside_each(program, runs, library, folder, environment)))
+
+
+def pairs_of(sizes, few, many):
+    """The two runs for each of these sizes."""
+    return [(size, pairs) for size in sizes for pairs in (few, many)]
 
 
 def main():
@@ -63,27 +67,32 @@ def main():
     valgrind.need()
     os.makedirs(folder, exist_ok=True)
     good = True
+    more = [(size, call) for call, row in MORE.items() for size in row[1]]
+    runs = pairs_of(SIZES, FEW, MANY)
+    runs += [(size, pairs, depth) for size, depth in DEEP for pairs in (DEEP_FEW, DEEP_MANY)]
+    runs += [(size, pairs, 1, *call) for size, name in more for pairs in MORE_PAIRS for call in ((), (name,))]
+    counts = {"": counts_of(program, library, folder, "", runs),
+              OFF: counts_of(program, library, folder, OFF, pairs_of(OFF_SIZES, FEW, MANY))}
     for size, options in [(size, "") for size in SIZES] + [(size, OFF) for size in OFF_SIZES]:
-        few = instructions(program, library, size, FEW, folder, options)
-        many = instructions(program, library, size, MANY, folder, options)
-        each = (many - few) / (MANY - FEW)
+        each = (counts[options][size, MANY] - counts[options][size, FEW]) / (MANY - FEW)
         most = (MOST_TO_1_KIB if size <= 1024 else MOST_ABOVE) - (LESS if options else 0)
         # Less than ten means that the calls never arrived in the library: then nothing was measured.
         fits = 10 <= each <= most
         good = good and fits
         print(f"{'ok' if fits else 'FAILED':7} {size:6} bytes: {each:5.1f} instructions a pair (at most {most})"
               f"{', ' if options else ''}{options}")
+    counts = counts[""]
     for (size, depth), most in DEEP.items():
-        few = instructions(program, library, size, DEEP_FEW, folder, depth=depth)
-        many = instructions(program, library, size, DEEP_MANY, folder, depth=depth)
-        each = (many - few) / ((DEEP_MANY - DEEP_FEW) // depth * depth)
+        each = (counts[size, DEEP_MANY, depth] - counts[size, DEEP_FEW, depth]) / ((DEEP_MANY - DEEP_FEW) // depth * depth)
         fits = 10 <= each <= most
         good = good and fits
         print(f"{'ok' if fits else 'FAILED':7} {size:6} bytes, {depth:3} at a time: {each:5.1f} instructions a pair "
               f"(at most {most})")
-    for size, (call, (what, _, most)) in [(size, row) for row in MORE.items() for size in row[1][1]]:
-        without, asked = [instructions(program, library, size, MANY, folder, more=more) for more in ((), (call,))]
-        each = (asked - without) / MANY
+    few_pairs, more_pairs = MORE_PAIRS
+    for size, call in more:
+        what, _, most = MORE[call]
+        asked, without = [counts[size, more_pairs, 1, *word] - counts[size, few_pairs, 1, *word] for word in ((call,), ())]
+        each = (asked - without) / (more_pairs - few_pairs)
         fits = 3 <= each <= most
         good = good and fits
         print(f"{'ok' if fits else 'FAILED':7} {size:6} bytes: {each:5.1f} instructions for {what} (at most {most})")

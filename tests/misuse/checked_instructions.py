@@ -2,16 +2,16 @@
 """Instructions of a pair of malloc and free with option check, counted by callgrind:
 checked_instructions.py PAIR-PROGRAM LIBFREEHOLD.SO WORK-FOLDER
 
-As hotpath/count.py. The quarantine is small and full, so each free lets a block leave. What the C library's memset and memcmp
-take of blocks above 512 bytes is not counted."""
+As hotpath/count.py, but each run is a program of its own: each call takes its stack, and that of a child is deeper. The quarantine
+is small and full, so each free lets a block leave. What the C library's memset and memcmp take of blocks above 512 bytes is not
+counted."""
 
 import os
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(here, "..", "support"), os.path.join(here, "..", "hotpath")]
+sys.path.insert(0, os.path.join(here, "..", "support"))
 import valgrind  # noqa: E402
-from count import instructions  # noqa: E402
 
 OPTIONS = "check=1,quarantine=64k"
 FEW, MANY = 20000, 40000
@@ -24,8 +24,9 @@ def main():
     valgrind.need()
     os.makedirs(folder, exist_ok=True)
     good = True
+    environment = {"LD_PRELOAD": library, "FREEHOLD": OPTIONS}
     for size, most in MOST.items():
-        few, many = (instructions(program, library, size, pairs, folder, OPTIONS) for pairs in (FEW, MANY))
+        few, many = (valgrind.inside([program, size, pairs], library, folder, environment) for pairs in (FEW, MANY))
         each = (many - few) / (MANY - FEW)
         fits = 100 <= each <= most
         good = good and fits
