@@ -3,8 +3,9 @@
 
 watched.py memcheck|sanitizer ROOT WORK-FOLDER LIBFREEHOLD-EMBED.A LIBFREEHOLD-EMBED.SO LIBFREEHOLD.A
 
-Builds watched.c in the ways in which a program gets the library, and runs each of its mistakes in a process of its own. The
-tool must name the mistake and the function that it is in, and say nothing else; of the cases that are none it must say nothing.
+Builds watched.c in the ways in which a program gets the library, and runs each of its mistakes in a process of its own. Under
+memcheck these are children of one program, because a program takes a second to begin there. The tool must name the mistake and
+the function that it is in, and say nothing else; of the cases that are none it must say nothing.
 With memcheck a block must be described as one of its size, and the place where it was allocated must be in the report."""
 
 import glob
@@ -96,25 +97,34 @@ def errors_of(text, sources):
     return found
 
 
-def memcheck(program, name, case, sources, *options):
-    done = subprocess.run(["valgrind", "-q", "--leak-check=full", "--num-callers=24", *options, program, case],
+def memcheck(program, name, cases, sources, *options):
+    """{case: (errors, all that was said)}, each case in a child of one program under Valgrind."""
+    done = subprocess.run(["valgrind", "-q", "--leak-check=full", "--num-callers=24", *options, program, *cases],
                           capture_output=True, text=True, timeout=600)
-    if done.returncode or "went on" not in done.stdout:
-        fail(f"{name} {case}: ended with {done.returncode}:\n{done.stderr}")
-    return errors_of(done.stderr, sources), done.stderr
+    *parts, rest = re.split(r"^-- (\w+) ended with (-?\d+)\n", done.stderr, flags=re.M)
+    said = dict(zip(parts[1::3], parts[0::3]))
+    good = done.returncode == 0 and not errors_of(rest, sources) and done.stdout == "went on\n" * len(cases)
+    if not good or list(said) != list(cases):
+        fail(f"{name}: ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    for case, status in zip(parts[1::3], parts[2::3]):
+        if status != "0":
+            fail(f"{name} {case}: ended with {status}:\n{said[case]}")
+    return {case: (errors_of(text, sources), text) for case, text in said.items()}
 
 
 def memcheck_all(program, name, which, sources, *options):
-    for case, (what, function, where, _) in list(MISTAKES.items())[which]:
-        errors, text = memcheck(program, name, case, sources, *options)
+    mistakes = dict(list(MISTAKES.items())[which])
+    seen = memcheck(program, name, [*mistakes, "four", *CLEAN], sources, *options)
+    for case in [case for case in mistakes if case in seen]:
+        (what, function, where, _), (errors, text) = mistakes[case], seen[case]
         mine = len(errors) == 1 and what in errors[0] and where in errors[0] and f": {function} (watched.c" in errors[0]
         if not mine or (where and ": main (watched.c" not in errors[0].split(where)[1]):
             fail(f"{name} {case}: not one error \"{what}\" in {function}, \"{where}\":\n{text}")
-    errors, text = memcheck(program, name, "four", sources, *options)
+    errors, text = seen.get("four", ([], ""))
     if [what in error for error, what in zip(errors, ["Invalid free()"] * 3 + [READ])] != [True] * 4 or len(errors) != 4:
         fail(f"{name} four: not three double frees and a read:\n{text}")
-    for case in CLEAN:
-        errors, text = memcheck(program, name, case, sources, *options)
+    for case in [case for case in CLEAN if case in seen]:
+        errors, text = seen[case]
         if errors or "freehold:" in text:
             fail(f"{name} {case}: it is no mistake:\n{text}")
 
