@@ -19,7 +19,7 @@ fn must_find_within(variant: &str, scenario: &Scenario, steps: usize, said: &str
             scenario,
             Bounds {
                 preemptions: Some(preemptions),
-                seconds: 120,
+                seconds: 1200, // as in real.rs
                 steps,
             },
         );
