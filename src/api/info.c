@@ -120,7 +120,8 @@ static void print_sums(page *p, const fh_profile_statistics *f) {
     print_sum(p, "cached", f->cached_bytes, "   in ", t.cached_blocks, " blocks that threads have cached");
     print_sum(p, "free in slabs", f->free_bytes, "   in ", t.free_blocks, " blocks");
     print_sum(p, "  of it purged", f->purged_in_slabs_bytes, "   whole pages, returned to the OS", 0, NULL);
-    print_sum(p, "never handed out", f->fresh_bytes, "   the ends of slabs; memory is only where there was some before", 0, NULL);
+    print_sum(p, "never handed out", f->fresh_bytes, "   the ends of slabs; memory is only where there was some before",
+              0, NULL);
     print_sum(p, "dirty", f->dirty_bytes, "   free, still with memory behind it", 0, NULL);
     print_sum(p, "purged", f->purged_bytes, "   free, returned to the OS or never used", 0, NULL);
     print_sum(p, "own use", f->metadata_bytes, "   at most, for the words about all this and the caches of ",
