@@ -1,6 +1,6 @@
 /* A program reads into long buffers, frees them, and has one block each of many sizes, then buffers again. The memory of the first
  * buffers is there for the later ones. The slabs of those sizes, of which nearly nothing is used, must not have taken it: once they
- * did, and a process of PostgreSQL had 7.1 MiB at its peak, of which 2.5 were of use to nobody. */
+ * did, and the trace of a PostgreSQL process had 7.1 MiB at its peak, of which 2.5 were of use to nobody. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/memory.h"
