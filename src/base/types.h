@@ -418,9 +418,9 @@ typedef struct fh_thread {
     uint32_t exchanges;    /* how often the two magazines of a bin changed places, or might have */
     uint16_t young;        /* frees until the thread gets its table of last places: until then that has no memory */
     uint16_t left_behind;  /* times that its thread ended: at some of them all is looked through (cache/twice.h) */
+    /* Behind all that every thread writes: one that has only blocks of up to 688 bytes writes nothing of the second page. */
+    fh_rack rack[FH_BINS];
     uint32_t handed_over;  /* magazines handed to the depot: which part of the next one is looked at (cache/twice.h) */
-    fh_rack rack
-        [FH_BINS]; /* the last: of those on the second page a thread writes none that has only blocks of up to 688 bytes */
     uint16_t last_place[]; /* FH_PLACES of them; of the two caches that stand for none (cache/thread.h) none */
 } fh_thread;
 

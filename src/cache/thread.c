@@ -163,7 +163,8 @@ static fh_thread *make_empty(void) {
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     t->head.watched_slots = 0;
     t->young = FH_YOUNG_FREES;
-    t->handed_over = t->left_behind = 0;
+    t->left_behind = 0;
+    if (t->handed_over) t->handed_over = 0; /* beside the racks */
     fh_twice_set(t);
     return t;
 }
