@@ -319,20 +319,23 @@ static size_t claim_with_lost(const wish *w) {
     return slot != FH_NONE && bring_missing(slot, slot + w->n) && claim_exactly(slot, w->n) ? slot : FH_NONE;
 }
 
+/* A small heap has one chunk more for it. Where address space counts it is not worth that, nor a piece of what is free in a row. */
+static size_t claim_bare_or_bring(const wish *w) {
+    size_t first;
+    if (fh_system_counts_addresses()) return FH_NONE;
+    size_t slot = claim_bare((unsigned)w->n);
+    if (slot != FH_NONE || fh_window_chunks() >= FH_YOUNG_CHUNKS) return slot;
+    return bring_chunks(w->n, w, &first) ? claim_bare((unsigned)w->n) : FH_NONE;
+}
+
 static size_t claim(const wish *w) {
     bool small = w->n <= FH_CHUNK_SLOTS && w->align <= FH_CHUNK_SLOTS && w->phase == 0;
     /* A slab, which is aligned to its length, is never over a border; nor is what fits into any new chunk. */
     bool inside = small && w->n <= w->align;
-    size_t first;
-    if (w->bare) {
-        size_t slot = claim_bare((unsigned)w->n);
-        if (slot == FH_NONE && fh_window_chunks() < FH_YOUNG_CHUNKS && bring_chunks(w->n, w, &first)) {
-            slot = claim_bare((unsigned)w->n);
-        }
-        if (slot != FH_NONE) return slot;
-    }
-    for (;;) {
-        size_t slot = small ? claim_in_one(w->partition, (unsigned)w->n, (unsigned)w->align) : FH_NONE;
+    size_t slot = w->bare ? claim_bare_or_bring(w) : FH_NONE;
+    if (slot != FH_NONE) return slot;
+    for (size_t first;;) {
+        slot = small ? claim_in_one(w->partition, (unsigned)w->n, (unsigned)w->align) : FH_NONE;
         if (slot == FH_NONE && !inside) slot = claim_over_borders(w);
         if (slot == FH_NONE && !inside) slot = claim_with_lost(w);
         if (slot != FH_NONE || !bring_chunks(inside ? w->n : w->n + w->align - 1, w, &first)) return slot;

@@ -143,4 +143,7 @@ void stall_types_refused(void);
 void stall_hardened_before(void);
 void stall_hardened(void);
 
+/* stall_pages.c */
+void stall_ends_of_slabs(void);
+
 #endif

@@ -548,6 +548,7 @@ const stall_scenario stall_scenarios[] = {
     {.name = "figures", .victim = ask},
     {.name = "after a fork", .prepare = before_fork, .victim = after_fork, .forks = true},
     {.name = "holes", .victim = holes},
+    {.name = "ends of slabs", .victim = stall_ends_of_slabs},
     {.name = "observed", .victim = stall_observed_once},
     {.name = "observed, after a fork",
      .prepare = stall_observed_before_fork,
