@@ -319,10 +319,10 @@ static size_t claim_with_lost(const wish *w) {
     return slot != FH_NONE && bring_missing(slot, slot + w->n) && claim_exactly(slot, w->n) ? slot : FH_NONE;
 }
 
-/* A small heap has one chunk more for it. Where address space counts it is not worth that, nor a piece of what is free in a row. */
+/* A small heap has one chunk more for it. Once address space was refused it is not worth that, nor a piece of what is free in a row. */
 static size_t claim_bare_or_bring(const wish *w) {
     size_t first;
-    if (fh_system_counts_addresses()) return FH_NONE;
+    if (fh_load(&fh_order.watch) & FH_WATCH_ADDRESSES) return FH_NONE;
     size_t slot = claim_bare((unsigned)w->n);
     if (slot != FH_NONE || fh_window_chunks() >= FH_YOUNG_CHUNKS) return slot;
     return bring_chunks(w->n, w, &first) ? claim_bare((unsigned)w->n) : FH_NONE;

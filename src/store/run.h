@@ -26,7 +26,7 @@
 size_t fh_run_claim(size_t n, size_t align, size_t phase, bool *clean);
 
 /* The same for a slab of n slots, of which much may never be used. So it is put where no memory is behind the slots, if a chunk
- * has such a place and address space does not count: memory behind what a slab never hands out is of use to nobody, and stays until
+ * has such a place and address space was never refused: memory behind what a slab never hands out is of use to nobody, and stays until
  * a trim. */
 size_t fh_run_claim_bare(size_t n, bool *clean);
 
