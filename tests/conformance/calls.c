@@ -94,7 +94,8 @@ static void each_small_size(void) {
     t_free(block);
 }
 
-/* Aligned blocks that come and go among others do not take new memory each time. */
+/* Aligned blocks that come and go among others do not take new memory each time. The end of a slab counts from when it is found to have
+ * memory and is purged; that is a slab of each of six sizes at most. */
 static void used_again(void) {
     static const size_t sizes[] = {24, 128, 500, 23450, 33650, 200000};
     enum { ROUNDS = 3000, OTHERS = 64 };
@@ -112,7 +113,7 @@ static void used_again(void) {
         if (round == ROUNDS) before = t_mallinfo2().arena + t_mallinfo2().hblkhd;
     }
     size_t after = t_mallinfo2().arena + t_mallinfo2().hblkhd;
-    CHECK(after <= before + mib, "%d aligned blocks, one at a time: from %zu to %zu bytes", ROUNDS, before, after);
+    CHECK(after <= before + 4 * mib, "%d aligned blocks, one at a time: from %zu to %zu bytes", ROUNDS, before, after);
     for (int i = 0; i < OTHERS; i++) t_free(others[i]);
 }
 
