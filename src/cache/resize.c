@@ -86,8 +86,8 @@ __attribute__((noinline)) static void *resize(void *p, size_t n) {
         return NULL;
     }
     /* In place within the class, and when it shrinks by less than half. A checked build stays only within the class, so
-     * that it can hold a later sized free to the new size. */
-    if (n <= old && (FH_CHECKED ? fh_class_size(fh_class_of(n)) == old : n > old / 2 || old <= 64)) {
+     * that it can hold a later sized free to the new size; and a guest of another slab, which has more than its class, with all that it has. */
+    if (n <= old && (FH_CHECKED ? n == old || fh_class_size(fh_class_of(n)) == old : n > old / 2 || old <= 64)) {
         if (old <= FH_SMALL_MAX || n > old - old / 8) return kept(p, n);
     }
     /* What there can never be is refused at once, by fh_alloc. */
