@@ -132,6 +132,7 @@ pub(crate) fn holes() -> Vec<Entry> {
                         (rest, OpenHoles(1, HOST)),
                         (0, TakeGuests(two_units, 1)),
                         (0, Give(HOST, 28)),
+                        (rest, Take(other, 64)), // its first slab, which is never where another was
                     ],
                 ]
                 .concat(),
