@@ -194,6 +194,7 @@ fn real_files(source: &Path) -> Vec<String> {
         "misuse/quarantine.c",
         "observe/index.c",
         "observe/samples.c",
+        "observe/sites.c",
         "../recorder/order.c",
     ]
     .map(String::from)
@@ -224,6 +225,7 @@ const OWN: &[&str] = &[
     "guards.c",
     "hardened.c",
     "heaps.c",
+    "observer.c",
     "order.c",
     "quarantine.c",
 ];

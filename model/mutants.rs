@@ -267,6 +267,14 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "peak_noted_only_by_who_reached_it",
+        edits: &[(
+            "observe/sites.c",
+            "    do {\n        note_peak(control, live, now);\n    } while (",
+            "    do {\n    } while (",
+        )],
+    },
+    Mutant {
         name: "plain_claim",
         edits: &[(
             "store/chunk.c",

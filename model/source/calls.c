@@ -1,11 +1,8 @@
 /* What scenarios call of the upper layers: malloc and free as the program sees them, the end of a thread, the child of a
- * fork, samples, and the search of the index. */
+ * fork. */
 #include "cache/cache.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
-#include "observe/index.h"
-#include "observe/profile_file.h"
-#include "observe/samples.h"
 #include "store/depot.h"
 #include "store/events.h"
 #include "store/holes.h"
@@ -71,64 +68,6 @@ size_t fh_model_used_bytes(void) {
 /* The explorer watches it. */
 fh_word *fh_model_used_slots_word(void) {
     return &fh_counts.used_slots;
-}
-
-/* ── The observer's tables ───────────────────────────────────────────────────────────────────────────────────────── */
-
-/* Of the shared page only one extent of samples is there. */
-#define SAMPLES 16u
-/* Slots of a chunk that no scenario uses, as the explorer restores the memory of the first four chunks for each run. */
-#define TABLES (3 * FH_CHUNK_SLOTS)
-static __thread void *samples;
-
-void fh_model_begin_samples(void) {
-    fh_window_start();
-    samples = fh_slot_address(TABLES);
-}
-void *fh_profile_extent(fh_profile_section_kind kind, unsigned k, uint64_t *entries) {
-    (void)kind;
-    *entries = SAMPLES;
-    return k == 0 ? samples : NULL;
-}
-bool fh_profile_grow(fh_profile_section_kind kind) {
-    (void)kind;
-    return false;
-}
-void fh_profile_drop(fh_profile_section_kind kind) {
-    (void)kind;
-}
-
-bool fh_model_sample(uint64_t address, uint64_t size) {
-    fh_profile_sample sample = {.address = address, .size = size, .interval = size, .born_ns = size};
-    return fh_samples_enter(&sample);
-}
-/* The size, twice the size if the fields do not belong together, 0 if there is no such sample. */
-uint64_t fh_model_unsample(uint64_t address) {
-    fh_profile_sample sample;
-    if (!fh_samples_remove(address, 1, &sample)) return 0;
-    return sample.interval == sample.size && sample.born_ns == sample.size ? sample.size : 2 * sample.size;
-}
-
-/* An index of numbers: the entry of key k is a cell that says k. */
-static fh_index numbers;
-static __thread uint64_t *entry;
-static fh_word used;
-
-void fh_model_begin_index(void) {
-    entry = (uint64_t *)fh_slot_address(TABLES + 1);
-}
-static bool same(uint32_t number, const void *key) {
-    return entry[2 * number] == *(const uint64_t *)key;
-}
-static uint32_t make(const void *key) {
-    uint32_t number = (uint32_t)fh_add_relaxed(&used, 1) + 1;
-    entry[2 * number] = *(const uint64_t *)key;
-    return number;
-}
-/* Keys share the place where their search begins. */
-uint32_t fh_model_number_of(uint64_t key) {
-    fh_index_search search = {.hash = key << 32 | 5, .same = same, .make = make, .key = &key};
-    return fh_index_get(&numbers, &search);
 }
 
 /* ── Accounts ────────────────────────────────────────────────────────────────────────────────────────────────────── */

@@ -14,7 +14,7 @@ use crate::memory::{
 };
 use crate::order::{Recorded, Recording, verify_order};
 use crate::quarantine::verify_quarantine;
-use crate::tables::verify_tables;
+use crate::tables::{verify_tables, verify_weights};
 
 const NONE: usize = usize::MAX;
 
@@ -105,11 +105,13 @@ pub enum Step {
     /// Gives back the address space of chunks that are all free.
     DropChunks,
     /// The observer: makes its tables; enters a sample of a size; takes one out, of one of two sizes, if there is any; asks
-    /// for a key's number.
+    /// for a key's number; a sample of a site is entered that stands for so many bytes, and one is removed.
     Tables,
     Sample(u64, u64),
     Unsample(u64, [u64; 2]),
     NumberOf(u64),
+    Weigh(u32, u64),
+    Unweigh(u32, u64),
     /// Guarded blocks: makes their tables; takes a slot for a block of so many bytes, where freed ones wait while they have fewer
     /// bytes than the first number; frees the oldest; two hands have slot 0, and both free it; what is said of a slot,
     /// where a live block has so many bytes; asks whether there is time for a guard, where there is for one.
@@ -175,6 +177,7 @@ pub struct Hand {
     booked: u32,
     pub(crate) numbers: Vec<(u64, u32)>,
     pub(crate) samples: Vec<(u64, u64)>,
+    pub(crate) weights: Vec<i64>,
     pub(crate) guarded: Vec<(u32, usize)>,
     pub(crate) shared_guard: Option<u32>,
     pub(crate) guards_freed: u32,
@@ -345,9 +348,12 @@ impl Hand {
                 Step::DropChunks => {
                     (core.drop_chunks)();
                 }
-                Step::Tables | Step::Sample(..) | Step::Unsample(..) | Step::NumberOf(_) => {
-                    self.observer_step(core, step)
-                }
+                Step::Tables
+                | Step::Sample(..)
+                | Step::Unsample(..)
+                | Step::NumberOf(_)
+                | Step::Weigh(..)
+                | Step::Unweigh(..) => self.observer_step(core, step),
                 Step::Quarantine(_)
                 | Step::QuarantinePut(_)
                 | Step::QuarantineDrain
@@ -578,6 +584,7 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
         verify_quarantine(core, hands);
         verify_deferred(core, hands);
         verify_order(hands);
+        verify_weights(core, hands);
         let busy = hands.iter().filter(|hand| hand.busy).count();
         if busy != (core.busy_caches)() {
             finding("a cache was flushed though busy");

@@ -523,6 +523,35 @@ fn tables() -> Vec<Entry> {
                 &[NumberOf(9), NumberOf(7)],
             ),
         ),
+        entry(
+            "a peak is reached while what stands for it is freed",
+            Some(2),
+            two(
+                &[
+                    begun,
+                    (0, Weigh(1, 100)),
+                    (0, Weigh(1, 102)),
+                    (0, Weigh(1, 104)),
+                    (0, Weigh(1, 106)),
+                ],
+                &[Weigh(2, 3)],
+                &[
+                    Unweigh(1, 100),
+                    Unweigh(1, 102),
+                    Unweigh(1, 104),
+                    Unweigh(1, 106),
+                ],
+            ),
+        ),
+        entry(
+            "two reach a peak at one site",
+            Some(2),
+            two(
+                &[begun, (0, Weigh(1, 40))],
+                &[Weigh(1, 3)],
+                &[Weigh(1, 50), Unweigh(1, 40)],
+            ),
+        ),
     ]
 }
 

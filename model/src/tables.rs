@@ -1,4 +1,4 @@
-//! The observer's tables: what was entered is found, and a key has one number.
+//! The observer's tables: what was entered is found, a key has one number, and the sums of call sites agree.
 
 use std::collections::HashMap;
 
@@ -18,6 +18,7 @@ impl Hand {
                 Step::Tables => {
                     (core.begin_samples)();
                     (core.begin_index)();
+                    (core.begin_sites)();
                 }
                 Step::Sample(address, size) => {
                     assert!((core.sample)(address, size), "no room for a sample");
@@ -33,9 +34,49 @@ impl Hand {
                     }
                 }
                 Step::NumberOf(key) => self.numbers.push((key, (core.number_of)(key))),
+                Step::Weigh(site, bytes) => {
+                    (core.weigh)(site, bytes, false);
+                    self.weights.push(bytes as i64);
+                }
+                Step::Unweigh(site, bytes) => {
+                    (core.weigh)(site, bytes, true);
+                    self.weights.push(-(bytes as i64));
+                }
                 _ => {}
             }
         }
+    }
+}
+
+/// What sites say is what was entered and not removed, and their shares of the peak add up to the peak, but for the one
+/// sample that each hand may have been about to enter or to remove.
+///
+/// # Safety
+/// `core` was begun, and no hand is at work.
+pub(crate) unsafe fn verify_weights(core: &Core, hands: &[Hand]) {
+    let all = hands.iter().flat_map(|hand| &hand.weights);
+    if all.clone().next().is_none() {
+        return;
+    }
+    let mut sums = [0u64; 5];
+    // SAFETY: room for what it writes.
+    unsafe { (core.weights)(sums.as_mut_ptr()) };
+    let [live, share, live_said, peak, blocks] = sums;
+    let live_truly: i64 = all.clone().sum();
+    if [live, live_said] != [live_truly as u64; 2] {
+        finding(&format!(
+            "{live_truly} bytes are live: {live} by site, {live_said} as a whole"
+        ));
+    }
+    let one_each: u64 = hands
+        .iter()
+        .filter_map(|hand| hand.weights.iter().map(|n| n.unsigned_abs()).max())
+        .sum();
+    let entered: i64 = all.filter(|&&n| n > 0).sum();
+    if peak < live || peak > entered as u64 || peak.abs_diff(share) > one_each {
+        finding(&format!(
+            "the peak is {peak} bytes, by site {share} in {blocks} blocks, and {live} are live"
+        ));
     }
 }
 

@@ -116,7 +116,7 @@ typedef struct {
     /* Peak of the samples' live bytes: see fh_profile_site.peak_of */
     uint64_t live_bytes;  /* (atomic) Σ weights of the live samples */
     uint64_t peak_bytes;  /* (atomic) highest live_bytes */
-    uint64_t peak_number; /* (atomic) grows each time a new peak is reached */
+    uint64_t peak_number; /* (atomic) grows with each new peak; its bytes, in this version */
     uint64_t peak_ns;     /* (atomic) when */
 } fh_profile_control;
 

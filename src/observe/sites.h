@@ -2,7 +2,7 @@
  * one atomic addition, so that threads which allocate at the same site do not disturb each other. A reader may find one
  * sum newer than another by the samples that are being entered just then.
  *
- * Thread-safety: any thread. Progress: wait-free, except making a site, which is lock-free. */
+ * Thread-safety: any thread. Progress: lock-free. */
 #ifndef FH_OBSERVE_SITES_H
 #define FH_OBSERVE_SITES_H
 

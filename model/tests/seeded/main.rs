@@ -301,6 +301,15 @@ fn index_read_relaxed() {
 }
 
 #[test]
+fn peak_noted_only_by_who_reached_it() {
+    must_find_in(
+        "peak_noted_only_by_who_reached_it",
+        "a peak is reached while what stands for it is freed",
+        "the peak is",
+    );
+}
+
+#[test]
 fn index_loser_takes_what_is_there() {
     must_find_in(
         "index_loser_takes_what_is_there",
