@@ -267,6 +267,14 @@ pub const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "bulky_sum_by_plain_store",
+        edits: &[(
+            "cache/magazine.c",
+            "if (blocks < 0) fh_add_relaxed(&fh_bulky_cached, bytes);",
+            "if (blocks < 0) fh_store(&fh_bulky_cached, fh_load(&fh_bulky_cached) + bytes);",
+        )],
+    },
+    Mutant {
         name: "peak_noted_only_by_who_reached_it",
         edits: &[(
             "observe/sites.c",

@@ -140,7 +140,8 @@ FH_API void fh_free_batch(void *const *blocks, size_t count);
 
 /* Flushes the calling thread's cache, then returns the memory of everything free to the OS, except
  * `keep` bytes. Returns 1 if memory went back, else 0. Cost: some system calls, 0.1 µs a page that goes back. What other
- * threads have in their caches (some 2 MiB each, and at most 2 MiB of large blocks) stays there. Idea: glibc's
+ * threads have in their caches stays there: some 2 MiB each of blocks up to 32 KiB; of longer ones 2 MiB each, and an eighth of
+ * what is in use, or 4 MiB, in all. Idea: glibc's
  * malloc_trim. */
 FH_API int fh_malloc_trim(size_t keep);
 

@@ -1,6 +1,7 @@
 /* What scenarios call of the upper layers: malloc and free as the program sees them, the end of a thread, the child of a
  * fork. */
 #include "cache/cache.h"
+#include "cache/magazine.h"
 #include "cache/observed.h"
 #include "cache/thread.h"
 #include "store/depot.h"
@@ -120,6 +121,20 @@ size_t fh_model_busy_caches(void) {
         }
     }
     return busy;
+}
+
+/* What caches may hold of bulky blocks: the sum that all threads keep, less what each cache says. */
+size_t fh_model_bulky_apart(void) {
+    size_t sum = (size_t)fh_load(&fh_bulky_cached);
+    if (!fh_load(&fh_window.origin)) return sum;
+    for (size_t slot = 0; slot < fh_window_chunks() * FH_CHUNK_SLOTS; slot++) {
+        uint64_t state = fh_load(&fh_slab_at(slot)->state);
+        if (fh_state_kind(state) != FH_CLASS_THREAD) continue;
+        for (unsigned i = 0; i < fh_state_bump(state); i++) {
+            sum -= ((fh_thread *)(fh_slot_address(slot) + i * fh_class_size(FH_CLASS_THREAD)))->bulky_used;
+        }
+    }
+    return sum;
 }
 
 /* Magazines of all threads' caches. */

@@ -600,8 +600,8 @@ pub fn verify(core: &Core, hands: &[Hand], with_caches: bool) {
     verify_tables(hands);
 }
 
-/// The classes of the blocks that scenarios get by malloc: 64 bytes and 1 KiB.
-const MALLOC_CLASSES: [u32; 2] = [4, 64];
+/// The classes of the blocks that scenarios get by malloc: 64 bytes, 1 KiB, and bulky ones of 40 KiB.
+const MALLOC_CLASSES: [u32; 3] = [4, 64, 106];
 /// And of magazines.
 const MAGAZINES: std::ops::RangeInclusive<u32> = 177..=183;
 
@@ -624,6 +624,12 @@ unsafe fn verify_caches(core: &Core, hands: &[Hand]) {
                 ));
             }
             known += (core.depot_magazines)(c);
+        }
+        let apart = (core.bulky_apart)();
+        if apart != 0 {
+            finding(&format!(
+                "{apart} bytes more than caches say may be cached of bulky blocks"
+            ));
         }
         let out: usize = MAGAZINES.map(|c| (core.blocks_out)(c)).sum();
         if out != known {

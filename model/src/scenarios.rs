@@ -252,6 +252,7 @@ fn others() -> Vec<Entry> {
 
 /// 1 KiB: the first magazine of a bin holds one block, the second four, and so on.
 const SIZE: usize = 1024;
+const BULKY: usize = 40_000;
 
 /// What a thread has in hand: its cache's life, from its first call to its end, and after a fork.
 fn caches() -> Vec<Entry> {
@@ -308,6 +309,15 @@ fn caches() -> Vec<Entry> {
                 .concat(),
                 &[Malloc(SIZE); 5],
                 &[Free; 13],
+            ),
+        ),
+        entry(
+            "two take bulky blocks, and one gives up its bin",
+            Some(1),
+            two(
+                &[begun, (0, Malloc(BULKY)), (0, Free), (1, Malloc(SIZE))],
+                &[Flush],
+                &[Malloc(BULKY), Malloc(BULKY)],
             ),
         ),
         entry(

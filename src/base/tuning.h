@@ -37,10 +37,17 @@
  * odd number, because they change places twice in a round: so refills and flushes both have their turn. */
 #define FH_EXCHANGES (FH_STRESS ? 3u : 15u)
 
-/* All bins of a thread together, those of large blocks apart. Beyond it a bin does not grow; unused ones give up their share
- * (FH_BIN_TICK). A bin of large blocks has nothing at all beyond it: sixty of them would hold 50 MiB. */
+/* All bins of a thread together, those of bulky blocks apart. Beyond it a bin does not grow; unused ones give up their share
+ * (FH_BIN_TICK). */
 #define FH_THREAD_BYTES (FH_STRESS ? 64 * FH_KIB : 2 * FH_MIB)
-#define FH_THREAD_LARGE_BYTES (FH_STRESS ? 256 * FH_KIB : 2 * FH_MIB)
+
+/* Of bulky blocks, longer than this, a bin has nothing at all beyond the bound: seventy of them would hold 50 MiB. A thread
+ * that wants one now and then takes it from the store, which costs a small part of writing to it. So all threads together
+ * cache an eighth of what is in use, and 4 MiB in any case, enough for two. docs/memory.md has what was tried. */
+#define FH_BULKY_FROM (32 * FH_KIB)
+#define FH_THREAD_BULKY_BYTES (FH_STRESS ? 256 * FH_KIB : 2 * FH_MIB)
+#define FH_BULKY_SHARE 8u
+#define FH_BULKY_LEAST (FH_STRESS ? 512 * FH_KIB : 4 * FH_MIB)
 
 /* Of small blocks no more than a quarter of what is in use, and a MiB in any case. With an eighth, and a half or three quarters of a
  * MiB, larson took 1.1 of the time for 0.87 of the memory. */

@@ -396,7 +396,7 @@ typedef struct fh_thread {
     fh_row_head head;
     fh_bin bin[FH_BINS];
     size_t budget_used; /* [cache.budget] Σ 2 · limit · size over the bins, bytes: two magazines each */
-    size_t large_used;  /*   of these: of large blocks */
+    size_t bulky_used;  /*   of these: of bulky blocks */
     int64_t flushed;    /* bytes flushed less refilled that the others do not know of yet (cache/shrink.h) */
     fh_word generation; /* forks before it was made: the thread of an older cache does not exist in this process */
     uint32_t number;    /* 0, 1, 2 … as threads come: a hint for spreading, nothing more */

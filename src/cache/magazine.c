@@ -62,15 +62,50 @@ void fh_bin_reset(fh_bin *bin) {
     set_bin(bin, none, none);
 }
 
+/* ── What a thread may cache ─────────────────────────────────────────────────────────────────────────────────────── */
+
+fh_word fh_bulky_cached;
+
 void fh_cache_recount(fh_thread *t) {
-    size_t all = 0, large = 0;
+    size_t all = 0, bulky = 0;
     for (unsigned c = 1; c < FH_BINS; c++) {
         size_t bytes = 2 * (size_t)t->rack[c].limit * fh_class_size(c);
         all += bytes;
-        if (fh_class_is_run(c)) large += bytes;
+        if (fh_class_is_bulky(c)) bulky += bytes;
     }
+    fh_add_relaxed(&fh_bulky_cached, bulky - t->bulky_used); /* modulo 2^64 */
     t->budget_used = all;
-    t->large_used = large;
+    t->bulky_used = bulky;
+}
+
+/* The limit of a bin has changed by so many blocks. */
+static void charge(fh_thread *t, unsigned c, ptrdiff_t blocks) {
+    size_t bytes = 2 * (size_t)blocks * fh_class_size(c); /* modulo 2^64 */
+    if (fh_class_is_bulky(c)) {
+        if (blocks > 0) fh_add_relaxed(&fh_bulky_cached, bytes);
+        t->bulky_used += bytes;
+        if (blocks < 0) fh_add_relaxed(&fh_bulky_cached, bytes);
+    }
+    t->budget_used += bytes;
+    FH_ASSERT((ptrdiff_t)t->budget_used >= 0 && t->bulky_used <= t->budget_used);
+}
+
+/* What the thread may cache of small blocks: a share of what is in use, so that caches are no larger a part of a small heap. */
+static size_t small_bytes(void) {
+    size_t share = fh_used_bytes() / FH_THREAD_SHARE;
+    return share < FH_THREAD_LEAST ? FH_THREAD_LEAST : share > FH_THREAD_BYTES ? FH_THREAD_BYTES : share;
+}
+
+/* And all threads of bulky ones. */
+static size_t bulky_bytes(void) {
+    size_t share = fh_used_bytes() / FH_BULKY_SHARE;
+    return share < FH_BULKY_LEAST ? FH_BULKY_LEAST : share;
+}
+
+/* True if the bounds allow a bin `more` bytes. */
+static bool has_room(const fh_thread *t, unsigned c, size_t more) {
+    if (!fh_class_is_bulky(c)) return t->budget_used - t->bulky_used + more <= small_bytes();
+    return t->bulky_used + more <= FH_THREAD_BULKY_BYTES && fh_load(&fh_bulky_cached) + more <= bulky_bytes();
 }
 
 /* ── The store, for any class ────────────────────────────────────────────────────────────────────────────────────── */
@@ -133,26 +168,6 @@ static fh_magazine *unload(fh_thread *t, unsigned c) {
     return m;
 }
 
-/* The limit of a bin has changed by so many blocks. */
-static void charge(fh_thread *t, unsigned c, ptrdiff_t blocks) {
-    size_t bytes = 2 * (size_t)blocks * fh_class_size(c); /* modulo 2^64 */
-    t->budget_used += bytes;
-    if (fh_class_is_run(c)) t->large_used += bytes;
-    FH_ASSERT((ptrdiff_t)t->budget_used >= 0 && t->large_used <= t->budget_used);
-}
-
-/* What the thread may cache of small blocks: a share of what is in use, so that caches are no larger a part of a small heap. */
-static size_t small_bytes(void) {
-    size_t share = fh_used_bytes() / FH_THREAD_SHARE;
-    return share < FH_THREAD_LEAST ? FH_THREAD_LEAST : share > FH_THREAD_BYTES ? FH_THREAD_BYTES : share;
-}
-
-/* True if the thread's bound allows a bin that has some blocks `more` bytes. */
-static bool has_room(const fh_thread *t, unsigned c, size_t more) {
-    if (fh_class_is_run(c)) return t->large_used + more <= FH_THREAD_LARGE_BYTES;
-    return t->budget_used - t->large_used + more <= small_bytes();
-}
-
 /* A bin that is refilled or flushed may hold twice as much from now on, within its own bound and the thread's. */
 static void grow(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
@@ -162,7 +177,7 @@ static void grow(fh_thread *t, unsigned c) {
     unsigned wanted = old == 0 ? first_blocks(c) : old * 2 + 2;
     if (wanted > most) wanted = most;
     if (wanted <= old) return;
-    bool first = old == 0 && !fh_class_is_run(c);
+    bool first = old == 0 && !fh_class_is_bulky(c);
     if (!first && !has_room(t, c, 2 * (wanted - old) * fh_class_size(c))) return;
     charge(t, c, (ptrdiff_t)(wanted - old));
     rack->limit = (uint16_t)wanted;
@@ -301,7 +316,8 @@ void *fh_refill(fh_thread *t, unsigned c) {
     grow(t, c);
     fh_shrink_demand(c);
     unsigned cpu = fh_system_cpu_hint();
-    m = fh_class_is_run(c) ? NULL : fh_depot_get(c, cpu, empty); /* of large blocks it keeps none */
+    bool none = fh_class_is_run(c) || rack->limit == 0; /* of large blocks the depot keeps none */
+    m = none ? NULL : fh_depot_get(c, cpu, empty);
     if (m) {
         t->from_depot++;
         if (m->from != (uint16_t)cpu && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
@@ -352,10 +368,10 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     }
     bool contracting = fh_is_contracting(), shrunk = fh_is_shrunk(c);
     if (FH_UNLIKELY(contracting)) contract(t, c);
-    /* A bin that has no limit yet gets its first one in any case. */
+    /* A bin that has no limit yet gets its first one in any case, unless its blocks are bulky. */
     (shrunk && rack->limit ? shrink : grow)(t, c);
     if (FH_UNLIKELY(rack->limit == 0)) {
-        give(c, 1, &p); /* large, and the thread has enough of them */
+        give(c, 1, &p); /* bulky, and the caches have enough of them */
         return;
     }
     fh_magazine *full = unload(t, c), *empty = rack->previous;

@@ -2,6 +2,8 @@
 #ifndef FH_CACHE_MAGAZINE_H
 #define FH_CACHE_MAGAZINE_H
 
+#include "base/classes.h"
+#include "base/tuning.h"
 #include "base/types.h"
 
 /* A block of class c (1 … FH_RUN_LAST) for thread t whose bin is empty; NULL when there is no memory. */
@@ -25,6 +27,19 @@ void fh_bin_empty(fh_thread *t, unsigned c);
 
 /* Counts again what the bins of t may hold, because t was interrupted for good while that changed. */
 void fh_cache_recount(fh_thread *t);
+
+/* Blocks above 32 KiB are bulky: a bin of them is bounded more strictly, and for all threads together. */
+static inline bool fh_class_is_bulky(unsigned c) {
+    return fh_class_size(c) > FH_BULKY_FROM;
+}
+
+/* Σ bulky_used over all caches, what bins may hold of bulky blocks.
+ *
+ *     the thread's own sum grows: fetch_add before it      it shrinks: fetch_sub after it
+ *
+ * relaxed: a figure that no block is reached through. Two threads that read it at once may both find room where there is some
+ * for one. A thread that is interrupted for good in between leaves it too high by one bin, never too low. */
+extern fh_word fh_bulky_cached FH_HIDDEN;
 
 /* Points a bin at the magazine that is full and empty at once. */
 void fh_bin_reset(fh_bin *bin);

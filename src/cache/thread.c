@@ -92,7 +92,7 @@ static void dissolve(fh_thread *t) {
 
 /* Flushes the cache of a thread that did not survive the fork. One that was inside a slow path at that moment may have
  * a magazine half way to somewhere. It is left alone, which is a leak of at most FH_THREAD_BYTES
- * and FH_THREAD_LARGE_BYTES, and never a block twice. */
+ * and FH_THREAD_BULKY_BYTES, and never a block twice. */
 static void adopt(fh_thread *t, uint64_t state) {
     /* acq_rel: of two threads of the child that come here, one gets it. */
     if (fh_cas_acq_rel(&t->state, &state, FH_THREAD_DEAD)) dissolve(t);
@@ -158,7 +158,7 @@ static fh_thread *make_empty(void) {
         fh_bin_reset(&t->bin[c]);
         empty_rack(&t->rack[c]);
     }
-    t->budget_used = t->large_used = 0;
+    t->budget_used = t->bulky_used = 0;
     t->flushed = 0;
     t->refills = t->flushes = t->from_depot = t->to_depot = 0;
     t->head.watched_slots = 0;

@@ -152,14 +152,14 @@ static bool check_bin(fh_verification *check, const fh_thread *t, unsigned c) {
 
 /* [cache.budget] */
 static void check_budget(fh_verification *check, const fh_thread *t) {
-    size_t budget = 0, large = 0;
+    size_t budget = 0, bulky = 0;
     for (unsigned c = 1; c < FH_BINS; c++) {
         size_t bytes = 2 * (size_t)t->rack[c].limit * fh_class_size(c);
         budget += bytes;
-        if (fh_class_is_run(c)) large += bytes;
+        if (fh_class_is_bulky(c)) bulky += bytes;
     }
     if (budget != t->budget_used) at_address(check, FH_EQUATION_CACHE_BUDGET, t, 0, t->budget_used, budget);
-    if (large != t->large_used) at_address(check, FH_EQUATION_CACHE_BUDGET, t, FH_RUN_FIRST, t->large_used, large);
+    if (bulky != t->bulky_used) at_address(check, FH_EQUATION_CACHE_BUDGET, t, FH_RUN_FIRST, t->bulky_used, bulky);
 }
 
 static bool check_special_bin(fh_verification *check, const fh_thread *t) {

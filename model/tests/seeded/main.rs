@@ -301,6 +301,15 @@ fn index_read_relaxed() {
 }
 
 #[test]
+fn bulky_sum_by_plain_store() {
+    must_find_in(
+        "bulky_sum_by_plain_store",
+        "two take bulky blocks, and one gives up its bin",
+        "bulky blocks",
+    );
+}
+
+#[test]
 fn peak_noted_only_by_who_reached_it() {
     must_find_in(
         "peak_noted_only_by_who_reached_it",
