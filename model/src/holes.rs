@@ -60,9 +60,11 @@ pub(crate) fn holes() -> Vec<Entry> {
             Some(1),
             two(
                 // The host has another slab, so that this one goes with its last block.
+                // So has the class that follows, whose first slab never goes where another was.
                 &[
                     (0, Take(HOST, 32)),
                     (rest, Take(HOST, 32)),
+                    (rest, Take(other, 64)),
                     (rest, Give(HOST, 4)),
                     (0, Give(HOST, 31)),
                 ],
@@ -128,11 +130,11 @@ pub(crate) fn holes() -> Vec<Entry> {
                 &[
                     &beside(32)[..],
                     &[
+                        (rest, Take(other, 64)), // its first slab, which never goes where another was
                         (0, Give(HOST, 4)),
                         (rest, OpenHoles(1, HOST)),
                         (0, TakeGuests(two_units, 1)),
                         (0, Give(HOST, 28)),
-                        (rest, Take(other, 64)), // its first slab, which is never where another was
                     ],
                 ]
                 .concat(),

@@ -87,7 +87,13 @@ fn slabs() -> Vec<Entry> {
             "a slab becomes another class under a taker",
             Some(1),
             two(
-                &[(rest, Take(X, 8)), (0, Take(X, 8)), (rest, Give(X, 1))],
+                // The first slab of a class never goes where another was.
+                &[
+                    (rest, Take(Y, 8)),
+                    (rest, Take(X, 8)),
+                    (0, Take(X, 8)),
+                    (rest, Give(X, 1)),
+                ],
                 &[Give(X, 8), Take(Y, 2), Give(Y, 1)],
                 &[Take(X, 1)],
             ),
