@@ -295,6 +295,19 @@ static void scatter(fh_magazine *m) {
     }
 }
 
+/* One block from the store or back, where there is no magazine for it. What slabs are left with counts: the heap may contract
+ * by such blocks too. Large ones leave nothing in slabs. */
+static void *take_past_bin(fh_thread *t, unsigned c) {
+    void *p = fh_take_one(c);
+    if (p && !fh_class_is_run(c)) fh_count_flushed(t, -(int64_t)fh_class_size(c));
+    return p;
+}
+
+static void give_past_bin(fh_thread *t, unsigned c, void *p) {
+    if (!fh_class_is_run(c)) fh_count_flushed(t, (int64_t)fh_class_size(c));
+    fh_give_one(c, p);
+}
+
 void *fh_refill(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && !t->bin[c].top[-1]);
@@ -323,7 +336,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
         if (m->from != (uint16_t)cpu && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
     } else {
         m = rack->limit ? fitting(t, c, empty) : NULL;
-        if (!m) return fh_take_one(c);
+        if (!m) return take_past_bin(t, c);
         fill(c, rack->limit < m->capacity ? rack->limit : m->capacity, m);
     }
     load(t, c, m);
@@ -371,7 +384,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     /* A bin that has no limit yet gets its first one in any case, unless its blocks are bulky. */
     (shrunk && rack->limit ? shrink : grow)(t, c);
     if (FH_UNLIKELY(rack->limit == 0)) {
-        give(c, 1, &p); /* bulky, and the caches have enough of them */
+        give_past_bin(t, c, p); /* bulky, and the caches have enough of them */
         return;
     }
     fh_magazine *full = unload(t, c), *empty = rack->previous;
@@ -411,7 +424,7 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     }
     empty = fitting(t, c, empty);
     if (!empty) {
-        give(c, 1, &p);
+        give_past_bin(t, c, p);
         return;
     }
     FH_ASSERT(empty->count == 0);
