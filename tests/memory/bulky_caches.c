@@ -69,7 +69,8 @@ int main(void) {
     size_t most = in_use / 8 > 4 * (size_t)MIB ? in_use / 8 : 4 * (size_t)MIB;
     printf("%d threads: %zu KiB cached of %zu in use, at most %zu and what is small\n", THREADS, cached >> 10,
            in_use >> 10, most >> 10);
-    CHECK(cached <= most + MIB / 2, "%zu KiB cached, more than %zu", cached >> 10, most >> 10);
+    /* A thread that is interrupted between its look and its addition may exceed it by a bin. */
+    CHECK(cached <= most + MIB, "%zu KiB cached, more than %zu", cached >> 10, most >> 10);
     pthread_barrier_wait(&step);
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
 
