@@ -140,8 +140,8 @@ FH_API void fh_free_batch(void *const *blocks, size_t count);
 
 /* Flushes the calling thread's cache, then returns the memory of everything free to the OS, except
  * `keep` bytes. Returns 1 if memory went back, else 0. Cost: some system calls, 0.1 µs a page that goes back. What other
- * threads have in their caches stays there: some 2 MiB each of blocks up to 32 KiB; of longer ones 2 MiB each, and an eighth of
- * what is in use, or 4 MiB, in all. Idea: glibc's
+ * threads have in their caches stays there: of blocks up to 32 KiB some 2 MiB each. Of longer ones all threads have an eighth
+ * of what is in use, or 4 MiB, but each may have 512 KiB, and none has more than 2 MiB. Idea: glibc's
  * malloc_trim. */
 FH_API int fh_malloc_trim(size_t keep);
 

@@ -41,13 +41,16 @@
  * (FH_BIN_TICK). */
 #define FH_THREAD_BYTES (FH_STRESS ? 64 * FH_KIB : 2 * FH_MIB)
 
-/* Of bulky blocks, longer than this, a bin has nothing at all beyond the bound: seventy of them would hold 50 MiB. A thread
+/* Of bulky blocks, longer than this, a bin has nothing at all beyond the bounds: seventy of them would hold 50 MiB. A thread
  * that wants one now and then takes it from the store, which costs a small part of writing to it. So all threads together
  * cache an eighth of what is in use, and 4 MiB in any case, enough for two. docs/memory.md has what was tried. */
 #define FH_BULKY_FROM (32 * FH_KIB)
 #define FH_THREAD_BULKY_BYTES (FH_STRESS ? 256 * FH_KIB : 2 * FH_MIB)
 #define FH_BULKY_SHARE 8u
 #define FH_BULKY_LEAST (FH_STRESS ? 512 * FH_KIB : 4 * FH_MIB)
+
+/* But this much a thread may have whatever the others hold, who may stand still for ever: two blocks of 256 KiB. */
+#define FH_THREAD_BULKY_LEAST (FH_STRESS ? 128 * FH_KIB : 512 * FH_KIB)
 
 /* Of small blocks no more than a quarter of what is in use, and a MiB in any case. With an eighth, and a half or three quarters of a
  * MiB, larson took 1.1 of the time for 0.87 of the memory. */

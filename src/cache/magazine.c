@@ -105,7 +105,9 @@ static size_t bulky_bytes(void) {
 /* True if the bounds allow a bin `more` bytes. */
 static bool has_room(const fh_thread *t, unsigned c, size_t more) {
     if (!fh_class_is_bulky(c)) return t->budget_used - t->bulky_used + more <= small_bytes();
-    return t->bulky_used + more <= FH_THREAD_BULKY_BYTES && fh_load(&fh_bulky_cached) + more <= bulky_bytes();
+    size_t own = t->bulky_used + more;
+    if (own <= FH_THREAD_BULKY_LEAST) return true;
+    return own <= FH_THREAD_BULKY_BYTES && fh_load(&fh_bulky_cached) + more <= bulky_bytes();
 }
 
 /* ── The store, for any class ────────────────────────────────────────────────────────────────────────────────────── */
