@@ -120,7 +120,8 @@ fn classes(statistics: &mut layout::Statistics, warnings: &mut Vec<Warning>) {
     };
     let rows = (statistics.rows as usize).min(CLASSES);
     for row in &mut statistics.row[..rows] {
-        bound(&mut row.size, SPACE);
+        // What is longer is in no class. An error bar is as long as a block, times some of them.
+        bound(&mut row.size, u64::from(layout::HUGE));
         let fit = SPACE / row.size.max(1);
         for (_, blocks) in named!(row; room made free cached live sampled) {
             bound(blocks, fit);
