@@ -121,7 +121,7 @@ impl Page {
             page_size: header.page_size,
             processors: header.cpus,
             begun_unix: header.begun_unix_ns as f64 / 1e9,
-            taken_unix: (header.begun_unix_ns + snapshot.running_ns()) as f64 / 1e9,
+            taken_unix: header.begun_unix_ns as f64 / 1e9 + snapshot.running_ns() as f64 / 1e9,
             seconds: snapshot.running_ns() as f64 / 1e9,
             interval: snapshot.interval(),
             samples: snapshot.samples.len(),
