@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let snapshot = held.read()?;
     // A collector has no place for them; and that a living program went on meanwhile is what it always does.
     for warning in &snapshot.warnings {
-        if warning.concern != Concern::Moving {
+        if warning.concern != Concern::Moving || !snapshot.is_alive() {
             eprintln!("freehold: note: {warning}");
         }
     }
