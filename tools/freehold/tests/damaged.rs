@@ -193,9 +193,11 @@ fn what_no_process_can_have_is_in_no_sum_and_is_said() {
     }
 }
 
+/// It lives for more than a second, so that no rate is more than the sum.
 const PROGRAM: &str = r"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int main(void) {
     static void *kept[4000];
@@ -204,6 +206,7 @@ int main(void) {
         kept[i % 4000] = malloc(100 + i * 37 % 5000);
         memset(kept[i % 4000], 1, 100);
     }
+    usleep(1100000);
     return 0;
 }
 ";
