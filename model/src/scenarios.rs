@@ -13,6 +13,7 @@ use crate::program::Scenario;
 use crate::program::Step::{self, *};
 use crate::quarantine::quarantine;
 use crate::runs::runs;
+use crate::tables::tables;
 
 const X: u32 = 112;
 const Y: u32 = 111;
@@ -506,66 +507,6 @@ fn edges() -> Vec<Entry> {
                 &[(0, Magazine(1)), (rest, Magazine(1)), (rest, Put(1))],
                 &[Put(1), Get(1)],
                 &[EmptyDepot(1)],
-            ),
-        ),
-    ]
-}
-
-/// The observer's tables.
-fn tables() -> Vec<Entry> {
-    let rest = REST(2);
-    let begun = (rest, Tables);
-    vec![
-        entry(
-            "a sample is entered while it is looked for",
-            Some(3),
-            two(
-                &[begun, (rest, Sample(64, 5))],
-                &[Unsample(64, [5, 5]), Sample(64, 9)],
-                &[Unsample(64, [5, 9])],
-            ),
-        ),
-        entry(
-            "two look for one key",
-            Some(5),
-            two(&[begun], &[NumberOf(7)], &[NumberOf(7)]),
-        ),
-        entry(
-            "two keys want one place",
-            Some(3),
-            two(
-                &[begun],
-                &[NumberOf(7), NumberOf(9)],
-                &[NumberOf(9), NumberOf(7)],
-            ),
-        ),
-        entry(
-            "a peak is reached while what stands for it is freed",
-            Some(2),
-            two(
-                &[
-                    begun,
-                    (0, Weigh(1, 100)),
-                    (0, Weigh(1, 102)),
-                    (0, Weigh(1, 104)),
-                    (0, Weigh(1, 106)),
-                ],
-                &[Weigh(2, 3)],
-                &[
-                    Unweigh(1, 100),
-                    Unweigh(1, 102),
-                    Unweigh(1, 104),
-                    Unweigh(1, 106),
-                ],
-            ),
-        ),
-        entry(
-            "two reach a peak at one site",
-            Some(2),
-            two(
-                &[begun, (0, Weigh(1, 40))],
-                &[Weigh(1, 3)],
-                &[Weigh(1, 50), Unweigh(1, 40)],
             ),
         ),
     ]

@@ -4,7 +4,69 @@ use std::collections::HashMap;
 
 use crate::core::Core;
 use crate::memory::finding;
+use crate::program::Step::{NumberOf, Sample, Tables, Unsample, Unweigh, Weigh};
 use crate::program::{Hand, Step};
+use crate::scenarios::{Entry, REST, entry, two};
+
+/// The scenarios.
+pub(crate) fn tables() -> Vec<Entry> {
+    let rest = REST(2);
+    let begun = (rest, Tables);
+    vec![
+        entry(
+            "a sample is entered while it is looked for",
+            Some(3),
+            two(
+                &[begun, (rest, Sample(64, 5))],
+                &[Unsample(64, [5, 5]), Sample(64, 9)],
+                &[Unsample(64, [5, 9])],
+            ),
+        ),
+        entry(
+            "two look for one key",
+            Some(5),
+            two(&[begun], &[NumberOf(7)], &[NumberOf(7)]),
+        ),
+        entry(
+            "two keys want one place",
+            Some(3),
+            two(
+                &[begun],
+                &[NumberOf(7), NumberOf(9)],
+                &[NumberOf(9), NumberOf(7)],
+            ),
+        ),
+        entry(
+            "a peak is reached while what stands for it is freed",
+            Some(2),
+            two(
+                &[
+                    begun,
+                    (0, Weigh(1, 100)),
+                    (0, Weigh(1, 102)),
+                    (0, Weigh(1, 104)),
+                    (0, Weigh(1, 106)),
+                ],
+                &[Weigh(2, 3)],
+                &[
+                    Unweigh(1, 100),
+                    Unweigh(1, 102),
+                    Unweigh(1, 104),
+                    Unweigh(1, 106),
+                ],
+            ),
+        ),
+        entry(
+            "two reach a peak at one site",
+            Some(2),
+            two(
+                &[begun, (0, Weigh(1, 40))],
+                &[Weigh(1, 3)],
+                &[Weigh(1, 50), Unweigh(1, 40)],
+            ),
+        ),
+    ]
+}
 
 impl Hand {
     /// The observer's tables.

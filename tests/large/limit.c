@@ -10,6 +10,7 @@
  * argument this is left out. The C library has no such limit: over its allocator this test is skipped. */
 #include "../support/alloc.h"
 #include "../support/check.h"
+#include "../support/statistics.h"
 #include "../support/memory.h"
 
 #include <errno.h>
@@ -105,18 +106,12 @@ static void *compete(void *argument) {
 
 /* ── What is measured ────────────────────────────────────────────────────────────────────────────────────────────── */
 
-static size_t statistic(const char *json, const char *name) {
-    const char *at = strstr(json, name);
-    CHECK(at, "the statistics have no %s", name);
-    return strtoull(strchr(at, ':') + 1, NULL, 10);
-}
-
 static size_t counted(void) {
     static char json[1 << 16];
     size_t length = fh_stats_json(json, sizeof json);
     CHECK(length > 0 && length < sizeof json, "statistics of %zu bytes", length);
-    CHECK(statistic(json, "\"limit_hard\"") == limit, "the limit is %zu", statistic(json, "\"limit_hard\""));
-    return statistic(json, "\"limit_in_use\"");
+    CHECK(statistic(json, "limit_hard") == limit, "the limit is %zu", statistic(json, "limit_hard"));
+    return statistic(json, "limit_in_use");
 }
 
 static void *sample(void *argument) {

@@ -3,6 +3,7 @@
  * 64 KiB beside that. A thread that wants them again and again has them from its cache all the same. */
 #include "../support/alloc.h"
 #include "../support/check.h"
+#include "../support/statistics.h"
 
 #include <freehold/freehold.h>
 
@@ -13,16 +14,10 @@ enum { THREADS = 16, KIB = 1 << 10, MIB = 1 << 20, LIVE = 4, TURNS = 3000, RING 
 
 static pthread_barrier_t step;
 
-static size_t figure(const char *text, const char *key) {
-    const char *place = strstr(text, key);
-    CHECK(place, "the statistics have no %s", key);
-    return strtoull(place + strlen(key), NULL, 10);
-}
-
-static size_t statistics(const char *key) {
+static size_t now(const char *name) {
     static char text[1 << 17];
     CHECK(fh_stats_json(text, sizeof text) < sizeof text, "the statistics are longer than %zu bytes", sizeof text);
-    return figure(text, key);
+    return statistic(text, name);
 }
 
 /* Sizes at random: of the fifty classes there are, each is wanted rarely. */
@@ -65,7 +60,7 @@ int main(void) {
         CHECK(pthread_create(&thread[i], NULL, now_and_then, (void *)i) == 0, "no thread");
     }
     pthread_barrier_wait(&step);
-    size_t cached = statistics("\"thread_cached_bytes\":"), in_use = statistics("\"limit_in_use\":");
+    size_t cached = now("thread_cached_bytes"), in_use = now("limit_in_use");
     size_t most = (in_use / 8 > 4 * (size_t)MIB ? in_use / 8 : 4 * (size_t)MIB) + THREADS * 512 * (size_t)KIB;
     printf("%d threads: %zu KiB cached of %zu in use, at most %zu and what is small\n", THREADS, cached >> 10,
            in_use >> 10, most >> 10);
@@ -76,12 +71,12 @@ int main(void) {
 
     /* Two threads at once, as the bound is meant for both. */
     for (size_t size = 33 * KIB; size <= MIB; size = size * 3 / 2 < MIB || size == MIB ? size * 3 / 2 : MIB) {
-        size_t before = statistics("\"refills\":");
+        size_t before = now("refills");
         for (int i = 0; i < 2; i++) {
             CHECK(pthread_create(&thread[i], NULL, again_and_again, &size) == 0, "no thread");
         }
         for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
-        size_t refills = statistics("\"refills\":") - before;
+        size_t refills = now("refills") - before;
         printf("%zu KiB: %zu refills in %d pairs\n", size >> 10, refills, 2 * PAIRS);
         CHECK(refills < PAIRS / 10, "%zu KiB: %zu refills in %d pairs", size >> 10, refills, 2 * PAIRS);
     }

@@ -2,18 +2,13 @@
  * through a few sizes once cached nearly all of it. */
 #include "../support/alloc.h"
 #include "../support/check.h"
+#include "../support/statistics.h"
 
 #include <freehold/freehold.h>
 
 #include <stdlib.h>
 
 enum { BLOCKS = 500, ROUNDS = 6, MIB = 1 << 20 };
-
-static size_t figure(const char *text, const char *key) {
-    const char *place = strstr(text, key);
-    CHECK(place, "the statistics have no %s", key);
-    return strtoull(place + strlen(key), NULL, 10);
-}
 
 /* Bytes that threads cache, after each of ten sizes was allocated and freed, over and over. */
 static size_t cached_after(size_t *in_use) {
@@ -29,8 +24,8 @@ static size_t cached_after(size_t *in_use) {
         }
     }
     CHECK(fh_stats_json(text, sizeof text) < sizeof text, "the statistics are longer than %zu bytes", sizeof text);
-    *in_use = figure(text, "\"limit_in_use\":");
-    return figure(text, "\"thread_cached_bytes\":");
+    *in_use = statistic(text, "limit_in_use");
+    return statistic(text, "thread_cached_bytes");
 }
 
 int main(void) {

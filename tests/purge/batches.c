@@ -9,6 +9,7 @@
  * A heap of 25 classes is freed in random order. Less is flushed of each, and it is flushed in batches too. */
 #include "../support/alloc.h"
 #include "../support/check.h"
+#include "../support/statistics.h"
 #include "../support/memory.h"
 
 #include <pthread.h>
@@ -27,11 +28,8 @@ static uint64_t last_flushes; /* for the last blocks of the second class */
 
 static uint64_t flushes(void) {
     static char text[1 << 16];
-    static const char key[] = "\"flushes\":";
     CHECK(fh_stats_json(text, sizeof text) < sizeof text, "the statistics are too long");
-    const char *place = strstr(text, key);
-    CHECK(place, "the statistics have no flushes");
-    return strtoull(place + sizeof key - 1, NULL, 10);
+    return statistic(text, "flushes");
 }
 
 /* When the second class begins, the heap contracts, and nothing of that class has been flushed. */

@@ -5,6 +5,7 @@
  * refilled and flushed, the linker counts the calls of the layers below (--wrap). */
 #include "../support/alloc.h"
 #include "../support/check.h"
+#include "../support/statistics.h"
 
 #include "base/tuning.h"
 #include "system/system.h"
@@ -30,14 +31,6 @@ COUNTED(void, , fh_system_purge, (void *p, size_t size), (p, size))
 COUNTED(void, , fh_system_purge_pieces, (const fh_piece *pieces, unsigned n), (pieces, n))
 COUNTED(fh_move, return, fh_system_move, (void *p, size_t size, void *place), (p, size, place))
 
-static uint64_t counter(const char *text, const char *name) {
-    char key[64];
-    snprintf(key, sizeof key, "\"%s\":", name);
-    const char *place = strstr(text, key);
-    CHECK(place, "the statistics have no %s", name);
-    return strtoull(place + strlen(key), NULL, 10);
-}
-
 typedef struct {
     uint64_t refills, flushes, from_depot, to_depot, takes, gives, empties, purges, moves;
 } counts;
@@ -45,10 +38,10 @@ typedef struct {
 static counts counts_now(void) {
     static char text[1 << 16];
     CHECK(fh_stats_json(text, sizeof text) < sizeof text, "the statistics are longer than %zu bytes", sizeof text);
-    return (counts){.refills = counter(text, "refills"),
-                    .flushes = counter(text, "flushes"),
-                    .from_depot = counter(text, "from_depot"),
-                    .to_depot = counter(text, "to_depot"),
+    return (counts){.refills = statistic(text, "refills"),
+                    .flushes = statistic(text, "flushes"),
+                    .from_depot = statistic(text, "from_depot"),
+                    .to_depot = statistic(text, "to_depot"),
                     .takes = calls_of_fh_slab_take,
                     .gives = calls_of_fh_slab_give,
                     .empties = calls_of_fh_depot_empty,
