@@ -61,8 +61,10 @@
 #define FH_BIN_TICK (FH_STRESS ? 2u : 64u)
 #define FH_BIN_TICKS_UNUSED (FH_STRESS ? 1u : 2u)
 
-/* What the cache of a thread that has ended may keep for the next thread (cache/thread.c). */
+/* What the cache of a thread that has ended may keep for the next thread (cache/thread.c), and the threads in a row that had enough
+ * in a bin until it is halved. */
 #define FH_PARKED_BYTES (FH_STRESS ? 4 * FH_KIB : FH_MIB)
+#define FH_BIN_LIVES_UNUSED (FH_STRESS ? 1u : 8u)
 
 /* ── What the caches keep while the program frees (cache/shrink.h) ──────────────────────────────────────────────────── */
 

@@ -170,7 +170,15 @@ static fh_magazine *unload(fh_thread *t, unsigned c) {
     return m;
 }
 
-/* A bin that is refilled or flushed may hold twice as much from now on, within its own bound and the thread's. */
+/* Notes a slow path of a bin. True if it is to grow: it has no limit yet, or it was too small once before since it was checked
+ * last (tick, fh_bin_halve). The first time may be chance. */
+static bool note_use(fh_rack *rack) {
+    bool wanted = rack->used || rack->limit == 0;
+    rack->used = 1;
+    return wanted;
+}
+
+/* Such a bin may hold twice as much from now on, within its own bound and the thread's. */
 static void grow(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     unsigned old = rack->limit, most = rack->most;
@@ -220,20 +228,39 @@ void fh_bin_exchange(fh_thread *t, unsigned c) {
     load(t, c, m);
 }
 
+/* Blocks and magazine to the store. The bin has let go of it. */
+static void give_magazine(fh_thread *t, unsigned c, fh_magazine *m) {
+    if (!m) return;
+    fh_count_flushed(t, (int64_t)(m->count * fh_class_size(c)));
+    if (m->count) give(c, m->count, m->block);
+    fh_magazine_delete(m);
+}
+
 void fh_bin_empty(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     if (!rack->limit && !rack->loaded && !rack->previous) return; /* of a thread that ends most are so */
     fh_magazine *both[2] = {unload(t, c), rack->previous};
     rack->previous = NULL;
     then();
-    for (int i = 0; i < 2; i++) {
-        if (!both[i]) continue;
-        fh_count_flushed(t, (int64_t)(both[i]->count * fh_class_size(c)));
-        if (both[i]->count) give(c, both[i]->count, both[i]->block);
-        fh_magazine_delete(both[i]);
-    }
+    for (int i = 0; i < 2; i++) give_magazine(t, c, both[i]);
     charge(t, c, -(ptrdiff_t)rack->limit);
     rack->limit = 0;
+}
+
+void fh_bin_halve(fh_thread *t, unsigned c) {
+    fh_rack *rack = &t->rack[c];
+    fh_magazine *previous = rack->previous, *loaded = unload(t, c);
+    unsigned old = rack->limit, least = first_blocks(c), limit = old / 2 > least ? old / 2 : least;
+    rack->previous = NULL;
+    then();
+    give_magazine(t, c, previous);
+    if (limit < old) {
+        charge(t, c, (ptrdiff_t)limit - old);
+        rack->limit = (uint16_t)limit;
+    }
+    /* One from the depot may have more than the bin was to hold. */
+    bool fits = loaded && loaded->count <= old;
+    fits ? load(t, c, loaded) : give_magazine(t, c, loaded);
 }
 
 /* Every FH_BIN_TICK slow paths one bin is checked. What was not used since the last two checks is flushed. */
@@ -313,7 +340,7 @@ static void give_past_bin(fh_thread *t, unsigned c, void *p) {
 void *fh_refill(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && !t->bin[c].top[-1]);
-    rack->used = 1;
+    bool wanted = note_use(rack);
     t->refills++;
     fh_magazine *empty = unload(t, c), *m = rack->previous;
     if (m && m->count) {
@@ -328,7 +355,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
         rack->previous = empty;
         empty = m;
     }
-    grow(t, c);
+    if (wanted) grow(t, c);
     fh_shrink_demand(c);
     unsigned cpu = fh_system_cpu_hint();
     bool none = fh_class_is_run(c) || rack->limit == 0; /* of large blocks the depot keeps none */
@@ -370,7 +397,7 @@ void fh_push_noted(fh_thread *t, unsigned c, void *p) {
 void fh_flush(fh_thread *t, unsigned c, void *p) {
     fh_rack *rack = &t->rack[c];
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && t->bin[c].top == t->bin[c].end && p);
-    rack->used = 1;
+    bool wanted = note_use(rack);
     t->flushes++;
     tick(t);
     if (rack->limit == 0 && fh_class_size(c) < FH_CACHE_LINE) {
@@ -384,7 +411,11 @@ void fh_flush(fh_thread *t, unsigned c, void *p) {
     bool contracting = fh_is_contracting(), shrunk = fh_is_shrunk(c);
     if (FH_UNLIKELY(contracting)) contract(t, c);
     /* A bin that has no limit yet gets its first one in any case, unless its blocks are bulky. */
-    (shrunk && rack->limit ? shrink : grow)(t, c);
+    if (shrunk && rack->limit) {
+        shrink(t, c);
+    } else if (wanted) {
+        grow(t, c);
+    }
     if (FH_UNLIKELY(rack->limit == 0)) {
         give_past_bin(t, c, p); /* bulky, and the caches have enough of them */
         return;

@@ -25,6 +25,9 @@ void fh_give_one(unsigned c, void *p);
 /* Flushes all blocks and magazines of a bin to the store. */
 void fh_bin_empty(fh_thread *t, unsigned c);
 
+/* Halves what a bin may hold, but not below what it begins with, and flushes one of its magazines at least. */
+void fh_bin_halve(fh_thread *t, unsigned c);
+
 /* Counts again what the bins of t may hold, because t was interrupted for good while that changed. */
 void fh_cache_recount(fh_thread *t);
 

@@ -338,12 +338,27 @@ static void look_through(fh_thread *t, unsigned c) {
     if (previous) previous->count = (uint32_t)fh_twice_look(t, c, previous->block, previous->count);
 }
 
+/* A thread that ends is a check of each bin, as is a tick of a thread that lives on (cache/magazine.c). What some lives could do
+ * without slow paths is more than the next one needs. Without it a parked cache is as large as the most that any life has
+ * wanted, of each class. To empty such a bin, as a tick does, costs the next life three refills until it has its size again. */
+static void fade(fh_thread *t, unsigned c) {
+    fh_rack *rack = &t->rack[c];
+    if (rack->used) {
+        rack->used = 0;
+        rack->unused_ticks = 0;
+    } else if (++rack->unused_ticks >= FH_BIN_LIVES_UNUSED) {
+        rack->unused_ticks = 0;
+        fh_bin_halve(t, c);
+    }
+}
+
 /* Flushes what exceeds FH_PARKED_BYTES; the small classes stay. False: nothing is left. */
 static bool lighten(fh_thread *t) {
     size_t kept = 0;
     bool look = fh_twice_is_due(t->left_behind++);
     for (unsigned c = 1; c < FH_BINS; c++) {
         if (!t->rack[c].limit) continue;
+        fade(t, c);
         size_t bytes = bytes_cached(t, c);
         if (kept + bytes > FH_PARKED_BYTES) {
             fh_bin_empty(t, c);
