@@ -340,7 +340,7 @@ typedef struct {
     fh_magazine *loaded;
     fh_magazine *previous;
     uint16_t limit; /* blocks that each of the two may hold now: grows with use, shrinks when idle */
-    uint8_t used;   /* refilled or flushed since the last tick */
+    uint8_t used;   /* refilled or flushed since it was checked last: by a tick, or at the end of a thread */
     uint8_t unused_ticks;
     uint16_t most; /* what `limit` may grow to, 0 until it is asked for: to compute it takes a division */
 } fh_rack;
