@@ -171,7 +171,7 @@ static fh_magazine *unload(fh_thread *t, unsigned c) {
 }
 
 /* Notes a slow path of a bin. True if it is to grow: it has no limit yet, or it was too small once before since it was checked
- * last (tick, fh_bin_halve). The first time may be chance. */
+ * last (fh_bin_is_unused). The first time may be chance. */
 static bool note_use(fh_rack *rack) {
     bool wanted = rack->used || rack->limit == 0;
     rack->used = 1;
@@ -272,13 +272,7 @@ static void tick(fh_thread *t) {
         unsigned c = t->next_idle = (t->next_idle + 1) % FH_BINS;
         fh_rack *rack = &t->rack[c];
         if (!rack->limit) continue;
-        if (rack->used) {
-            rack->used = 0;
-            rack->unused_ticks = 0;
-        } else if (++rack->unused_ticks >= FH_BIN_TICKS_UNUSED) {
-            fh_bin_empty(t, c);
-            rack->unused_ticks = 0;
-        }
+        if (fh_bin_is_unused(rack, FH_BIN_TICKS_UNUSED)) fh_bin_empty(t, c);
         return;
     }
 }

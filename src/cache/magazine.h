@@ -28,6 +28,15 @@ void fh_bin_empty(fh_thread *t, unsigned c);
 /* Halves what a bin may hold, but not below what it begins with, and flushes one of its magazines at least. */
 void fh_bin_halve(fh_thread *t, unsigned c);
 
+/* Checks a bin. True if it was not used since so many checks. */
+static inline bool fh_bin_is_unused(fh_rack *rack, unsigned checks) {
+    rack->unused_ticks = rack->used ? 0 : (uint8_t)(rack->unused_ticks + 1);
+    rack->used = 0;
+    if (rack->unused_ticks < checks) return false;
+    rack->unused_ticks = 0;
+    return true;
+}
+
 /* Counts again what the bins of t may hold, because t was interrupted for good while that changed. */
 void fh_cache_recount(fh_thread *t);
 

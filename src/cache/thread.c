@@ -342,14 +342,7 @@ static void look_through(fh_thread *t, unsigned c) {
  * without slow paths is more than the next one needs. Without it a parked cache is as large as the most that any life has
  * wanted, of each class. To empty such a bin, as a tick does, costs the next life three refills until it has its size again. */
 static void fade(fh_thread *t, unsigned c) {
-    fh_rack *rack = &t->rack[c];
-    if (rack->used) {
-        rack->used = 0;
-        rack->unused_ticks = 0;
-    } else if (++rack->unused_ticks >= FH_BIN_LIVES_UNUSED) {
-        rack->unused_ticks = 0;
-        fh_bin_halve(t, c);
-    }
+    if (fh_bin_is_unused(&t->rack[c], FH_BIN_LIVES_UNUSED)) fh_bin_halve(t, c);
 }
 
 /* Flushes what exceeds FH_PARKED_BYTES; the small classes stay. False: nothing is left. */
