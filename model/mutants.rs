@@ -317,17 +317,37 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "over_cleared_after_release",
         edits: &[
+            ("store/run.c", "    fh_run_set_over(slot, n, false);\n", ""),
             (
-                "store/large.c",
-                "    set_over(slot, touched_slots(slot, word), false);\n    fh_class_set",
-                "    fh_class_set",
-            ),
-            (
-                "store/large.c",
-                "        fh_run_release(slot, slots, !return_if_sparse(p, slots));",
-                "        fh_run_release(slot, slots, !return_if_sparse(p, slots));\n        set_over(slot, slots, false);",
+                "store/run.c",
+                "    fh_run_release(slot, n, true);\n}",
+                "    fh_run_release(slot, n, true);\n    fh_run_set_over(slot, n, false);\n}",
             ),
         ],
+    },
+    Mutant {
+        name: "kept_taken_by_plain_store",
+        edits: &[(
+            "store/run.c",
+            "if (!fh_cas_acq_rel(&fh_counts.kept, &kept, 0)) return FH_NONE;",
+            "fh_store(&fh_counts.kept, 0);",
+        )],
+    },
+    Mutant {
+        name: "kept_replaced_by_plain_store",
+        edits: &[(
+            "store/run.c",
+            "uint64_t before = fh_swap_acq_rel(&fh_counts.kept, (uint64_t)n << 32 | slot);",
+            "uint64_t before = fh_load(&fh_counts.kept);\n    fh_store_release(&fh_counts.kept, (uint64_t)n << 32 | slot);",
+        )],
+    },
+    Mutant {
+        name: "kept_taken_relaxed",
+        edits: &[(
+            "store/run.c",
+            "if (!fh_cas_acq_rel(&fh_counts.kept, &kept, 0)) return FH_NONE;",
+            "if (!fh_cas_relaxed(&fh_counts.kept, &kept, 0)) return FH_NONE;",
+        )],
     },
     Mutant {
         name: "pieces_stay",

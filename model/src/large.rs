@@ -109,7 +109,11 @@ impl Hand {
         unsafe {
             match step {
                 Step::Large(slots) | Step::TryLarge(slots) => {
-                    let p = (core.large_alloc)(slots * SLOT, SLOT, &mut false);
+                    // As cache/alloc.c does it.
+                    let mut p = (core.large_again)(slots * SLOT, SLOT, &mut false);
+                    if p == 0 {
+                        p = (core.large_alloc)(slots * SLOT, SLOT, &mut false);
+                    }
                     if p != 0 {
                         self.large.push(Large::new(p, slots * SLOT));
                     } else if step == Step::Large(slots) {

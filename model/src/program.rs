@@ -102,6 +102,8 @@ pub enum Step {
     OpenHoles(usize, u32),
     TakeGuests(u32, u32),
     FreeOne(u32),
+    /// Releases the run that is kept.
+    Settle,
     /// Gives back the address space of chunks that are all free.
     DropChunks,
     /// The observer: makes its tables; enters a sample of a size; takes one out, of one of two sizes, if there is any; asks
@@ -345,6 +347,7 @@ impl Hand {
                 Step::OpenHoles(..) | Step::TakeGuests(..) | Step::FreeOne(_) => {
                     self.guests_step(core, step)
                 }
+                Step::Settle => (core.settle)(),
                 Step::DropChunks => {
                     (core.drop_chunks)();
                 }

@@ -5,7 +5,14 @@ use crate::program::Step::{self, *};
 use crate::scenarios::{Entry, REST, entry, two};
 
 pub fn runs() -> Vec<Entry> {
-    let all = [over_borders(), edges(), large(), resized(), limited()];
+    let all = [
+        over_borders(),
+        edges(),
+        large(),
+        kept(),
+        resized(),
+        limited(),
+    ];
     all.into_iter().flatten().collect()
 }
 
@@ -187,6 +194,56 @@ fn large() -> Vec<Entry> {
                 &[(REST(2), Claim(40, 1)), (0, Large(30)), (0, Share(1))],
                 &[FreeShared],
                 &[FreeShared, Large(20), LargeFree],
+            ),
+        ),
+    ]
+}
+
+/// A block of 20 slots was freed, and they wait for the next one of their number.
+fn kept() -> Vec<Entry> {
+    let waits = [(0, Large(20)), (0, LargeFree)];
+    vec![
+        entry(
+            "kept: two allocate where one was freed",
+            Some(1),
+            two(&waits, &[Large(20)], &[Large(20)]),
+        ),
+        entry(
+            "kept: one is allocated again while another wants other slots",
+            Some(1),
+            two(&waits, &[Large(20), LargeFree], &[Claim(30, 1), Release]),
+        ),
+        entry(
+            "kept: two free and one allocates again",
+            Some(1),
+            two(
+                &[(0, Large(20)), (1, Large(20))],
+                &[LargeFree, Large(20)],
+                &[LargeFree],
+            ),
+        ),
+        entry(
+            "kept: over: one over a border is freed while chunks are dropped",
+            Some(1),
+            two(&[(0, Large(70))], &[LargeFree], &[DropChunks]),
+        ),
+        // Whoever settles clears the word `over` of the next chunk, which may be another block's a moment later.
+        entry(
+            "kept: over: one is released while another comes over its border",
+            Some(1),
+            two(
+                &[(REST(2), Claim(40, 1)), (0, Large(70)), (0, LargeFree)],
+                &[Settle],
+                &[Large(60)],
+            ),
+        ),
+        entry(
+            "kept: one grows into what was kept while another wants it",
+            Some(1),
+            two(
+                &[(0, Large(40)), (1, Large(20)), (1, LargeFree)],
+                &[LargeResize(44)],
+                &[Large(20)],
             ),
         ),
     ]

@@ -206,6 +206,7 @@ static inline size_t fh_state_run_slots(uint64_t s) {
  *         [count.used]   slots of slabs and runs   =  the counter of used slots
  *         [count.dirty]  slots free and dirty      =  the counter of dirty slots
  *         [count.lost]   bits of `lost` in regions =  the window's number of them
+ *         [count.kept]   runs without a block      =  the one that is kept, or none (store/run.h)
  *     dirty says of a free slot that it has memory behind it; of a used slot it says nothing that counts.
  *
  * One cache line. A run of 1 TiB touches one page of a region's metadata for 256 MiB. */

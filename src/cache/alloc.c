@@ -58,7 +58,6 @@ bool fh_is_out_of_reach(size_t n) {
 static void *try_special(size_t align, size_t n, bool *clean) {
     void *p = NULL;
     fh_thread *t = fh_thread_enter();
-    fh_hook_metrics();
     if (fh_window_start()) p = fh_large_alloc(n, align, clean);
     fh_thread_leave(t);
     return p;
@@ -66,8 +65,14 @@ static void *try_special(size_t align, size_t n, bool *clean) {
 
 void *fh_alloc_special(size_t align, size_t n, bool *clean) {
     FH_ASSERT(fh_is_power_of_two(align));
+    fh_hook_metrics();
+    void *p = fh_large_alloc_again(n, align, clean);
+    if (p) {
+        fh_thread_allocated(p);
+        return p;
+    }
     if (FH_UNLIKELY(fh_is_out_of_reach(n) || align > FH_WINDOW_SIZE || fh_is_beyond_machine(n))) return fh_no_memory(n);
-    void *p = try_special(align, n, clean);
+    p = try_special(align, n, clean);
     for (fh_safe_point point = FH_AFTER_REFUSAL; FH_UNLIKELY(p == NULL); point++) {
         if (!fh_hook_reclaim(point)) return fh_no_memory(n);
         p = try_special(align, n, clean);

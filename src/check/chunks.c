@@ -6,6 +6,7 @@
 #include "store/hints.h"
 #include "store/holes.h"
 #include "store/large.h"
+#include "store/run.h"
 #include "store/sampled.h"
 #include "store/window.h"
 
@@ -229,16 +230,27 @@ static void check_over(fh_verification *check, size_t chunk, uint64_t expected) 
         fh_check_violated(check, (fh_violation){FH_EQUATION_CHUNK_OVER, FH_PLACE_CHUNK, chunk, 0, over, expected});
 }
 
+/* [count.kept] The run at this slot, of which there is no block: it is the one that is kept. Returns its slots. */
+static size_t check_kept(fh_verification *check, size_t slot) {
+    size_t slots = fh_state_run_slots(fh_load(&fh_slab_at(slot)->state));
+    check->kept_runs++;
+    if (!fh_run_is_kept(slot, slots)) at_slot(check, FH_EQUATION_COUNT_KEPT, slot, 0, slots, fh_load(&fh_counts.kept));
+    return slots;
+}
+
 /* The large block that begins in this slot: its class byte, which a sampled one and a long one do not have, and the chunks that
  * it is over. In a chunk that it is over as a whole nothing else is read: its records have no memory. */
 static void check_large(fh_verification *check, size_t slot) {
     size_t size, slots, begin = 0;
     const char *block = fh_large_in(slot, &size, &slots);
+    check->live_blocks += block != NULL;
     if (!block) {
-        uint64_t state = fh_load(&fh_slab_at(slot)->state);
-        if (fh_state_kind(state) == FH_KIND_RUN) at_slot(check, FH_EQUATION_SLAB_STATE, slot, 0, state, 0);
+        bool run = fh_state_kind(fh_load(&fh_slab_at(slot)->state)) == FH_KIND_RUN;
         check_byte(check, slot, FH_CLASS_SPECIAL);
-        return;
+        if (!run) return;
+        slots = check_kept(check, slot);
+        size = slots * FH_SLOT_SIZE;
+        block = fh_slot_address(slot);
     }
     begin = (size_t)(block - fh_slot_address(0)) / FH_PAGE;
     if (begin < check->large_end) at_slot(check, FH_EQUATION_SLOT_OVERLAP, slot, 0, begin, check->large_end);
@@ -255,7 +267,6 @@ static void check_large(fh_verification *check, size_t slot) {
         check_over(check, s / FH_CHUNK_SLOTS, slot + 1);
         check->over_chunks++;
     }
-    check->live_blocks++;
 }
 
 /* [edge.pages] [edge.empty] [edge.clean] [slab.hint] What ends here was met before. */

@@ -36,6 +36,7 @@ static const struct {
     {"count.dirty", "the number of dirty slots is what the chunks say"},
     {"count.used", "the number of used slots is what slabs and runs have"},
     {"count.lost", "the number of lost chunks is what the regions say"},
+    {"count.kept", "a run without a block is the one that is kept"},
     {"magazine.valid", "a magazine is a block of its class, handed out, with that class's capacity"},
     {"magazine.count", "a magazine has no more blocks than its capacity"},
     {"magazine.block", "what is in a magazine is a block of its class that is handed out"},

@@ -38,6 +38,7 @@ typedef enum {
     FH_EQUATION_COUNT_DIRTY,
     FH_EQUATION_COUNT_USED,
     FH_EQUATION_COUNT_LOST,
+    FH_EQUATION_COUNT_KEPT,
     /* Magazines */
     FH_EQUATION_MAGAZINE_VALID,
     FH_EQUATION_MAGAZINE_COUNT,
@@ -91,7 +92,7 @@ typedef struct fh_verification {
 
     /* What is summed up on the way. */
     size_t violated;
-    size_t used_slots, dirty_slots, stray_slots, lost_chunks;
+    size_t used_slots, dirty_slots, stray_slots, lost_chunks, kept_runs;
     size_t magazines_out, magazines_known;
     size_t empty_holes; /* borrowed slabs that are all free */
     size_t live_blocks; /* that the program holds: those handed out, less those in magazines */

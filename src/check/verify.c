@@ -34,11 +34,12 @@ static void in_heap(fh_verification *check, fh_equation e, uint64_t found, uint6
 
 /* ── All of it ───────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-/* [count.used] [count.dirty] [count.lost] [limit.pending] */
+/* [count.used] [count.dirty] [count.lost] [count.kept] [limit.pending] */
 static void check_counters(fh_verification *check) {
     in_heap(check, FH_EQUATION_COUNT_USED, counted_used_slots(), check->used_slots + check->counted_slots);
     in_heap(check, FH_EQUATION_COUNT_DIRTY, counted_dirty_slots(), check->dirty_slots);
     in_heap(check, FH_EQUATION_COUNT_LOST, counted_lost_chunks(), check->lost_chunks);
+    in_heap(check, FH_EQUATION_COUNT_KEPT, check->kept_runs, fh_kept_slots() != 0);
     in_heap(check, FH_EQUATION_LIMIT_PENDING, (size_t)fh_load(&fh_limit.pending), 0);
 }
 

@@ -12,6 +12,7 @@
 #include "store/large.h"
 #include "store/holes.h"
 #include "store/pages.h"
+#include "store/run.h"
 #include "store/window.h"
 #include "system/inspect.h"
 #include "system/system.h"
@@ -261,6 +262,7 @@ static void add_system(fh_profile_statistics *f) {
 void fh_statistics_collect(fh_profile_statistics *f) {
     memset((char *)f + sizeof f->sequence, 0, sizeof *f - sizeof f->sequence);
     f->taken_ns = fh_system_nanoseconds();
+    fh_run_settle(); /* what is kept counts as what it is */
     bool inside = fh_pages_were_purged();
     size_t chunks = fh_window_chunks();
     for (size_t number = 0; number < chunks; number++) {

@@ -6,6 +6,7 @@
 #include "reclaim/budget.h"
 #include "reclaim/credit.h"
 #include "store/purge.h"
+#include "store/run.h"
 #include "store/window.h"
 #include "system/system.h"
 
@@ -24,6 +25,7 @@ static size_t next_chunk(size_t chunks) {
 /* In chunks on huge pages a piece of one costs that huge page: see fh_purge_extent. A chunk that has nothing to purge takes a
  * load, so eight of them count as one: what is dirty may be far apart. */
 static size_t purge_some(size_t target_slots, size_t most_chunks, fh_purge_extent most) {
+    fh_run_settle();
     size_t chunks = fh_window_chunks(), purged = 0, steps = 8 * most_chunks;
     for (size_t i = 0; i < chunks && steps > 0; i++) {
         size_t dirty = (size_t)fh_load(&fh_counts.dirty_slots);
@@ -71,10 +73,12 @@ static bool search_again(size_t dirty) {
     return fh_idle_has_changed(dirty, (uint32_t)seen);
 }
 
-static void purge_by_budget(size_t dirty, fh_pressure pressure) {
-    size_t used = (size_t)fh_load(&fh_counts.used_slots);
+static void purge_by_budget(size_t dirty, size_t kept, fh_pressure pressure) {
+    size_t counted = (size_t)fh_load(&fh_counts.used_slots);
+    size_t used = counted > kept ? counted - kept : 0; /* they were read one after the other */
     size_t budget = fh_idle_budget_now(used, pressure);
     FH_ASSERT(pressure != FH_PRESSURE_HIGH || budget == 0);
+    fh_store(&fh_order.keep, dirty <= budget ? (uint64_t)counted << 32 | kept : 0);
     if (dirty <= budget) return;
     if (pressure == FH_PRESSURE_NONE && !search_again(dirty)) return;
     fh_store(&fh_counts.purged_second, fh_system_seconds());
@@ -100,16 +104,17 @@ void fh_idle_configure(void) {
         from = check_from();
         fh_swap_acq_rel(&fh_order.idle_slots, from);
     } while (check_from() != from);
+    fh_store(&fh_order.keep, 0); /* it was found with another budget */
 }
 
 void fh_idle_purge_excess(void) {
-    size_t dirty = (size_t)fh_load(&fh_counts.dirty_slots);
+    size_t kept = fh_kept_slots(), dirty = (size_t)fh_load(&fh_counts.dirty_slots) + kept;
     fh_pressure pressure = fh_pressure_now();
     uint64_t purge = FH_SETTING(purge);
     if (FH_UNLIKELY(pressure == FH_PRESSURE_NONE && purge == FH_PURGE_EAGER)) {
         purge_eagerly(dirty);
     } else if (pressure != FH_PRESSURE_NONE || purge != FH_PURGE_LAZY) {
-        if (dirty > FH_IDLE_FLOOR_SLOTS || pressure != FH_PRESSURE_NONE) purge_by_budget(dirty, pressure);
+        if (dirty > FH_IDLE_FLOOR_SLOTS || pressure != FH_PRESSURE_NONE) purge_by_budget(dirty, kept, pressure);
     }
 }
 

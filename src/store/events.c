@@ -58,6 +58,15 @@ void fh_event_released(size_t first, size_t slots, bool is_dirty, bool counted) 
     if (FH_UNLIKELY(dirty > fh_load(&fh_order.idle_slots))) fh_set_due(FH_DUE_IDLE);
 }
 
+void fh_event_kept(size_t slots) {
+    uint64_t now = fh_load(&fh_counts.used_slots) << 32 | slots;
+    if (now != fh_load(&fh_order.keep) && fh_free_slots() > fh_load(&fh_order.idle_slots)) fh_set_due(FH_DUE_IDLE);
+}
+
+void fh_event_taken_again(size_t slots) {
+    if (fh_load(&fh_order.credit)) fh_add_relaxed(&fh_counts.reused, slots * FH_SLOT_SIZE);
+}
+
 void fh_event_dropped(size_t slots) {
     uint64_t used = fh_sub_relaxed(&fh_counts.used_slots, slots);
     FH_ASSERT(used >= slots);

@@ -50,6 +50,7 @@ static inline void fh_set_due(uint64_t bits) {
 typedef struct {
     fh_word used_slots;    /* in slabs and large blocks, or claimed for one */
     fh_word dirty_slots;   /* free, with memory behind them */
+    fh_word kept;          /* the run that is kept (run.h): its slots in the upper half, and its first one; 0: none */
     fh_word refaulted;     /* bytes that were purged and then used again, since the policy last asked */
     fh_word reused;        /* bytes that were kept free and then used again, likewise */
     fh_word purged_second; /* when free slots were last purged, in units of 2^30 ns */
@@ -75,6 +76,14 @@ static inline size_t fh_used_bytes(void) {
 }
 static inline size_t fh_dirty_bytes(void) {
     return (size_t)fh_load(&fh_counts.dirty_slots) * FH_SLOT_SIZE;
+}
+
+/* Slots of the run that is kept. Those that may have memory and are in no slab or block: they are free, or kept. */
+static inline size_t fh_kept_slots(void) {
+    return (size_t)(fh_load(&fh_counts.kept) >> 32);
+}
+static inline size_t fh_free_slots(void) {
+    return (size_t)fh_load(&fh_counts.dirty_slots) + fh_kept_slots();
 }
 
 /* Of each class, what the policy of cold classes wants to know. */
@@ -108,6 +117,7 @@ typedef struct {
     fh_word pressure;        /* an fh_pressure */
     fh_word watch;           /* FH_WATCH_…: events that are worth counting */
     fh_word idle_slots;      /* with more dirty slots than this the policy checks */
+    fh_word keep;            /* found within the budget: so many kept slots, of so many in use (the upper half) */
     fh_word peak_slots;      /* with more slots in use than this the policy takes note of a peak */
     fh_word inside_step;     /* slabs are sampled when as many bytes were flushed */
     fh_word credit;          /* bytes of refault credit (reclaim/credit.h) */
@@ -144,12 +154,16 @@ void fh_event_claimed(size_t slots, size_t dirty, size_t purged);
 /* Claimed slots, from this one on, are about to be free, with memory behind them or without. `counted`: they count as used. */
 void fh_event_released(size_t first, size_t slots, bool dirty, bool counted);
 
+/* So many claimed slots are kept, with memory behind them; and are in use again. */
+void fh_event_kept(size_t slots);
+void fh_event_taken_again(size_t slots);
+
 /* Claimed slots go back to the OS with their address space. */
 void fh_event_dropped(size_t slots);
 
 /* Some slow paths later. What may stay beyond the floor fades with time, also while no slot is claimed or released. */
 static inline void fh_event_time_passed(void) {
-    if (fh_load(&fh_counts.dirty_slots) > fh_load(&fh_order.idle_slots)) fh_set_due(FH_DUE_IDLE);
+    if (fh_free_slots() > fh_load(&fh_order.idle_slots)) fh_set_due(FH_DUE_IDLE);
 }
 
 /* Free slots have lost their memory. */

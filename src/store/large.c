@@ -70,15 +70,6 @@ void *fh_large_in(size_t slot, size_t *size, size_t *slots) {
     return fh_slot_address(slot) + first_in(word) * FH_PAGE;
 }
 
-/* Tells the chunks from the second one on that a block is over their first slots, or no longer. */
-static void set_over(size_t slot, size_t n, bool over) {
-    FH_ASSERT(n >= 1);
-    size_t first = slot / FH_CHUNK_SLOTS, last = (slot + n - 1) / FH_CHUNK_SLOTS;
-    /* release: the block's record before it is found here. */
-    for (size_t chunk = first + 1; chunk <= last; chunk++)
-        fh_store_release(&fh_chunk_at(chunk)->over, over ? slot + 1 : 0);
-}
-
 /* A block begins here: of `pages` pages, and with `slots` whole slots if it begins with one. Up to 1 MiB it has a class, so
  * that free puts it into a magazine. */
 static void label(size_t slot, size_t first, size_t pages, size_t slots) {
@@ -88,13 +79,13 @@ static void label(size_t slot, size_t first, size_t pages, size_t slots) {
     fh_store(&record->pages, fh_large_word(pages, first));
     /* release: a reader of the heap that sees the state sees the class. */
     if (first == 0) fh_store_release(&record->state, fh_state_make_run(slots));
-    set_over(slot, touched_slots(slot, fh_large_word(pages, first)), true);
+    fh_run_set_over(slot, touched_slots(slot, fh_large_word(pages, first)), true);
 }
 
 /* No block begins here any more; what it had is still the caller's. */
 static void unlabel(size_t slot, uint64_t word) {
     fh_slab *record = fh_slab_at(slot);
-    set_over(slot, touched_slots(slot, word), false);
+    fh_run_set_over(slot, touched_slots(slot, word), false);
     fh_class_set(slot, FH_CLASS_SPECIAL);
     if (first_in(word) == 0) fh_store_release(&record->state, 0);
 }
@@ -289,20 +280,35 @@ static void *alloc_long(size_t pages, size_t slots, size_t held, size_t align, s
 }
 
 /* The window begins at a multiple of a chunk. A larger alignment is one to addresses and not to numbers of slots. */
+static size_t phase_of(size_t align_slots) {
+    return -(fh_window_base() >> FH_SLOT_SHIFT) & (align_slots - 1);
+}
+
 void *fh_large_alloc(size_t size, size_t align, bool *clean) {
     size_t align_slots = align > FH_SLOT_SIZE ? align >> FH_SLOT_SHIFT : 1;
     FH_ASSERT(size >= 1 && fh_is_power_of_two(align));
     if (size > FH_WINDOW_SIZE) return NULL;
-    size_t phase = -(fh_window_base() >> FH_SLOT_SHIFT) & (align_slots - 1), pages = pages_of(size);
+    size_t phase = phase_of(align_slots), pages = pages_of(size);
     if (pages > PAGED_MOST) return alloc_long(pages, slots_of(size), 0, align_slots, phase, clean);
     return alloc_paged(pages, align <= FH_PAGE, align_slots, phase, clean);
+}
+
+void *fh_large_alloc_again(size_t size, size_t align, bool *clean) {
+    if (!fh_load(&fh_counts.kept)) return NULL;
+    size_t align_slots = align > FH_SLOT_SIZE ? align >> FH_SLOT_SHIFT : 1, slots = slots_of(size);
+    size_t slot = fh_run_take_kept(slots, align_slots, phase_of(align_slots));
+    if (slot == FH_NONE) return NULL;
+    FH_ASSERT(pages_of(size) > PAGED_MOST);
+    fh_store(&fh_slab_at(slot)->pages, fh_large_word(pages_of(size), 0));
+    *clean = false;
+    return fh_slot_address(slot);
 }
 
 void *fh_large_alloc_in(unsigned partition, size_t size, size_t align, bool *clean) {
     size_t align_slots = align > FH_SLOT_SIZE ? align >> FH_SLOT_SHIFT : 1;
     FH_ASSERT(partition != 0 && size >= 1 && fh_is_power_of_two(align));
     if (size > FH_WINDOW_SIZE) return NULL;
-    size_t phase = -(fh_window_base() >> FH_SLOT_SHIFT) & (align_slots - 1), slots = slots_of(size);
+    size_t phase = phase_of(align_slots), slots = slots_of(size);
     size_t gap = fh_gap_slots(partition, slots, false);
     size_t slot = fh_run_claim_in(partition, slots, gap, align_slots, phase, clean);
     if (slot == FH_NONE) return NULL;
@@ -333,12 +339,24 @@ static bool return_if_sparse(char *p, size_t slots) {
 
 /* ── Freeing ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Not where a limit, or the kernel's on addresses, is short of what is claimed; where the background thread looks for what is free;
+ * or of a block so long that it is looked at whether it has memory at all. */
+static bool may_keep(size_t slot, size_t slots) {
+    return slots < FH_SPARSE_SLOTS && !fh_limit_is_set() && !fh_partition_of_slot(slot) &&
+           !(fh_load(&fh_order.watch) & (FH_WATCH_BACKGROUND | FH_WATCH_ADDRESSES));
+}
+
 bool fh_large_free(void *p) {
     uint64_t word;
     fh_slab *record = record_at(p, &word);
     /* acq_rel: of two frees one gets it, and it has done with the block. */
     if (!record || !fh_cas_acq_rel(&record->pages, &word, 0)) return false;
     size_t slot = fh_slot_of(p), slots = touched_slots(slot, word);
+    /* As a run without a block. */
+    if (count_in(word) > PAGED_MOST && may_keep(slot, slots)) {
+        fh_run_keep(slot, slots);
+        return true;
+    }
     size_t gap = fh_gap_slots(fh_partition_of_slot(slot), slots, false);
     unlabel(slot, word);
     if (FH_UNLIKELY(gap)) fh_gap_release(slot + slots, gap);
@@ -390,7 +408,7 @@ static bool resize_paged(size_t slot, uint64_t word, size_t pages) {
         return true;
     }
     size_t new_end = first + pages;
-    set_over(slot, touched_slots(slot, word), false);
+    fh_run_set_over(slot, touched_slots(slot, word), false);
     label(slot, first_in(word), pages, pages / FH_SLOT_PAGES);
     /* The slot in which it ends now was all its own, unless it ended there before. */
     if (new_end % FH_SLOT_PAGES && new_end / FH_SLOT_PAGES < end / FH_SLOT_PAGES) {
@@ -415,7 +433,7 @@ static bool resize_long(size_t slot, uint64_t word, size_t pages) {
     } else if (slots >= asked) {
         slots = old; /* it grows into its room */
     }
-    if (slots < old) set_over(slot, old, false);
+    if (slots < old) fh_run_set_over(slot, old, false);
     label(slot, 0, pages, slots);
     if (slots < old) fh_run_release(slot + slots, old - slots, true);
     return true;

@@ -25,6 +25,10 @@
 /* At least `size` bytes at a multiple of align (a power of two); NULL: no memory. *clean: reads as zero. */
 void *fh_large_alloc(size_t size, size_t align, bool *clean);
 
+/* The same in the place of the long block that was freed last (run.h), if it had as many slots; else NULL. It may have memory that
+ * was written to. May be called without a cache. */
+void *fh_large_alloc_again(size_t size, size_t align, bool *clean);
+
 /* The same in a partition above 0: whole slots, and a gap behind them in a hardened one. */
 void *fh_large_alloc_in(unsigned partition, size_t size, size_t align, bool *clean);
 

@@ -348,6 +348,7 @@ static size_t claim_counted(const wish *w, size_t held, bool *clean) {
     size_t n = w->n, align = w->align, bytes = (n - held) * FH_SLOT_SIZE;
     FH_ASSERT(n >= 1 && held <= n && fh_is_power_of_two(align) && w->phase < align);
     if (n > FH_WINDOW_SLOTS || align > FH_WINDOW_SLOTS) return FH_NONE;
+    fh_run_settle();
     bool limited = fh_limit_is_set() && bytes != 0;
     if (limited && !fh_limit_admit(bytes, n - held == 1)) return FH_NONE;
     size_t slot = claim(w);
@@ -355,6 +356,52 @@ static size_t claim_counted(const wish *w, size_t held, bool *clean) {
     if (limited) fh_limit_done(bytes);
     return slot;
 }
+
+/* ── The kept run ────────────────────────────────────────────────────────────────────────────────────────────────── */
+
+void fh_run_set_over(size_t slot, size_t n, bool over) {
+    FH_ASSERT(n >= 1);
+    size_t first = slot / FH_CHUNK_SLOTS, last = (slot + n - 1) / FH_CHUNK_SLOTS;
+    /* release: the block's record before it is found here. */
+    for (size_t chunk = first + 1; chunk <= last; chunk++)
+        fh_store_release(&fh_chunk_at(chunk)->over, over ? slot + 1 : 0);
+}
+
+/* What was in the word, which is the caller's now. */
+static void release_kept(uint64_t kept) {
+    size_t slot = (uint32_t)kept, n = (size_t)(kept >> 32);
+    FH_ASSERT(fh_state_run_slots(fh_load(&fh_slab_at(slot)->state)) == n && fh_load(&fh_slab_at(slot)->pages) == 0);
+    fh_run_set_over(slot, n, false);
+    fh_store_release(&fh_slab_at(slot)->state, 0); /* release: as in large.c */
+    fh_run_release(slot, n, true);
+}
+
+void fh_run_keep(size_t slot, size_t n) {
+    FH_ASSERT(n >= 1 && slot < FH_WINDOW_SLOTS);
+    /* acq_rel: the block's last use before the next thread has it; and of the one before likewise. */
+    uint64_t before = fh_swap_acq_rel(&fh_counts.kept, (uint64_t)n << 32 | slot);
+    if (FH_UNLIKELY(before != 0)) release_kept(before);
+    fh_event_kept(n);
+    fh_event_came_back();
+}
+
+size_t fh_run_take_kept(size_t n, size_t align, size_t phase) {
+    uint64_t kept = fh_load(&fh_counts.kept);
+    size_t slot = (uint32_t)kept;
+    if (kept >> 32 != n || (slot & (align - 1)) != phase) return FH_NONE;
+    /* acq_rel: as in fh_run_keep. */
+    if (!fh_cas_acq_rel(&fh_counts.kept, &kept, 0)) return FH_NONE;
+    fh_event_taken_again(n);
+    return slot;
+}
+
+void fh_run_settle(void) {
+    if (FH_LIKELY(fh_load(&fh_counts.kept) == 0)) return;
+    uint64_t kept = fh_swap_acq_rel(&fh_counts.kept, 0); /* acq_rel: as in fh_run_keep */
+    if (kept) release_kept(kept);
+}
+
+/* ── Claim, with the books ───────────────────────────────────────────────────────────────────────────────────────── */
 
 size_t fh_run_claim_for(size_t n, size_t held, size_t align, size_t phase, bool *clean) {
     return claim_counted(&(wish){n, align, phase, 0, false}, held, clean);
@@ -378,6 +425,7 @@ bool fh_run_is_free(size_t slot) {
 }
 
 static bool extend(size_t slot, size_t n, bool bring, bool *clean) {
+    fh_run_settle();
     bool limited = fh_limit_is_set();
     FH_ASSERT(n >= 1);
     if (limited && !fh_limit_admit(n * FH_SLOT_SIZE, false)) return false;
@@ -443,6 +491,7 @@ static bool drop_chunk(size_t index) {
 size_t fh_run_drop_free_chunks(void) {
     size_t dropped = 0, holes = 0;
     bool above = false; /* the chunk above is a hole */
+    fh_run_settle();
     for (size_t index = fh_window_chunks(); index-- > 0;) {
         bool hole = fh_window_misses(index);
         /* One that was never started, or is dropped already, has no free slots. */

@@ -18,7 +18,7 @@
 #ifndef FH_STORE_RUN_H
 #define FH_STORE_RUN_H
 
-#include "base/types.h"
+#include "store/events.h"
 
 /* Claims n slots from a slot on whose number is `phase` more than a multiple of `align`, a power of two above `phase`. With
  * align = n they are in one chunk. Returns the first slot, or FH_NONE: the OS has no more memory, or a limit is met.
@@ -47,6 +47,9 @@ bool fh_run_extend(size_t slot, size_t n, bool *clean);
  * nothing is asked of the OS but what the run grows by, where another place for all of it would count beside the old one. */
 bool fh_run_extend_bringing(size_t slot, size_t n, bool *clean);
 
+/* Tells the chunks from the second one on that a run is over their first slots, or no longer. */
+void fh_run_set_over(size_t slot, size_t n, bool over);
+
 /* True if the slot is free at this moment. */
 bool fh_run_is_free(size_t slot);
 
@@ -55,5 +58,34 @@ void fh_run_release(size_t slot, size_t n, bool dirty);
 
 /* Returns chunks of which no slot is in use to the OS, with their address space. Returns the bytes. */
 size_t fh_run_drop_free_chunks(void);
+
+/* ── The kept run ────────────────────────────────────────────────────────────────────────────────────────────────────
+ *
+ * The long block that was freed last is *kept* for the next one of as many slots. Its slots stay claimed, and its record as it is,
+ * except that `pages` is 0. So a buffer that comes and goes costs two exchanges of one word. A claim and a release of its slots
+ * take thousands of instructions.
+ *
+ *     fh_counts.kept    0 ──keep──▶ slots, first slot ──take: a block of as many slots──▶ 0
+ *                       ▲                │      └──keep of another block: this one is released──▶ that one's
+ *                       └─────settle─────┘
+ *
+ * Each claim of other slots settles first, and so does each purge. So nobody brings memory while a run waits: it is free in all but
+ * name, and the policy counts it as free slots with memory behind them. Who takes it out of the word, by an exchange or a
+ * compare-and-swap, owns the slots; that is one thread. Progress: wait-free, and what a release takes. Cost: a locked instruction. */
+
+/* True if just these slots are kept. */
+static inline bool fh_run_is_kept(size_t slot, size_t n) {
+    return fh_load(&fh_counts.kept) == ((uint64_t)n << 32 | slot);
+}
+
+/* Keeps the caller's n slots, which may have memory, with the record of a run of which no block is any more. What was kept
+ * before is released. */
+void fh_run_keep(size_t slot, size_t n);
+
+/* The first of n slots that were kept, at that alignment; FH_NONE: there are none. They may have memory, and the record of a run. */
+size_t fh_run_take_kept(size_t n, size_t align, size_t phase);
+
+/* Releases what is kept. */
+void fh_run_settle(void);
 
 #endif

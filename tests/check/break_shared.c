@@ -294,6 +294,9 @@ static void one_dirty_more(void) {
 static void one_used_less(void) {
     fh_event_dropped(1);
 }
+static void another_kept(void) {
+    fh_store(&fh_counts.kept, fh_load(&fh_counts.kept) + (UINT64_C(1) << 32));
+}
 static void one_lost_more(void) {
     fh_add_relaxed(&fh_window.lost, 1);
 }
@@ -314,7 +317,7 @@ const breakage break_shared[] = {
     {FH_EQUATION_SLOT_CLASS, "a class byte within a run", byte_in_run},
     {FH_EQUATION_SLAB_STATE, "a bit of the state that means nothing", state_bit},
     {FH_EQUATION_SLAB_STATE, "a run beyond the end of the heap", long_run},
-    {FH_EQUATION_SLAB_STATE, "a run without a page", run_without_pages},
+    {FH_EQUATION_COUNT_KEPT, "a run without a page", run_without_pages},
     {FH_EQUATION_SLAB_STATE, "a cached run that lacks a page", run_with_few_pages},
     {FH_EQUATION_SLAB_STATE, "a run with a page beyond its end", run_with_many_pages},
     {FH_EQUATION_SLAB_BUMP, "more blocks than there are", bump_too_far},
@@ -340,6 +343,7 @@ const breakage break_shared[] = {
     {FH_EQUATION_HINT_LENGTH, "a chunk in no bucket", length_of_chunk},
     {FH_EQUATION_COUNT_DIRTY, "one dirty slot too many", one_dirty_more},
     {FH_EQUATION_COUNT_USED, "one used slot too few", one_used_less},
+    {FH_EQUATION_COUNT_KEPT, "another run is said to be kept", another_kept},
     {FH_EQUATION_COUNT_LOST, "one lost chunk too many", one_lost_more},
     {FH_EQUATION_LIMIT_PENDING, "a claim that is never done", claim_not_done},
 };

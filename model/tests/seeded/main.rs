@@ -430,8 +430,35 @@ fn edge_clean_by_plain_store() {
 fn over_cleared_after_release() {
     must_find_in(
         "over_cleared_after_release",
-        "large: over: one over a border is freed while another comes over it",
+        "kept: over: one is released while another comes over its border",
         "chunk.over",
+    );
+}
+
+#[test]
+fn kept_taken_by_plain_store() {
+    must_find_in(
+        "kept_taken_by_plain_store",
+        "kept: two allocate where one was freed",
+        "handed out twice",
+    );
+}
+
+#[test]
+fn kept_replaced_by_plain_store() {
+    must_find_in(
+        "kept_replaced_by_plain_store",
+        "kept: two free and one allocates again",
+        "broken: fh_state_run_slots",
+    );
+}
+
+#[test]
+fn kept_taken_relaxed() {
+    must_find_in(
+        "kept_taken_relaxed",
+        "kept: two free and one allocates again",
+        "Causality",
     );
 }
 

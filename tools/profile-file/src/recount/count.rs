@@ -202,6 +202,11 @@ impl Count {
                     let far = from.max(pages.bytes())..to;
                     self.statistics.resident_fresh_bytes +=
                         pages.resident_behind(from, to) + heap.resident(slot, begin, far)?;
+                } else {
+                    // The run that is kept for the next block of its length is free in all but name.
+                    let all = begin..begin + slots * SLOT;
+                    self.statistics.dirty_bytes += all.len() as u64;
+                    self.statistics.resident_free_bytes += heap.resident(slot, begin, all)?;
                 }
                 Some(slots)
             }
