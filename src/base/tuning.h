@@ -131,6 +131,9 @@
 /* A safe point goes through this many chunks at most, so that no free takes long. */
 #define FH_IDLE_CHUNKS (FH_STRESS ? 2u : 64u)
 
+/* How often a long buffer comes and goes until the policy is asked again whether it may be kept, while there is credit, which fades. */
+#define FH_KEEP_ASKED (FH_STRESS ? 2u : 4u)
+
 /* Safe points without a search after one that found nothing to purge. */
 #define FH_IDLE_BACK_OFF (FH_STRESS ? 1u : 32u)
 

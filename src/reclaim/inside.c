@@ -9,6 +9,7 @@
 #include "reclaim/idle.h"
 #include "store/hints.h"
 #include "store/pages.h"
+#include "store/run.h"
 #include "store/slab_life.h"
 #include "store/thp.h"
 #include "store/window.h"
@@ -90,6 +91,7 @@ static void purge_some(void) {
 
 /* Samples, and begins to purge if too much is free. */
 static void look(void) {
+    fh_run_settle(); /* so that it counts as free */
     figures f = sample();
     size_t used = fh_used_bytes(), dirty = fh_dirty_bytes(), known = (size_t)fh_load(&stays);
     used = used > f.free ? used - f.free : 0;

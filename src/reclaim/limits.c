@@ -8,6 +8,7 @@
 #include "reclaim/idle.h"
 #include "reclaim/trim.h"
 #include "store/guarded.h"
+#include "store/run.h"
 #include "system/system.h"
 
 static fh_word soft_limit;
@@ -35,6 +36,7 @@ static void publish_pressure(fh_pressure own) {
 /* Purges what is free until live and idle memory together fit below `most`. */
 static void make_room(size_t live, size_t most) {
     size_t keep = live < most ? most - live : 0;
+    fh_run_settle();
     if (fh_dirty_bytes() > keep) fh_idle_purge_to(keep);
 }
 
@@ -59,6 +61,7 @@ void fh_limits_check(void) {
         return;
     }
     FH_ASSERT(reserve <= hard);
+    fh_run_settle(); /* it was kept before there was a limit */
     size_t in_use = fh_charged_bytes() + (size_t)fh_load(&fh_limit.pending);
     publish_pressure(fh_limit_judge(in_use, hard));
     check_soft(in_use);
@@ -80,6 +83,7 @@ void fh_limits_refused(void) {
 /* The one word that says what the limit is. */
 static void set_hard(size_t bytes) {
     fh_store(&fh_limit.hard, bytes);
+    fh_run_settle();
     fh_set_due(FH_DUE_LIMIT); /* also of a limit that is lifted: the pressure ends */
     if (!bytes) publish_pressure(FH_PRESSURE_NONE);
 }
@@ -192,6 +196,7 @@ void fh_limits_check_group(void) {
     fh_pressure group = read_group(new_second);
     fh_store(&group_pressure, group);
     size_t hard = (size_t)fh_load(&fh_limit.hard);
+    if (hard) fh_run_settle();
     publish_pressure(hard ? fh_limit_judge(fh_charged_bytes(), hard) : FH_PRESSURE_NONE);
     if (group == FH_PRESSURE_NONE) return;
     if (group == FH_PRESSURE_HIGH) fh_cache_flush();

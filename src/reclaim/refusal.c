@@ -9,6 +9,7 @@
 #include "reclaim/budget.h"
 #include "reclaim/limits.h"
 #include "store/guarded.h"
+#include "store/run.h"
 #include "system/limits.h"
 #include "system/report.h"
 #include "system/system.h"
@@ -133,6 +134,7 @@ static void say_group(fh_text *t) {
 
 static void report(size_t n, const fh_limit_figures *own, fh_refusal which, const fh_system_limits *l, uint64_t more) {
     if (!fh_system_has_messages()) return;
+    fh_run_settle(); /* so that it does not count as in use */
     char buffer[640];
     fh_text t = fh_line_begin(buffer, sizeof buffer);
     say(&t, "no memory for a block of ");

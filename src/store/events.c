@@ -55,12 +55,19 @@ void fh_event_released(size_t first, size_t slots, bool is_dirty, bool counted) 
     if (slots >= FH_CHUNK_SLOTS) fh_store(&fh_counts.released_end, (first + slots - 1) / FH_CHUNK_SLOTS + 1);
     uint64_t dirty = fh_add_relaxed(&fh_counts.dirty_slots, slots) + slots;
     if (FH_UNLIKELY(watch & FH_WATCH_BACKGROUND)) watch_slots(UINT64_MAX);
-    if (FH_UNLIKELY(dirty > fh_load(&fh_order.idle_slots))) fh_set_due(FH_DUE_IDLE);
+    if (FH_UNLIKELY(dirty + fh_kept_slots() > fh_load(&fh_order.idle_slots))) fh_set_due(FH_DUE_IDLE);
+}
+
+/* Of a buffer that comes and goes the policy is asked once, while nothing else changes. The credit fades with time, and reading the
+ * clock costs as much as all the rest: so with credit it is asked now and then. */
+static bool is_known_to_fit(size_t slots) {
+    uint64_t now = fh_load(&fh_counts.used_slots) << 32 | slots, times = fh_load(&fh_counts.kept_times) + 1;
+    fh_store(&fh_counts.kept_times, times); /* of two threads at once one may be lost */
+    return now == fh_load(&fh_order.keep) && (times % FH_KEEP_ASKED || !fh_load(&fh_order.credit));
 }
 
 void fh_event_kept(size_t slots) {
-    uint64_t now = fh_load(&fh_counts.used_slots) << 32 | slots;
-    if (now != fh_load(&fh_order.keep) && fh_free_slots() > fh_load(&fh_order.idle_slots)) fh_set_due(FH_DUE_IDLE);
+    if (fh_free_slots() > fh_load(&fh_order.idle_slots) && !is_known_to_fit(slots)) fh_set_due(FH_DUE_IDLE);
 }
 
 void fh_event_taken_again(size_t slots) {

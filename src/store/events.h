@@ -51,6 +51,7 @@ typedef struct {
     fh_word used_slots;    /* in slabs and large blocks, or claimed for one */
     fh_word dirty_slots;   /* free, with memory behind them */
     fh_word kept;          /* the run that is kept (run.h): its slots in the upper half, and its first one; 0: none */
+    fh_word kept_times;    /* how often there were so many free slots that the policy may have to be asked about it */
     fh_word refaulted;     /* bytes that were purged and then used again, since the policy last asked */
     fh_word reused;        /* bytes that were kept free and then used again, likewise */
     fh_word purged_second; /* when free slots were last purged, in units of 2^30 ns */

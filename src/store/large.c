@@ -258,6 +258,7 @@ static size_t slide_back(size_t slot, size_t slots, size_t n, bool slide, bool *
 /* `anywhere`: at any page; else with a slot, at that alignment. */
 static void *alloc_paged(size_t n, bool anywhere, size_t align, size_t phase, bool *clean) {
     anywhere &= n > FH_SLOT_PAGES;
+    fh_run_settle(); /* a block in an edge may go on there */
     size_t page = anywhere ? claim_in_edge(n, EDGES_MOST, clean) : FH_NONE;
     if (page == FH_NONE) {
         size_t slots = (n + FH_SLOT_PAGES - 1) / FH_SLOT_PAGES, slot = fh_run_claim(slots, align, phase, clean);

@@ -388,7 +388,7 @@ void fh_run_keep(size_t slot, size_t n) {
 size_t fh_run_take_kept(size_t n, size_t align, size_t phase) {
     uint64_t kept = fh_load(&fh_counts.kept);
     size_t slot = (uint32_t)kept;
-    if (kept >> 32 != n || (slot & (align - 1)) != phase) return FH_NONE;
+    if (kept >> 32 != n || (slot & (align - 1)) != phase || fh_limit_is_set()) return FH_NONE;
     /* acq_rel: as in fh_run_keep. */
     if (!fh_cas_acq_rel(&fh_counts.kept, &kept, 0)) return FH_NONE;
     fh_event_taken_again(n);

@@ -150,7 +150,18 @@ static void limited(void) {
     put(p, n, 3);
     p = get(25 * MIB, 4);
     put(p, 25 * MIB, 4);
+    /* What was kept before there was a limit is asked of it too. */
     CHECK(t_limit_set(0, 0, NULL) == 0, "the limit stays");
+    char *stays = get(40 * MIB, 5);
+    p = get(16 * MIB, 6);
+    put(p, 16 * MIB, 6);
+    CHECK(t_limit_set(0, 48 * MIB, NULL) == 0, "the limit is not set");
+    p = t_malloc(16 * MIB);
+    CHECK(!p, "a limit of 48 MiB gave 16 beside 40");
+    CHECK(said("limit_in_use") <= 48 * MIB, "%llu bytes are in use", (unsigned long long)said("limit_in_use"));
+    t_free(t_malloc(1000));
+    CHECK(t_limit_set(0, 0, NULL) == 0, "the limit stays");
+    put(stays, 40 * MIB, 5);
     CHECK(t_verify() == 0, "the heap is not whole");
 }
 

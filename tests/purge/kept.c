@@ -6,12 +6,15 @@
 #include "../support/memory.h"
 
 #include "reclaim/budget.h"
+#include "reclaim/idle.h"
 #include "reclaim/limits.h"
 #include "store/events.h"
 #include "store/limit.h"
 #include "system/inspect.h"
 
 #include "freehold/freehold.h"
+
+#include <unistd.h>
 
 enum { RING = 8, TURNS = 1000, MANY = 40 };
 
@@ -120,6 +123,39 @@ static void fitting(void) {
     fh_free(zero);
 }
 
+/* Slots that are released beside the one that is kept count with it. */
+static void beside(void) {
+    static char *block[MANY];
+    fh_malloc_trim(0);
+    for (int i = 0; i < MANY; i++) block[i] = get((size_t)3 << 20);
+    char *last = get(12 << 20), *shrinks = get(5 << 20);
+    fh_free(last);
+    CHECK(kept_bytes() == 12 << 20, "%zu KiB are kept of 12 MiB", kept_bytes() >> 10);
+    CHECK(fh_realloc(shrinks, (1 << 20) + 100000) != NULL, "realloc");
+    size_t budget = fh_idle_budget_now(used_bytes() / FH_SLOT_SIZE, FH_PRESSURE_NONE) * FH_SLOT_SIZE;
+    CHECK(free_bytes() <= budget, "%zu KiB are free, of a budget of %zu", free_bytes() >> 10, budget >> 10);
+    fh_free(shrinks);
+    for (int i = 0; i < MANY; i++) fh_free(block[i]);
+}
+
+/* What may stay by the credit fades with time, also while nothing but one buffer comes and goes. */
+static void fading(void) {
+    static char *block[MANY];
+    double most = 0;
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < MANY; i++) memset(block[i] = get((size_t)(i % 4 + 3) << 20), 1, (size_t)(i % 4 + 3) << 20);
+        for (int i = 0; i < MANY; i++) fh_free(block[i]);
+    }
+    size_t before = free_bytes();
+    CHECK(before > (size_t)30 << 20, "a heap that came back to its size keeps %zu KiB", before >> 10);
+    for (double began = seconds_now(); free_bytes() > before / 2 && most < 20; most = seconds_now() - began) {
+        fh_free(get(2 << 20));
+        usleep(100000); /* more often, and what is re-used would be worth the memory */
+    }
+    printf("half of %zu MiB was there for %.1f s\n", before >> 20, most);
+    CHECK(free_bytes() <= before / 2, "%zu KiB of %zu are there after %.0f s", free_bytes() >> 10, before >> 10, most);
+}
+
 /* A buffer that doubles from 4 to 64 MiB, and is freed. */
 static void doubling(void) {
     size_t size = 4 << 20;
@@ -181,10 +217,12 @@ static void limited(void) {
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     bounds(); /* first, while nothing has been missed and no credit raises the budget */
+    beside();
     ring(4 << 20);
     ring(16 << 20);
     fitting();
     growing();
     limited();
+    fading();
     return 0;
 }

@@ -60,6 +60,12 @@ static void huge(void) {
         block[i] = p;
     }
 }
+/* The long block that was freed last waits for the next one of its length, and is free. */
+static void kept(void) {
+    for (int i = 0; i < 200; i++) take(60000);
+    void *p = take(3 << 20);
+    drop(p, 3 << 20);
+}
 /* Large blocks, most of which is untouched. Some of them begin in one chunk and end in the next. */
 static void hollow(void) {
     for (int i = 0; i < 2000; i++) {
@@ -103,6 +109,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "sparse") || !strcmp(what, "trimmed")) sparse();
     if (!strcmp(what, "trimmed")) malloc_trim(0);
     if (!strcmp(what, "huge")) huge();
+    if (!strcmp(what, "kept")) kept();
     if (!strcmp(what, "read")) only_read();
     if (!strcmp(what, "hollow")) hollow();
     if (!strcmp(what, "threads")) threads();
@@ -315,7 +322,7 @@ fn a_fragmented_heap_is_called_that() {
 #[test]
 fn a_program_that_stands_still_is_counted_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
-    for what in ["churn", "sparse", "trimmed", "huge", "threads"] {
+    for what in ["churn", "sparse", "trimmed", "huge", "kept", "threads"] {
         let (run, held) = start_with(directory.path(), what, &["idle"]);
         let it = Explained::of(what, run.pid());
         assert!(
