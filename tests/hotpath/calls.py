@@ -21,8 +21,8 @@ SIZES = {16: 700, 256: 700, 1024: 600, 8192: 150, 32768: 64, 262144: 12, 4 << 20
 STALLED = [0, 4, 16]
 # Without such a pass and with one, which looks at some 25,000 places.
 SMALL, SMALL_MOST, WITH_PASS = 1024, 60000, 600000
-# A longer block is in no cache; the one that was freed last is kept.
-CACHED, KEPT_MOST = 1 << 20, 400
+# A longer block is in no cache; the one that was freed last is kept, and now and then the policy is asked about it.
+CACHED, KEPT_MOST = 1 << 20, 1000
 COLUMNS = [("first", "malloc"), ("warm", "malloc"), ("warm", "free"), ("cold", "malloc"), ("cold", "free")]
 
 
@@ -44,7 +44,7 @@ def cell(column, size, value):
     if column[0] == "warm" and size <= CACHED:
         return f"{value} ≤ {value + 3}"
     if column[0] == "warm":
-        return f"{value} ≤ {KEPT_MOST}"
+        return f"{value} ≤ {KEPT_MOST:,}"
     return f"{value:,} ≤ {SMALL_MOST if column[0] == 'first' or size <= SMALL else WITH_PASS:,}"
 
 
