@@ -102,19 +102,19 @@ static void reuse_huge(void) {
 
 /* The long block that was freed last is kept for the next one of its length, and for no other. */
 static void reuse_last(void) {
-    char *first = fh_malloc(6 * FH_MIB);
+    char *first = fh_malloc(3 * FH_MIB);
     CHECK(first && fh_verify() == 0, "the heap is not whole with a long block");
     fh_free(first);
-    CHECK(fh_kept_slots() == 96 && fh_verify() == 0, "%zu slots of 96 are kept, or the heap is not whole",
+    CHECK(fh_kept_slots() == 48 && fh_verify() == 0, "%zu slots of 48 are kept, or the heap is not whole",
           fh_kept_slots());
-    char *again = fh_malloc(6 * FH_MIB - 4096), *other = fh_malloc(6 * FH_MIB);
-    CHECK(again == first && other && other != first, "6 MiB at %p again, and %p beside them", (void *)again,
+    char *again = fh_malloc(3 * FH_MIB - 4096), *other = fh_malloc(3 * FH_MIB);
+    CHECK(again == first && other && other != first, "3 MiB at %p again, and %p beside them", (void *)again,
           (void *)other);
     CHECK(fh_verify() == 0, "the heap is not whole");
     fh_free(other);
     fh_free(again);
     check_whole_and_empty();
-    fh_free(fh_malloc(5 * FH_MIB));
+    fh_free(fh_malloc(2 * FH_MIB));
     check_whole_and_empty();
 }
 
