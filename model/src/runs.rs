@@ -356,7 +356,11 @@ fn resized() -> Vec<Entry> {
             "large: chunks with moved pages are dropped",
             Some(0),
             two(
-                &[&with(Moved)[..], &[(0, LargeResize(48)), (0, LargeFree)]].concat(),
+                &[
+                    &with(Moved)[..],
+                    &[(0, LargeResize(48)), (0, LargeFree), (0, Settle)],
+                ]
+                .concat(),
                 &[DropChunks],
                 &[TryLarge(64), LargeFree],
             ),
