@@ -310,6 +310,7 @@ fn resized() -> Vec<Entry> {
                         (REST(2), Large(31)),
                         (0, LargeResize(48)),
                         (0, LargeFree),
+                        (0, Settle),
                     ],
                 ]
                 .concat(),
@@ -331,6 +332,7 @@ fn resized() -> Vec<Entry> {
                     (REST(2), Claim(47, 1)),
                     (0, LargeResize(48)),
                     (0, LargeFree),
+                    (0, Settle),
                 ],
                 &[Purge],
                 &[LargeResize(40)],
