@@ -69,7 +69,7 @@ size_t fh_run_drop_free_chunks(void);
  *                       ▲                │      └──keep of another block: this one is released──▶ that one's
  *                       └─────settle─────┘
  *
- * Each claim of other slots settles first, and so does each purge. So nobody brings memory while a run waits: it is free in all but
+ * Each claim of other slots settles first, and so does each purge of free slots. So nobody brings memory while a run waits: it is free in all but
  * name, and the policy counts it as free slots with memory behind them. Who takes it out of the word, by an exchange or a
  * compare-and-swap, owns the slots; that is one thread. Progress: wait-free, and what a release takes. Cost: a locked instruction. */
 
