@@ -3,8 +3,13 @@
 #ifndef FH_RECLAIM_HUGE_PAGES_H
 #define FH_RECLAIM_HUGE_PAGES_H
 
+#include <stddef.h>
+
 /* The options or limits have changed: gives the orders again. */
 void fh_huge_pages_configure(void);
+
+/* The control group was read: its limit, 0: none. */
+void fh_huge_pages_note_group(size_t limit);
 
 /* A first touch was timed. */
 void fh_huge_pages_touched(void);

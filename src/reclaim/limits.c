@@ -167,12 +167,14 @@ static fh_pressure read_group(bool new_second) {
     size_t limit, used;
     if (!ask_group(&limit, &used)) {
         if (is_watched()) fh_and_relaxed(&fh_order.watch, ~FH_WATCH_GROUP);
+        fh_huge_pages_note_group(0);
         return FH_PRESSURE_NONE;
     }
     /* Of two readers at once the slower one may see less than the other. What is estimated has it already. */
     if ((int64_t)claimed > 0 && !fh_system_is_restricted()) used += (size_t)claimed;
     fh_store(&fh_order.group_read_at, wanted + fh_group_next_read(limit, used));
     fh_or_relaxed(&fh_order.watch, FH_WATCH_GROUP);
+    fh_huge_pages_note_group(limit);
     if (new_second) fh_store(&stalled, fh_stall_judge(fh_system_group_stall()));
     fh_pressure by_use = fh_limit_judge(used, limit), by_waiting = (fh_pressure)fh_load(&stalled);
     return by_use > by_waiting ? by_use : by_waiting;

@@ -11,6 +11,7 @@ fh_orders fh_order = {
     .peak_slots = {FH_IDLE_FLOOR_SLOTS},
     .inside_step = {FH_IDLE_FLOOR_SLOTS * FH_SLOT_SIZE},
     .thp_first_chunk = {FH_YOUNG_CHUNKS},
+    .thp_dense_chunk = {UINT64_MAX},
     .thp_timed = {1},
     .thp_split_bytes = {FH_SPLIT_BYTES},
 };

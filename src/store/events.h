@@ -126,6 +126,7 @@ typedef struct {
     fh_word cold_rounds;     /* rounds over the cold classes: more holes may be open */
     fh_word trimmed;         /* FH_TRIMMED…: nothing that was free has come back since all of it was released */
     fh_word thp_first_chunk; /* chunks from this one on are put on huge pages */
+    fh_word thp_dense_chunk; /* the same for a heap that is written whole; UINT64_MAX: it makes no difference */
     fh_word thp_timed;       /* 1: first touches are timed, and thp_skip counts */
     fh_word thp_skip;        /* so many halves of chunks are to do without */
     fh_word thp_split_bytes; /* free bytes in a half from which on its huge page may be split */
@@ -176,6 +177,11 @@ static inline void fh_event_purged(unsigned slots) {
 /* The heap has got chunk number `index`. */
 static inline void fh_event_chunk(size_t index) {
     if (index >= FH_GROWTH_FROM) fh_set_due(FH_DUE_GROWTH);
+}
+
+/* The heap is young, and most of it is written: how large its control group is may matter soon. */
+static inline void fh_event_dense(void) {
+    if (fh_load(&fh_order.thp_dense_chunk) == UINT64_MAX) fh_set_due(FH_DUE_GROUP);
 }
 
 /* `bytes` that were purged are in use again: a refault. */

@@ -137,17 +137,17 @@ bool fh_thp_is_filled(size_t chunk) {
 /* Chunks before one that are asked whether the program touches what it has. */
 #define NEIGHBOURS 4u
 
-/* True if the chunks just before this one, as far as they are on small pages, have less than half of the memory that was claimed of
- * them: the program touches its blocks in part. Huge pages would make all of them resident. Where the neighbours are on huge pages,
- * nothing is known, and it stays with these. Cost: a system call a chunk. */
-static bool is_touched_in_part(size_t chunk) {
+/* True if of what was claimed of the chunks just before this one, as far as they are on small pages, so many quarters at least have
+ * memory. Where the neighbours are on huge pages nothing is known, and it is true. So it is if the kernel does not say, of a heap that
+ * is old enough. Cost: a system call a chunk. */
+static bool is_touched(size_t chunk, unsigned quarters, bool old_enough) {
     size_t claimed = 0, resident = 0;
     for (size_t i = chunk > NEIGHBOURS ? chunk - NEIGHBOURS : 0; i < chunk; i++) {
         if (!fh_region_at(i / FH_REGION_CHUNKS) || fh_thp_is_huge(i) || fh_window_misses(i)) continue;
         uint64_t used = ~fh_load(&fh_chunk_at(i)->free); /* all, of one that another thread begins at this moment */
-        if (!count_pages(i, used, &claimed, &resident)) return false;
+        if (!count_pages(i, used, &claimed, &resident)) return old_enough;
     }
-    return resident < claimed / 2;
+    return resident >= claimed / 4 * quarters;
 }
 
 /* True if half of what slabs have was not handed out once, their ends, and slabs are a quarter of the heap. Cost: a load for
@@ -190,7 +190,16 @@ static bool is_old_enough(size_t index) {
     }
     if (first == 0) return true;
     if (chunk < first || heaps_dominate()) return false;
-    return (chunk >= FH_SPARSE_CHUNKS || !is_sparse()) && !is_touched_in_part(index);
+    /* Huge pages would make all of it resident. */
+    return (chunk >= FH_SPARSE_CHUNKS || !is_sparse()) && is_touched(index, 2, true);
+}
+
+/* A young heap of which most is written may be dense a chunk later, and the policy has to know by then. */
+static bool is_dense(size_t index) {
+    if (index >= FH_YOUNG_CHUNKS || index + 1 < FH_DENSE_CHUNKS) return false;
+    if (fh_load(&fh_order.thp_first_chunk) != FH_YOUNG_CHUNKS || heaps_dominate()) return false;
+    if (is_touched(index, 2, false)) fh_event_dense();
+    return index >= fh_load(&fh_order.thp_dense_chunk) && is_touched(index, 3, false);
 }
 
 typedef enum { AS_IT_LIKES, ADVISED_HUGE, ADVISED_SMALL } advice;
@@ -241,7 +250,7 @@ void fh_thp_begin_chunk(size_t chunk, fh_purpose purpose) {
     bool always = fh_system_huge_pages_always(), forced = fh_load(&fh_order.thp_first_chunk) == 0;
     bool for_slabs = purpose == FH_FOR_SLABS;
     bool filled = for_slabs || forced || (purpose == FH_FOR_FILLED && chunk % LONG_NEIGHBOURS != 0);
-    bool wanted = filled && is_old_enough(chunk) && !pass_over(2);
+    bool wanted = filled && (is_old_enough(chunk) || (for_slabs && is_dense(chunk))) && !pass_over(2);
     /* Where the kernel gives them unasked, a large block has them, unless the program wants none at all. */
     bool unasked = always && !for_slabs && fh_load(&fh_order.thp_first_chunk) <= FH_YOUNG_CHUNKS;
     advice now = next_advice(wanted ? ADVISED_HUGE : always && !unasked ? ADVISED_SMALL : AS_IT_LIKES);

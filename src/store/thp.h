@@ -3,7 +3,8 @@
  * where the kernel has one ready, and only while nearly all of it is used.
  *
  *     young        the first chunks of a process, more    small pages: a small process pays for what it touches
- *                  of them in a sparse heap
+ *                  of them in a sparse heap, fewer in a
+ *                  dense one
  *     in part      chunks behind others on small pages of  small pages
  *                  which the program touches less than half
  *     grown        the others                             huge pages

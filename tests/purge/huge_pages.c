@@ -1,5 +1,6 @@
 /* Huge pages by state, under each setting that a system may have (support/kernel.c stands for it):
  *   - a process that does next to nothing, and one with many idle threads, pay for what they touch and not for 2 MiB;
+ *   - a heap of which nearly all is written gets them from 8 MiB on, but no other one of that size, and not in a small control group;
  *   - a heap that has grown is on huge pages, and keeps them: holes of 64 KiB are no reason to split one, not even when
  *     there are many; when memory is short they all go;
  *   - a program that touches a third of its blocks gets none, or all of them would be resident; long blocks get them when those
@@ -11,8 +12,10 @@
 #include "../support/memory.h"
 #include "../support/processes.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 enum { THREADS = 256, SMALL = 40, RUN = 128 << 10, RUNS = 4096, EACH = 16, RUN_ALONE = 1200 << 10 };
 
@@ -57,7 +60,8 @@ static void idle_threads(void) {
     size_t dirty = private_dirty();
     pthread_barrier_wait(&measured);
     for (int i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
-    printf("%d idle threads: %zu KiB of private dirty memory\n", THREADS, dirty >> 10);
+    printf("%d idle threads: %zu KiB of private dirty memory; huge pages were asked for %zu MiB\n", THREADS,
+           dirty >> 10, kernel_advised_bytes() >> 20);
     CHECK(dirty <= 22 << 20, "%zu KiB; 22 MiB are the most", dirty >> 10);
 }
 
@@ -190,6 +194,57 @@ static void slow_and_quick_large(void) {
     if (!slow) CHECK(kernel_refused_bytes == 0, "blocks that should be on huge pages");
 }
 
+/* Blocks of one size, all of them written. */
+static void dense(void) {
+    take_blocks(7 << 20, 3500, true);
+    CHECK(kernel_advised_bytes() == 0, "a small process pays for what it touches");
+    take_blocks(6 << 20, 3500, true);
+    size_t asked = kernel_advised_bytes() >> 20;
+    printf("13 MiB of blocks of 3,500 bytes: huge pages were asked for %zu MiB\n", asked);
+    CHECK(asked >= 4 && asked <= 8, "those from 8 MiB on should be on huge pages");
+}
+
+/* The same in a control group with a limit, which is a folder with files. */
+static void dense_in_group(const char *limit, size_t least, size_t most) {
+    char root[64], path[128];
+    snprintf(root, sizeof root, "/tmp/freehold-huge-pages-%d", (int)getpid());
+    const char *names[] = {"self.cgroup", "memory.max", "memory.current", "memory.stat"};
+    const char *texts[] = {"0::/\n", limit, "20000000\n", "anon 5\nfile 5\nshmem 5\n"};
+    CHECK(mkdir(root, 0700) == 0, "mkdir %s", root);
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, names[i]);
+        int file = open(path, O_CREAT | O_WRONLY, 0600);
+        CHECK(file >= 0 && write(file, texts[i], strlen(texts[i])) == (ssize_t)strlen(texts[i]), "cannot write %s",
+              path);
+        close(file);
+    }
+    CHECK(setenv("FREEHOLD_GROUP_ROOT", root, 1) == 0, "setenv");
+    take_blocks(13 << 20, 3500, true);
+    size_t asked = kernel_advised_bytes() >> 20;
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, names[i]);
+        CHECK(unlink(path) == 0, "unlink %s", path);
+    }
+    rmdir(root);
+    printf("13 MiB in a group of %.*s bytes: huge pages were asked for %zu MiB\n", (int)strcspn(limit, "\n"), limit,
+           asked);
+    CHECK(asked >= least && asked <= most, "%zu MiB; %zu to %zu are right", asked, least, most);
+}
+
+static void dense_in_small_group(void) {
+    dense_in_group("500000000\n", 0, 0);
+}
+
+static void dense_in_large_group(void) {
+    dense_in_group("5000000000\n", 4, 8);
+}
+
+/* The same, and a third of each block is written. */
+static void third_dense(void) {
+    take_blocks(13 << 20, 24000, false);
+    CHECK(kernel_advised_bytes() == 0, "that would be resident for nothing");
+}
+
 static void whole_small(void) {
     size_t asked = asked_for_blocks(60 << 20, 40000, true);
     printf("blocks of 40,000 bytes, written whole: huge pages were asked for %zu MiB\n", asked);
@@ -259,6 +314,10 @@ int main(void) {
     run_apart("hello", hello);
     run_apart("idle threads", idle_threads);
     run_apart("splitting", splitting);
+    run_apart("dense", dense);
+    run_apart("dense, in a small group", dense_in_small_group);
+    run_apart("dense, in a large group", dense_in_large_group);
+    run_apart("a third, dense", third_dense);
     run_apart("whole, small", whole_small);
     run_apart("a third, small", third_small);
     run_apart("whole, large", whole_large);
