@@ -94,6 +94,9 @@ uint32_t fh_system_thread_number(void) {
 unsigned fh_system_group_stall(void) {
     return 0;
 }
+bool fh_system_is_restricted(void) {
+    return false;
+}
 bool fh_system_group_memory(size_t *limit, size_t *used) {
     (void)limit, (void)used;
     return false;
