@@ -4,7 +4,7 @@
 #include "reclaim/budget.h"
 #include "store/limit.h"
 
-/* The control group's limit; 0: none. Until the group is read it may be any, so it counts as small. */
+/* The control group's limit; 0: none that can be read. Until the group is read it may be any, so it counts as small. */
 static fh_word group_limit = {1};
 
 static uint64_t first_chunk(void) {

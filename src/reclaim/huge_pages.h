@@ -8,7 +8,7 @@
 /* The options or limits have changed: gives the orders again. */
 void fh_huge_pages_configure(void);
 
-/* The control group was read: its limit, 0: none. */
+/* The control group was read: its limit, 0: there is none that can be read. */
 void fh_huge_pages_note_group(size_t limit);
 
 /* A first touch was timed. */

@@ -137,17 +137,17 @@ bool fh_thp_is_filled(size_t chunk) {
 /* Chunks before one that are asked whether the program touches what it has. */
 #define NEIGHBOURS 4u
 
-/* True if of what was claimed of the chunks just before this one, as far as they are on small pages, so many quarters at least have
- * memory. Where the neighbours are on huge pages nothing is known, and it is true. So it is if the kernel does not say, of a heap that
- * is old enough. Cost: a system call a chunk. */
-static bool is_touched(size_t chunk, unsigned quarters, bool old_enough) {
+/* Of what was claimed of the chunks just before this one, as far as they are on small pages, so many quarters have memory. Where
+ * the neighbours are on huge pages nothing is known, and it is four. If the kernel does not say it is `unknown`. Cost: a system
+ * call a chunk. */
+static size_t touched_quarters(size_t chunk, size_t unknown) {
     size_t claimed = 0, resident = 0;
     for (size_t i = chunk > NEIGHBOURS ? chunk - NEIGHBOURS : 0; i < chunk; i++) {
         if (!fh_region_at(i / FH_REGION_CHUNKS) || fh_thp_is_huge(i) || fh_window_misses(i)) continue;
         uint64_t used = ~fh_load(&fh_chunk_at(i)->free); /* all, of one that another thread begins at this moment */
-        if (!count_pages(i, used, &claimed, &resident)) return old_enough;
+        if (!count_pages(i, used, &claimed, &resident)) return unknown;
     }
-    return resident >= claimed / 4 * quarters;
+    return claimed ? 4 * resident / claimed : 4;
 }
 
 /* True if half of what slabs have was not handed out once, their ends, and slabs are a quarter of the heap. Cost: a load for
@@ -191,15 +191,16 @@ static bool is_old_enough(size_t index) {
     if (first == 0) return true;
     if (chunk < first || heaps_dominate()) return false;
     /* Huge pages would make all of it resident. */
-    return (chunk >= FH_SPARSE_CHUNKS || !is_sparse()) && is_touched(index, 2, true);
+    return (chunk >= FH_SPARSE_CHUNKS || !is_sparse()) && touched_quarters(index, 4) >= 2;
 }
 
 /* A young heap of which most is written may be dense a chunk later, and the policy has to know by then. */
 static bool is_dense(size_t index) {
     if (index >= FH_YOUNG_CHUNKS || index + 1 < FH_DENSE_CHUNKS) return false;
     if (fh_load(&fh_order.thp_first_chunk) != FH_YOUNG_CHUNKS || heaps_dominate()) return false;
-    if (is_touched(index, 2, false)) fh_event_dense();
-    return index >= fh_load(&fh_order.thp_dense_chunk) && is_touched(index, 3, false);
+    size_t quarters = touched_quarters(index, 0);
+    if (quarters >= 2) fh_event_dense();
+    return quarters >= 3 && index >= fh_load(&fh_order.thp_dense_chunk);
 }
 
 typedef enum { AS_IT_LIKES, ADVISED_HUGE, ADVISED_SMALL } advice;
