@@ -21,11 +21,10 @@
 
 /* ── Due bits ────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
-#define FH_DUE_IDLE (UINT64_C(1) << 0)   /* more freed memory is kept than `idle_slots` */
-#define FH_DUE_GROWTH (UINT64_C(1) << 1) /* the heap has got chunks */
-#define FH_DUE_LIMIT (UINT64_C(1) << 2)  /* there was a claim or a release while a hard limit is set */
-#define FH_DUE_GROUP                                                                                                   \
-    (UINT64_C(1) << 3) /* so much has got memory that the control group is to be read, or its limit matters */
+#define FH_DUE_IDLE (UINT64_C(1) << 0)       /* more freed memory is kept than `idle_slots` */
+#define FH_DUE_GROWTH (UINT64_C(1) << 1)     /* the heap has got chunks */
+#define FH_DUE_LIMIT (UINT64_C(1) << 2)      /* there was a claim or a release while a hard limit is set */
+#define FH_DUE_GROUP (UINT64_C(1) << 3)      /* the control group is to be read: enough has got memory */
 #define FH_DUE_REFAULT (UINT64_C(1) << 4)    /* memory that was purged is in use again */
 #define FH_DUE_HUGE_PAGE (UINT64_C(1) << 5)  /* the first touch of a huge page was timed */
 #define FH_DUE_PARKED (UINT64_C(1) << 6)     /* parked caches are to be flushed: the heap contracts */
