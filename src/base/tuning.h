@@ -197,6 +197,9 @@
 #define FH_SMALL_PAGES_TOUCH (FH_STRESS ? UINT64_C(125000) : UINT64_C(500000))
 #define FH_TOUCH_SAVED_MOST (16 * FH_SMALL_PAGES_TOUCH)
 
+/* While they have saved the most, one first touch in so many is timed. */
+#define FH_TOUCH_TIMED_ONE_IN 4u
+
 /* A part with other advice is a mapping of its own, and there may be 65,530, of which we take half at most: see
  * FH_MAPPINGS_MOST. So many chunks may have such parts, which are two more mappings each at most, because neighbours with
  * the same advice are one. */

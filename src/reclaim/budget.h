@@ -191,6 +191,12 @@ static inline bool fh_touch_is_paid(uint64_t saved, uint64_t nanoseconds) {
     return nanoseconds <= FH_SMALL_PAGES_TOUCH || saved >= nanoseconds - FH_SMALL_PAGES_TOUCH;
 }
 
+/* One first touch in so many is timed then: each, until huge pages have proven quick. To touch the page is what takes long, and it is the
+ * program's to do. When they turn slow a few more come before that is noticed. */
+static inline uint64_t fh_touch_timed_one_in(uint64_t saved) {
+    return saved < FH_TOUCH_SAVED_MOST ? 1 : FH_TOUCH_TIMED_ONE_IN;
+}
+
 /* ── The background thread ───────────────────────────────────────────────────────────────────────────────────────── */
 
 #define FH_BACKGROUND_PERIOD UINT64_C(250000000) /* nanoseconds between two rounds while it is awake */

@@ -48,7 +48,11 @@ void fh_huge_pages_touched(void) {
     static fh_word back_off; /* how many halves were passed over last time */
     uint64_t nanoseconds = fh_load(&fh_counts.touch_ns), last = fh_load(&back_off), before = fh_load(&saved);
     bool is_slow = nanoseconds >= FH_HUGE_TOUCH_SLOW;
-    fh_store(&saved, fh_touch_saved_after(before, nanoseconds));
+    uint64_t after = fh_touch_saved_after(before, nanoseconds), one_in = fh_touch_timed_one_in(after);
+    fh_store(&saved, after);
+    /* An option that was set meanwhile may have made it 0, and then that stays. */
+    uint64_t timed = fh_load(&fh_order.thp_timed);
+    if (timed && timed != one_in) fh_cas_relaxed(&fh_order.thp_timed, &timed, one_in);
     if (is_slow && fh_touch_is_paid(before, nanoseconds)) return;
     uint64_t next = fh_back_off_after(last, nanoseconds);
     if (next != last) fh_store(&back_off, next);

@@ -86,6 +86,7 @@ static void set_hard(size_t bytes) {
     fh_run_settle();
     fh_set_due(FH_DUE_LIMIT); /* also of a limit that is lifted: the pressure ends */
     if (!bytes) publish_pressure(FH_PRESSURE_NONE);
+    fh_huge_pages_configure(); /* a small limit does without them */
 }
 
 void fh_limits_configure(void) {

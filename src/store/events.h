@@ -127,7 +127,7 @@ typedef struct {
     fh_word trimmed;         /* FH_TRIMMED…: nothing that was free has come back since all of it was released */
     fh_word thp_first_chunk; /* chunks from this one on are put on huge pages */
     fh_word thp_dense_chunk; /* the same for a heap that is written whole; UINT64_MAX: it makes no difference */
-    fh_word thp_timed;       /* 1: first touches are timed, and thp_skip counts */
+    fh_word thp_timed;       /* one first touch in so many is timed, and thp_skip counts; 0: none is */
     fh_word thp_skip;        /* so many halves of chunks are to do without */
     fh_word thp_split_bytes; /* free bytes in a half from which on its huge page may be split */
 } fh_orders;

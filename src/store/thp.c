@@ -179,19 +179,21 @@ static bool heaps_dominate(void) {
     return fh_load(&heaps) * FH_SLOT_SIZE > fh_used_bytes() / 2;
 }
 
-static bool is_old_enough(size_t index) {
-    size_t first = (size_t)fh_load(&fh_order.thp_first_chunk), chunk = index;
+/* Chunks that the heap has had when this one came. */
+static size_t age_of(size_t index) {
     unsigned partition = fh_partition_of_slot(index * FH_CHUNK_SLOTS);
-    if (FH_UNLIKELY(partition) && first != 0) {
-        /* Blocks are anywhere in their slabs, and there are guards between these. */
-        if (partition & FH_PARTITION_HARDENED) return false;
-        chunk = fh_used_bytes() /
-                FH_CHUNK_SIZE; /* its number says how many regions there are, and not how old the heap is */
-    }
+    if (FH_LIKELY(!partition)) return index;
+    /* Blocks are anywhere in their slabs, and there are guards between these. */
+    if (partition & FH_PARTITION_HARDENED) return 0;
+    return fh_used_bytes() / FH_CHUNK_SIZE; /* its number says how many regions there are */
+}
+
+static bool is_old_enough(size_t index) {
+    size_t first = (size_t)fh_load(&fh_order.thp_first_chunk), age = age_of(index);
     if (first == 0) return true;
-    if (chunk < first || heaps_dominate()) return false;
+    if (age < first || heaps_dominate()) return false;
     /* Huge pages would make all of it resident. */
-    return (chunk >= FH_SPARSE_CHUNKS || !is_sparse()) && touched_quarters(index, 4) >= 2;
+    return (age >= FH_SPARSE_CHUNKS || !is_sparse()) && touched_quarters(index, 4) >= 2;
 }
 
 /* A young heap of which most is written may be dense a chunk later, and the policy has to know by then. */
@@ -272,12 +274,13 @@ static void prove(size_t chunk, size_t n) {
 void fh_thp_fill(size_t slot, size_t n) {
     /* Also the chunk that it has grown into from below: it will fill that next. */
     size_t chunk = (slot + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS, end = (slot + n + FH_CHUNK_SLOTS - 1) / FH_CHUNK_SLOTS;
-    if (n < FH_CHUNK_SLOTS) return;
-    if (chunk < end && !is_old_enough(chunk)) chunk = (size_t)fh_load(&fh_order.thp_first_chunk);
+    size_t first = (size_t)fh_load(&fh_order.thp_first_chunk);
+    if (n < FH_CHUNK_SLOTS || first > FH_YOUNG_CHUNKS) return;
+    while (chunk < end && age_of(chunk) < first) chunk++;
     while (chunk < end) {
-        size_t first = chunk;
+        size_t begin = chunk;
         while (chunk < end && !fh_thp_is_huge(chunk)) chunk++;
-        if (chunk > first) prove(first, chunk - first);
+        if (chunk > begin) prove(begin, chunk - begin);
         while (chunk < end && fh_thp_is_huge(chunk)) chunk++;
     }
 }
@@ -291,9 +294,10 @@ void fh_thp_again(size_t chunk) {
 #define LARGE_TOUCHED 16u
 
 static bool is_to_be_timed(bool large) {
-    static fh_word begun;
-    if (!large || fh_load(&fh_counts.touch_ns) >= FH_HUGE_TOUCH_SLOW) return true;
-    return fh_add_relaxed(&begun, 1) % LARGE_TOUCHED == 0;
+    static fh_word begun[2];
+    uint64_t one_in = fh_load(&fh_order.thp_timed);
+    if (large) one_in = fh_load(&fh_counts.touch_ns) >= FH_HUGE_TOUCH_SLOW ? 1 : LARGE_TOUCHED;
+    return one_in <= 1 || fh_add_relaxed(&begun[large], 1) % one_in == 0;
 }
 
 /* After so many refusals in a row the kernel is asked once in so many times: it may have no such call. */

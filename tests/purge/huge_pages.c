@@ -5,12 +5,15 @@
  *     there are many; when memory is short they all go;
  *   - a program that touches a third of its blocks gets none, or all of them would be resident; long blocks get them when those
  *     before them were filled;
+ *   - a block that has grown gets them, and not what is before it; a limit that is set or lifted late has its say at once;
  *   - where they are slow to come (FREEHOLD_TEST_TOUCH) it grows without, and asks again now and then; large blocks do so too. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/kernel.h"
 #include "../support/memory.h"
 #include "../support/processes.h"
+
+#include <freehold/freehold.h>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -137,6 +140,33 @@ static void slow_and_quick(void) {
     /* Six tries, after 0, 16, 32, 64, 128, 256 … pages: each is for a chunk, which is two. */
     if (slow) CHECK(asked >= 4 << 20 && asked <= heap / 8, "a heap that should have learned");
     if (!slow) CHECK(asked >= heap - heap / 16, "a heap that should be on huge pages");
+    /* Quick ones have proven so after some two dozen, and from then on a quarter of the 250 is touched within malloc. */
+    long timed = kernel_clock_readings / 2;
+    printf("of %zu pages %ld were timed\n", asked >> 21, timed);
+    if (!slow) CHECK(timed >= 16 && timed <= 110, "%ld pages were timed", timed);
+    for (int i = 0; i < COUNT; i++) t_free(blocks[i]);
+    t_free(blocks);
+}
+
+/* They were quick for long, and are slow from now on: that is noticed although not each is timed. */
+static void quick_then_slow(void) {
+    enum { BLOCK = 1024, COUNT = 512 << 10 };
+    char **blocks = t_malloc(COUNT * sizeof *blocks);
+    CHECK(setenv("FREEHOLD_TEST_TOUCH", "150000", 1) == 0, "setenv");
+    size_t before = 0;
+    for (int i = 0; i < COUNT; i++) {
+        if (i == COUNT / 2) {
+            before = kernel_advised_bytes();
+            CHECK(setenv("FREEHOLD_TEST_TOUCH", "4000000", 1) == 0, "setenv");
+        }
+        blocks[i] = t_malloc(BLOCK);
+        CHECK(blocks[i], "malloc: NULL");
+        memset(blocks[i], 1, BLOCK);
+    }
+    size_t asked = kernel_advised_bytes() - before;
+    printf("huge pages turned slow: asked for %zu of 256 MiB more\n", asked >> 20);
+    CHECK(before >= 200 << 20, "%zu MiB before: a heap that should be on huge pages", before >> 20);
+    CHECK(asked <= 64 << 20, "%zu MiB: a heap that should have learned", asked >> 20);
     for (int i = 0; i < COUNT; i++) t_free(blocks[i]);
     t_free(blocks);
 }
@@ -284,6 +314,43 @@ static void changed_long(void) {
     CHECK(asked == 0, "what was learned should be forgotten");
 }
 
+/* A block that grows by realloc is filled, and is on huge pages. What is before it may never be touched. */
+static void grown_beside_untouched(void) {
+    char *table = t_malloc(256 << 20), *grows = t_malloc(2 << 20);
+    CHECK(table && grows, "malloc: NULL");
+    memset(grows, 1, 2 << 20);
+    size_t before = kernel_advised_bytes();
+    for (size_t size = 6 << 20; size <= 18 << 20; size += 4 << 20) {
+        grows = t_realloc(grows, size);
+        CHECK(grows, "realloc: NULL");
+        memset(grows, 1, size);
+    }
+    size_t asked = (kernel_advised_bytes() - before) >> 20;
+    printf("a block of 18 MiB has grown behind 256 MiB: huge pages were asked for %zu MiB\n", asked);
+    bool unasked = strcmp(getenv("FREEHOLD_TEST_THP"), "always") == 0;
+    CHECK(asked >= 8 || unasked, "the block should be on them");
+    CHECK(asked <= 64, "the table would be resident once it is touched");
+    t_free(grows);
+    t_free(table);
+}
+
+/* A small limit does without huge pages, whenever it is set, and what is lifted does so no more. */
+static void limit_set_late(void) {
+    enum { BLOCK = 24 << 10 };
+    take_blocks(32 << 20, BLOCK, true);
+    CHECK(fh_limit_set(0, 512 << 20, NULL) == 0, "fh_limit_set");
+    size_t before = kernel_advised_bytes();
+    take_blocks(80 << 20, BLOCK, true);
+    size_t limited = (kernel_advised_bytes() - before) >> 20;
+    CHECK(fh_limit_set(0, 0, NULL) == 0, "fh_limit_set");
+    before = kernel_advised_bytes();
+    take_blocks(80 << 20, BLOCK, true);
+    size_t free = (kernel_advised_bytes() - before) >> 20;
+    printf("huge pages were asked for %zu of 80 MiB below a limit, and for %zu of 80 without\n", limited, free);
+    CHECK(limited == 0, "a limit of 512 MiB is one on what is resident");
+    CHECK(free >= 60, "the limit is lifted");
+}
+
 /* What is more than four times as long is of another kind, until one of it was filled. */
 static void far_longer(void) {
     asked_for_long(10 << 20, true);
@@ -300,6 +367,7 @@ int main(void) {
     if (env_number("FREEHOLD_TEST_TOUCH", 0)) {
         run_apart("slow and quick", slow_and_quick);
         run_apart("slow and quick, large", slow_and_quick_large);
+        run_apart("quick, then slow", quick_then_slow);
         return 0;
     }
     run_apart("hello", hello);
@@ -316,5 +384,7 @@ int main(void) {
     run_apart("a third, long", third_long);
     run_apart("changed, long", changed_long);
     run_apart("far longer", far_longer);
+    run_apart("grown beside untouched", grown_beside_untouched);
+    run_apart("limit set late", limit_set_late);
     return 0;
 }

@@ -314,6 +314,11 @@ static void few_slow_ones_are_paid(void) {
     for (const uint64_t slow = 8 * FH_SMALL_PAGES_TOUCH; fh_touch_is_paid(saved, slow); row++)
         saved = fh_touch_saved_after(saved, slow);
     CHECK(row <= 2, "%u slow ones in a row were paid", row);
+    /* Not each is timed while they have saved the most; one slow one, and each is. */
+    CHECK(fh_touch_timed_one_in(0) == 1 && fh_touch_timed_one_in(FH_TOUCH_SAVED_MOST) == FH_TOUCH_TIMED_ONE_IN,
+          "what is timed does not depend on what was saved");
+    saved = fh_touch_saved_after(FH_TOUCH_SAVED_MOST, FH_HUGE_TOUCH_SLOW);
+    CHECK(fh_touch_timed_one_in(saved) == 1, "a slow one, and not each is timed");
 }
 
 int main(void) {

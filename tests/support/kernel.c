@@ -31,7 +31,7 @@
 
 enum { HUGE_PAGE = 2 << 20, MOST_RANGES = 4096, PURGE_PIECES = 440 /* process_madvise */ };
 
-long kernel_split_purges, kernel_whole_purges;
+long kernel_split_purges, kernel_whole_purges, kernel_clock_readings;
 size_t kernel_split_bytes, kernel_refused_bytes;
 
 void *__real_mmap(void *p, size_t n, int protection, int flags, int fd, off_t offset);
@@ -90,6 +90,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *time) {
     long touch = (long)env_number("FREEHOLD_TEST_TOUCH", 0);
     if (clock != CLOCK_THREAD_CPUTIME_ID || touch == 0) return __real_clock_gettime(clock, time);
     spent += touch;
+    __atomic_add_fetch(&kernel_clock_readings, 1, __ATOMIC_RELAXED);
     time->tv_sec = spent / 1000000000;
     time->tv_nsec = spent % 1000000000;
     return 0;

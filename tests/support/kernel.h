@@ -12,6 +12,9 @@ extern size_t kernel_split_bytes;
 /* And all others. */
 extern long kernel_whole_purges;
 
+/* How often a thread's clock was read: twice for each touch of a page that is timed. */
+extern long kernel_clock_readings;
+
 /* Bytes of all ranges for which huge pages were asked so far. And bytes that were to be on small pages after that, each time. */
 size_t kernel_advised_bytes(void);
 extern size_t kernel_refused_bytes;
