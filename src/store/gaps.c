@@ -34,7 +34,10 @@ void fh_gap_close(size_t slot, size_t slots) {
     } else if (fh_add_relaxed(&mapped, 1) < FH_GAPS_MOST) {
         own = fh_system_guard_close(p, size, false);
     }
-    if (!own && !marked) fh_sub_relaxed(&mapped, 1);
+    if (!own && !marked) {
+        fh_sub_relaxed(&mapped, 1);
+        fh_system_purge(p, size); /* as a gap that is closed: what was there is no use to anybody */
+    }
     fh_store(&fh_slab_at(slot)->clean, own);
 }
 
@@ -45,5 +48,6 @@ void fh_gap_release(size_t slot, size_t slots) {
     if (marked || own) opened = fh_system_guard_open(fh_slot_address(slot), slots * FH_SLOT_SIZE, !own);
     if (own && !marked) fh_sub_relaxed(&mapped, 1);
     fh_store(&fh_slab_at(slot)->clean, 0);
-    if (opened) fh_run_release_held(slot, slots, false);
+    /* One that was never closed may have been written to. */
+    if (opened) fh_run_release_held(slot, slots, !marked && !own);
 }

@@ -2,6 +2,7 @@
  * found at the call. Run with harden=1, or harden=zero for the part of that name: harden PART. */
 #include "../support/alloc.h"
 #include "../support/check.h"
+#include "../support/pattern.h"
 #include "cache/hardened.h"
 
 #include <freehold/freehold.h>
@@ -326,11 +327,38 @@ static void zeroes(void) {
     }
 }
 
+/* Where the kernel cannot mark pages each gap is a mapping, and there is a bound on these. What a gap that stays open had in it is
+ * not what a later calloc may have. */
+static void open_gaps(void) {
+    enum { CLOSED = 600, ROUNDS = 30, SLABS = 100, WANTED = 20, BIG = 6 << 20 };
+    static char *closed[CLOSED], *block[SLABS], *zeroed[WANTED];
+    unsigned state = 1;
+    for (unsigned i = 0; i < CLOSED; i++) CHECK((closed[i] = t_malloc(70000)) != NULL, "no memory");
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        char *big = t_malloc(BIG);
+        memset(big, 0xAA, BIG);
+        t_free(big);
+        /* Slabs with gaps behind them, where it was. */
+        for (unsigned i = 0; i < SLABS; i++) CHECK((block[i] = t_malloc(36864)) != NULL, "no memory");
+        for (unsigned i = 0; i < SLABS; i++) t_free(block[i]);
+        t_malloc_trim(0);
+        for (unsigned i = 0; i < WANTED; i++) {
+            size_t n = (2 + next(&state) % 10) * SLOT;
+            CHECK((zeroed[i] = t_calloc(1, n)) != NULL, "no memory");
+            CHECK(first_not_zero(zeroed[i], n) < 0, "byte %ld of a calloc of %zu is not zero",
+                  first_not_zero(zeroed[i], n), n);
+        }
+        for (unsigned i = 0; i < WANTED; i++) t_free(zeroed[i]);
+    }
+    for (unsigned i = 0; i < CLOSED; i++) t_free(closed[i]);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"places", places},     {"delays", delays}, {"misuse", misuse}, {"overflows", overflows}, {"zeroes", zeroes},
+    {"places", places},       {"delays", delays}, {"misuse", misuse},
+    {"overflows", overflows}, {"zeroes", zeroes}, {"open_gaps", open_gaps},
 #ifdef T_EMBED
     {"metadata", metadata},
 #endif
