@@ -77,11 +77,20 @@ static void release_own(void *p) {
     if (!fh_release_cached(p)) fh_release_unchecked("fh_defer_free", p);
 }
 
+/* True if no thread has it; then the caller has it from now on. acq_rel: what its last thread left in it. */
+static bool claim_record(participant *r) {
+    uint64_t free = 0;
+    return !fh_load(&r->taken) && fh_cas_acq_rel(&r->taken, &free, 1);
+}
+
+/* release: for the next thread that claims it. */
+static void leave_record(participant *r) {
+    fh_store_release(&r->taken, 0);
+}
+
 static participant *take_record(void) {
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
-        uint64_t free = 0;
-        /* acq_rel: what its last thread left in it. */
-        if (!fh_load(&r->taken) && fh_cas_acq_rel(&r->taken, &free, 1)) return r;
+        if (claim_record(r)) return r;
     }
     participant *r = alloc_own(sizeof *r);
     if (!r) return NULL;
@@ -233,13 +242,17 @@ static bool put(batch *b, size_t from) {
     return false;
 }
 
+static void keep(participant *r, batch *b) {
+    b->next = r->kept;
+    r->kept = b;
+}
+
 /* What is not ripe goes back to a slot, or is kept until there is one. */
 static void free_or_put(participant *r, batch *b, uint64_t least, size_t at) {
     if (is_ripe(b, least)) {
         free_batch(b);
     } else if (!put(b, at)) {
-        b->next = r->kept;
-        r->kept = b;
+        keep(r, b);
     }
 }
 
@@ -272,18 +285,44 @@ bool fh_defer_has_passed(uint64_t stamp) {
     return stamp < least_seen(&last);
 }
 
+static void give_stamp(batch *b) {
+    b->stamp = fh_defer_stamp();
+    fh_add_relaxed(&backlog, b->bytes);
+}
+
 /* Stamps the open batch and puts it into the queue. False: there is no slot. */
 static bool hand_in(participant *r) {
     count_hits(r);
     batch *b = r->open;
     if (!b || b->count == 0) return true;
-    b->stamp = fh_defer_stamp();
-    fh_add_relaxed(&backlog, b->bytes);
+    give_stamp(b);
     set_open(r, NULL); /* first: in the child of a fork the batch is not both in a slot and open */
     if (put(b, r->cursor + SEARCHED)) return true;
     set_open(r, b);
     fh_sub_release(&backlog, b->bytes);
     return false;
+}
+
+/* What threads that are gone have left in their records becomes the caller's: batches that found no slot and, in the child of a fork,
+ * open ones. In the child of another fork a batch is in one record at most: it is out of the one before it is in the other. */
+static void adopt_left(participant *mine) {
+    for (participant *r = NULL; (r = next_of(r)) != NULL;) {
+        if (r == mine || !claim_record(r)) continue;
+        batch *kept = r->kept, *open = r->open, *next;
+        r->kept = r->open = NULL;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        for (; kept; kept = next) {
+            next = kept->next;
+            keep(mine, kept);
+        }
+        if (open && open->count) {
+            give_stamp(open);
+            keep(mine, open);
+        } else if (open) {
+            release_own(open);
+        }
+        leave_record(r);
+    }
 }
 
 /* One line for each time that a reader holds back a full backlog. */
@@ -397,6 +436,7 @@ size_t fh_defer_flush(void) {
     participant *r = join();
     if (r) {
         (void)hand_in(r);
+        adopt_left(r);
         fh_reader_pass(); /* after the stamp, or the caller would hold back its own */
         free_ripe(r, SLOTS);
     }
@@ -406,6 +446,7 @@ size_t fh_defer_flush(void) {
 void fh_defer_safepoint(void) {
     if (!join()) return;
     (void)hand_in(own());
+    adopt_left(own());
     for (participant *r = NULL; (r = next_of(r)) != NULL;) {
         uint64_t seen = fh_load_acquire(&r->seen);
         /* The reader is stopped; if it goes offline all the same, its own word stays. */
@@ -416,7 +457,7 @@ void fh_defer_safepoint(void) {
 
 /* ── The end of a thread, and fork ───────────────────────────────────────────────────────────────────────────────── */
 
-/* A thread that ends while it is a reader holds nothing any more. What finds no slot stays for the record's next thread. */
+/* A thread that ends while it is a reader holds nothing any more. What finds no slot stays in the record (adopt_left). */
 void fh_hook_participant_ends(void) {
     fh_scope_thread_ends();
     participant *r = own();
@@ -427,7 +468,7 @@ void fh_hook_participant_ends(void) {
     fh_own()->participant = NULL;
     *r->hit = (fh_deferring){0};
     r->hit = NULL;
-    fh_store_release(&r->taken, 0); /* release: for the next thread that takes it */
+    leave_record(r);
 }
 
 /* Its thread is not there, and may have been anywhere: where it was about to change batches there is nothing to count. */
@@ -437,7 +478,7 @@ static void count_hits_of_gone(participant *r) {
     if (at <= sizeof r->open->block) count_hits(r);
 }
 
-/* The other threads are not there: none of them reads. Their open batches wait in their records for another thread. One that had
+/* The other threads are not there: none of them reads. Their open batches wait in their records (adopt_left). One that had
  * just taken a batch out of its slot has it for good: its blocks are lost, which is a leak of one batch. */
 void fh_hook_participants_forked(void) {
     fh_scope_forked();

@@ -3,6 +3,8 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "cache/cache.h"
+#include "cache/observed.h"
+#include "cache/thread.h"
 #include "heap/take.h"
 #include "heap/told.h"
 #include "system/report.h"
@@ -53,9 +55,22 @@ static page *page_of(const void *cell) {
 
 /* ── Memory ──────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
+/* Of no heap, though the thread be in the scope of one by now, which may end before the pool. */
+static void *take_plain(size_t align, size_t n) {
+    fh_thread *t = fh_own();
+    fh_scope *scope = t->scope;
+    if (FH_LIKELY(!scope)) return fh_alloc_aligned(align, n);
+    t->scope = NULL;
+    fh_thread_scope(t);
+    void *p = fh_alloc_aligned(align, n);
+    t->scope = scope;
+    fh_thread_scope(t);
+    return p;
+}
+
 static void *take(fh_heap *heap, size_t align, size_t n) {
     bool clean;
-    return heap ? fh_heap_take(heap, align, n, &clean) : fh_alloc_aligned(align, n);
+    return heap ? fh_heap_take(heap, align, n, &clean) : take_plain(align, n);
 }
 
 /* Bytes of a page that are the pool's. What a heap writes behind a block is to be in the same 64 KiB. */

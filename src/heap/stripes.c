@@ -9,6 +9,7 @@
 #include "heap/stacks.h"
 #include "heap/words.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define TICKETS 2048u
@@ -84,8 +85,10 @@ static void prepare(fh_stripe *s) {
 static fh_stripe *own_stripe(uint64_t stripes) {
     fh_thread *t = fh_own();
     if (t->ticket == FH_NO_TICKET) {
+        int error = errno; /* free keeps it */
         t = fh_thread_enter();
         fh_thread_leave(t);
+        errno = error;
         if (!t || (t->ticket = new_ticket()) == FH_NO_TICKET) return NULL;
     }
     fh_stripe *s = fh_stripe_of(stripes, t->ticket);

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/settings.h"
 #include "cache/cache.h"
+#include "cache/observed.h"
 #include "reclaim/budget.h"
 #include "reclaim/idle.h"
 #include "reclaim/trim.h"
@@ -122,8 +123,9 @@ static void run(void) {
 
 void fh_background_start(void) {
     uint64_t wanted = FH_BACKGROUND_WANTED;
-    /* The due bit may be from before the option changed. */
-    if (FH_SETTING(purge) != FH_PURGE_BACKGROUND) return;
+    /* The due bit may be from before the option changed. And what the C library allocates for a thread must not be of the heap in
+     * whose scope this one is; the next check asks again. */
+    if (FH_SETTING(purge) != FH_PURGE_BACKGROUND || fh_own()->scope) return;
     if (!fh_load(&allowed) || !fh_cas_acq_rel(&fh_background, &wanted, FH_BACKGROUND_AWAKE)) return;
     /* No thread to be had: the budget continues by itself, and this is not tried again. */
     if (!fh_system_thread_start(run)) fh_store(&fh_background, FH_BACKGROUND_FAILED);

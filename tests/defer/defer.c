@@ -346,6 +346,48 @@ static void forked_with_open_batch(void) {
     expect_left(0, "its thread has ended");
 }
 
+static fh_heap *tenant;
+
+static void *defers_of_heap(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 3; i++) CHECK(fh_defer_free(fh_heap_malloc(tenant, 64)) == 1, "not deferred");
+    atomic_store(&step, 10);
+    wait_for(11);
+    return NULL;
+}
+
+static void *defers_one(void *unused) {
+    (void)unused;
+    defer(block());
+    expect_left(0, "the child has no reader");
+    return NULL;
+}
+
+/* In a child: nothing of the heap waits once the barrier has returned 0, not with the parent's thread either. */
+static void ends_heap(void *unused) {
+    (void)unused;
+    pthread_t thread;
+    expect_left(0, "the child has no reader");
+    CHECK(fh_heap_destroy(tenant) == 0, "the heap does not end");
+    CHECK(pthread_create(&thread, NULL, defers_one, NULL) == 0, "no thread");
+    pthread_join(thread, NULL);
+    CHECK(fh_verify() == 0, "the child's heap is damaged");
+}
+
+static void forked_with_blocks_of_a_heap(void) {
+    pthread_t thread;
+    atomic_store(&step, 0);
+    tenant = fh_heap_new(NULL);
+    CHECK(tenant && pthread_create(&thread, NULL, defers_of_heap, NULL) == 0, "no thread");
+    wait_for(10);
+    int status = run_in_child(ends_heap, NULL);
+    CHECK(status == 0, "the child ended with %#x", (unsigned)status);
+    atomic_store(&step, 11);
+    pthread_join(thread, NULL);
+    expect_left(0, "its thread has ended");
+    CHECK(fh_heap_destroy(tenant) == 0, "the heap does not end");
+}
+
 /* The parent's reader is not there in a child, and what waited for it can be freed. */
 static void in_child(void *unused) {
     (void)unused;
@@ -397,6 +439,7 @@ int main(void) {
     fh_reader_unregister();
     forked();
     forked_with_open_batch();
+    forked_with_blocks_of_a_heap();
 #else
     skip_part("the bound and fork: the sanitizer does not survive a fork from a program with threads");
 #endif

@@ -342,6 +342,21 @@ static void *be_refused(void *h) {
     return NULL;
 }
 
+static int promise_more(fh_heap *h, size_t wanted, int hard, void *arg) {
+    (void)h, (void)wanted, (void)hard;
+    ++*(int *)arg;
+    return 1;
+}
+
+/* It says each time that trying again may help, and has freed nothing. */
+static void part_asked_in_vain(void) {
+    int times = 0;
+    fh_heap *h = fh_heap_new(&(fh_heap_options){.hard_limit = MIB, .callback = promise_more, .arg = &times});
+    CHECK(!fh_heap_malloc(h, 2 * MIB) && errno == ENOMEM, "beyond the limit");
+    CHECK(times == 16, "it was asked %d times for one call", times);
+    CHECK(fh_heap_destroy(h) == 0, "no end");
+}
+
 /* A callback that ends its own heap, below a call of it. And a fork while another thread is in a callback. */
 static void part_asked(void) {
     fh_heap *h = fh_heap_new(&(fh_heap_options){.hard_limit = MIB, .callback = end_it});
@@ -538,6 +553,7 @@ int main(int count, char **words) {
                  {"parent", part_parent},
                  {"callback", part_callback},
                  {"asked", part_asked},
+                 {"asked_in_vain", part_asked_in_vain},
                  {"small", part_small},
                  {"twice", part_twice},
                  {"twice_extent", part_twice_extent},

@@ -131,6 +131,21 @@ static void in_scope(void) {
     CHECK(fh_verify() == 0, "the heap is damaged");
 }
 
+/* And the other way round: a pool that was made outside of any scope is of no heap, and the scope is as it was. */
+static void made_before_scope(void) {
+    fh_heap *h = fh_heap_new(NULL);
+    fh_pool *p = pool_of(1000, 0, NULL);
+    CHECK(h && p && fh_heap_enter(h) == 0, "no scope");
+    for (unsigned i = 0; i < 1000; i++)
+        CHECK(fh_heap_of(fh_pool_alloc(p)) == NULL, "cell %u is of the scope's heap", i);
+    CHECK(fh_heap_of(fh_malloc(100)) == h, "the scope is left");
+    CHECK(fh_heap_leave() == 0, "no scope is left");
+    CHECK(fh_heap_destroy(h) == 0, "not destroyed");
+    for (unsigned i = 0; i < 1000; i++) memset(fh_pool_alloc(p), 1, 1000);
+    fh_pool_destroy(p);
+    CHECK(fh_verify() == 0, "the heap is damaged");
+}
+
 static void errors(void) {
     static const size_t bad[][2] = {{0, 8}, {16385, 8}, {SIZE_MAX, 8}, {8, 3}, {8, 8192}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -211,6 +226,7 @@ int main(int argc, char **argv) {
                  {"errors", errors},
                  {"packed_of_heap", packed_of_heap},
                  {"in_scope", in_scope},
+                 {"made_before_scope", made_before_scope},
                  {"threads", threads},
                  {"wrong_pool", wrong_pool},
                  {"of_malloc", of_malloc},

@@ -2,6 +2,7 @@
  * scopes PART */
 #include "../support/check.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <freehold/defrag.h>
 #include <freehold/heap.h>
@@ -34,6 +35,14 @@ static size_t count_of(fh_heap *h) {
     fh_heap_figures f;
     CHECK(fh_heap_stats(h, &f) == 0, "no figures");
     return f.count;
+}
+
+static unsigned threads_now(void) {
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *task; tasks && (task = readdir(tasks)) != NULL;) count += task->d_name[0] != '.';
+    if (tasks) closedir(tasks);
+    return count;
 }
 
 static void end(fh_heap *h) {
@@ -374,13 +383,29 @@ static void left(void) {
     end(h);
 }
 
+/* Run with purge=background: the heap grows in a scope until the thread of that option is wanted. What the C library allocates for
+ * it is not the heap's, and outside of the scope it begins. */
+static void background(void) {
+    enum { GROWS = 400 };
+    fh_heap *h = heap("tenant", NULL, 0, 0);
+    enter(h);
+    for (int i = 0; i < GROWS; i++) CHECK(MALLOC(100000), "no memory");
+    for (int i = 0; i < 40; i++) FREE(MALLOC(2 << 20));
+    CHECK(count_of(h) == GROWS, "%zu blocks are in the heap, of %d", count_of(h), GROWS);
+    leave(NULL);
+    for (int i = 0; i < 1000 && threads_now() == 1; i++) FREE(MALLOC(2 << 20));
+    CHECK(threads_now() == 2, "%u threads: that of the option never began", threads_now());
+    CHECK(count_of(h) == GROWS, "%zu blocks are in the heap, of %d", count_of(h), GROWS);
+    end(h);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"calls", calls},   {"nested", nested},     {"threads", threads},
-                 {"others", others}, {"observed", observed}, {"frames", frames},
-                 {"marks", marks},   {"endings", endings},   {"left", left}};
+    } parts[] = {{"calls", calls},       {"nested", nested},        {"threads", threads}, {"others", others},
+                 {"observed", observed}, {"frames", frames},        {"marks", marks},     {"endings", endings},
+                 {"left", left},         {"background", background}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(argv[1], parts[i].name) != 0) continue;
         parts[i].run();
