@@ -456,7 +456,7 @@ void fh_hook_start(void) {
         fh_fail_start();
         if (!FH_SETTING(check)) fh_store(&fh_settings.check, 1);
     }
-    (void)start_checking();
+    if (!start_checking()) fh_store(&fh_settings.check, 0);
     if (FH_SETTING(harden)) (void)start_hardened();
     if (FH_SETTING(guard)) fh_guard_configure();
     (void)start_observing();

@@ -207,11 +207,23 @@ static const char *name_of(unsigned said) {
     return said & FH_SAYS_ALIGN ? "free_aligned_sized" : said & FH_SAYS_SIZE ? "free_sized" : "free";
 }
 
+/* The memory at that place is a checked block's, live or waiting. */
+static bool is_checked(const fh_place *at) {
+    const fh_checked *h = at->begin && !at->free ? fh_checked_in(at->begin, at->size) : NULL;
+    fh_checked_kind kind = h ? fh_checked_kind_of(fh_load_acquire(&h->state)) : FH_CHECKED_GONE;
+    return kind == FH_CHECKED_LIVE || kind == FH_CHECKED_FREED;
+}
+
+/* The pointer is where a block of the store begins, and it is none of a checked program. */
+static bool is_unchecked(const fh_place *at, const void *p) {
+    return at->begin == p && !at->free && !is_checked(at);
+}
+
 /* r->p is the beginning of no checked block. False: it is a block from before the option was read, or the C library's. True:
  * it is neither, and r says what it is. */
 static bool diagnose(fh_misuse_report *r) {
     fh_place at = fh_locate(r->p);
-    if ((at.kind == FH_AT_FOREIGN && fh_libc_has(r->p)) || (at.begin == r->p && !at.free)) return false;
+    if ((at.kind == FH_AT_FOREIGN && fh_libc_has(r->p)) || is_unchecked(&at, r->p)) return false;
     r->h = at.begin && !at.free ? fh_checked_in(at.begin, at.size) : NULL;
     const fh_checked *was = at.begin && !at.free && !r->h ? fh_checked_header_in(at.begin, at.size) : NULL;
     if (was && fh_checked_block(was) == r->p) {
@@ -426,7 +438,7 @@ static void *resize(fh_checked *h, void *p, size_t n, const void *frame) {
 static void *resize_other(void *p, size_t n, const void *frame) {
     size_t old = fh_libc_has(p) ? fh_system_libc_usable(p) : 0;
     fh_place at = fh_locate(p);
-    if (!old && at.begin == p && !at.free) old = at.size;
+    if (!old && is_unchecked(&at, p)) old = at.size;
     if (!old) {
         free_other((fh_misuse_report){.call = "realloc", .p = p, .frame = frame});
         errno = EINVAL;

@@ -16,8 +16,8 @@ void fh_heap_each_live(void (*each)(uint32_t stack, size_t size));
 size_t fh_heap_check_tell(void);
 
 /* The end of a call of a checked program. With check=2 verifies the heap: the calling thread's cache each time when it was
- * refilled or flushed eight times more; and if there is no other thread, once in 1,024 calls for each 2 MiB of heap, and 1,024
- * more, all equations of fh_verify and all live blocks. Keeps errno. */
+ * refilled or flushed eight times more; and if there is no other thread, once in 1,024 calls, and 1,024 more for each
+ * chunk of 4 MiB, all equations of fh_verify and all live blocks. Keeps errno. */
 void fh_misuse_check_edge(void);
 static inline void fh_misuse_edge(void) {
     if (FH_UNLIKELY(FH_SETTING(check) >= 2)) fh_misuse_check_edge();

@@ -307,6 +307,21 @@ static void middle_large(void) {
     block += 65536;
     frees();
 }
+/* Where the memory of a block begins, which is before what the program has of it. */
+static void middle_header(void) {
+    allocates(100);
+    block -= 32;
+    frees();
+}
+static void middle_marker(void) {
+    block = t_aligned_alloc(64, 100);
+    block -= 64;
+    frees();
+}
+static void middle_header_realloc(void) {
+    allocates(100);
+    block = t_realloc(block - 32, 200);
+}
 static void middle_realloc(void) {
     allocates(100);
     block = t_realloc(block + 16, 200);
@@ -517,6 +532,9 @@ static const struct {
     CASE(middle_freed),
     CASE(middle_odd),
     CASE(middle_large),
+    CASE(middle_header),
+    CASE(middle_marker),
+    CASE(middle_header_realloc),
     CASE(middle_realloc),
     CASE(check_good),
     CASE(check_damaged),
