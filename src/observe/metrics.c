@@ -122,21 +122,29 @@ void fh_hook_metrics(void) {
     if (now != then && fh_cas_relaxed(&written_second, &then, now)) fh_set_due(FH_DUE_METRICS);
 }
 
+/* Put twice: how long the file will be has to be known before. */
+static void put_into_file(const char *path, const fh_profile_statistics *f) {
+    fh_output length = fh_output_to_buffer(NULL, 0);
+    fh_metrics_put(&length, f);
+    fh_file file;
+    if (!fh_file_begin(&file, path, length.length)) return;
+    fh_output out = fh_output_to_file(file.descriptor, buffer, sizeof buffer);
+    fh_metrics_put(&out, f);
+    fh_output_end(&out);
+    fh_file_end(&file, out.length);
+}
+
 void fh_metrics_write(void) {
     const char *path = fh_setting_path_get(&fh_settings.metrics);
     if (!path) return;
     uint64_t pid = fh_system_pid();
     if (fh_swap_acq_rel(&writing, pid) == pid) return;
     fh_profile_statistics *f = fh_statistics_borrow();
-    fh_file file;
-    if (f && fh_file_begin(&file, path)) {
+    if (f) {
         fh_statistics_collect(f);
-        fh_output out = fh_output_to_file(file.descriptor, buffer, sizeof buffer);
-        fh_metrics_put(&out, f);
-        fh_output_end(&out);
-        fh_file_end(&file);
+        put_into_file(path, f);
+        fh_statistics_return(f);
     }
-    if (f) fh_statistics_return(f);
     fh_store_release(&writing, 0);
 }
 

@@ -224,8 +224,9 @@ static void add_rows(fh_profile_statistics *f) {
         f->free_bytes += row->free * row->size;
         room_bytes += row->slots * FH_SLOT_SIZE;
     }
-    /* Never touched, and the rounding at the end of each slab. */
-    f->fresh_bytes += room_bytes - live_bytes - f->cached_bytes - f->free_bytes;
+    /* Never touched, and the rounding at the end of each slab. While threads run it may seem to be below zero. */
+    uint64_t taken = live_bytes + f->cached_bytes + f->free_bytes;
+    f->fresh_bytes = f->fresh_bytes + room_bytes > taken ? f->fresh_bytes + room_bytes - taken : 0;
     f->live_blocks += f->row[FH_FIGURES_LARGE].live;
     f->live_bytes += live_bytes;
     if (f->thread_cached_bytes > f->cached_bytes) f->thread_cached_bytes = f->cached_bytes;

@@ -191,11 +191,12 @@ typedef struct {
     char beside[FH_FILE_LONGEST]; /* its name until it is complete: the path, the process's number, ".new" */
 } fh_file;
 
-/* Begins the file at `path`, in which each %p stands for the number of this process. False: it cannot be made. */
-bool fh_file_begin(fh_file *f, const char *path);
+/* Begins the file at `path`, in which each %p stands for the number of this process. It will have `length` bytes. False: it cannot be
+ * made, or may not be so long. */
+bool fh_file_begin(fh_file *f, const char *path, uint64_t length);
 
-/* The file is complete, and replaces what was there. */
-void fh_file_end(fh_file *f);
+/* The file is complete, and replaces what was there; not so if the disk was full, and it has fewer bytes than that. */
+void fh_file_end(fh_file *f, uint64_t length);
 
 /* Appends to the file at `path` by one write, and makes it if it is not there. What cannot be written is lost. */
 void fh_file_append(const char *path, const char *text, size_t length);

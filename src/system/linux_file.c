@@ -56,7 +56,7 @@ static int open_beside(fh_file *f) {
     return fd;
 }
 
-bool fh_file_begin(fh_file *f, const char *path) {
+bool fh_file_begin(fh_file *f, const char *path, uint64_t length) {
     fh_text whole = fh_text_in(f->path, sizeof f->path), beside = fh_text_in(f->beside, sizeof f->beside);
     if (fh_system_is_restricted() || !expand(&whole, path)) return false;
     fh_text_string(&beside, f->path);
@@ -64,7 +64,7 @@ bool fh_file_begin(fh_file *f, const char *path) {
     fh_text_number(&beside, fh_system_pid());
     fh_text_string(&beside, ".new");
     fh_text_char(&beside, 0);
-    if (beside.at == beside.end) return false;
+    if (beside.at == beside.end || fh_is_too_long(length)) return false;
     int saved = errno;
     f->is_beside = may_be_replaced(f->path);
     f->descriptor = f->is_beside ? open_beside(f) : open_in_place(f->path);
@@ -72,10 +72,21 @@ bool fh_file_begin(fh_file *f, const char *path) {
     return f->descriptor >= 0;
 }
 
-void fh_file_end(fh_file *f) {
+/* Of an open file. */
+static uint64_t size_of(int fd) {
+    struct stat about;
+    return syscall(SYS_newfstatat, fd, "", &about, AT_EMPTY_PATH) == 0 ? (uint64_t)about.st_size : 0;
+}
+
+static bool replace(const fh_file *f) {
+    return syscall(SYS_renameat, AT_FDCWD, f->beside, AT_FDCWD, f->path) == 0;
+}
+
+void fh_file_end(fh_file *f, uint64_t length) {
     int saved = errno;
+    bool whole = !f->is_beside || size_of(f->descriptor) == length;
     syscall(SYS_close, f->descriptor);
-    if (f->is_beside && syscall(SYS_renameat, AT_FDCWD, f->beside, AT_FDCWD, f->path) != 0) remove_file(f->beside);
+    if (f->is_beside && !(whole && replace(f))) remove_file(f->beside);
     errno = saved;
 }
 
@@ -83,7 +94,7 @@ void fh_file_append(const char *path, const char *text, size_t length) {
     if (fh_system_is_restricted()) return;
     int saved = errno, fd = fh_open_file(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0600);
     if (fd >= 0) {
-        fh_system_write(fd, text, length);
+        if (!fh_is_too_long(size_of(fd) + length)) fh_system_write(fd, text, length);
         syscall(SYS_close, fd);
     }
     errno = saved;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -56,6 +57,14 @@ size_t fh_read_file(const char *path, char *text, size_t size) {
     return (size_t)got;
 }
 
+bool fh_is_too_long(uint64_t bytes) {
+    uint64_t both[2]; /* soft and hard, as the kernel has them on every machine */
+    int saved = errno;
+    bool known = syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, both) == 0;
+    errno = saved;
+    return known && bytes > both[0];
+}
+
 /* ── Lines ───────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 bool fh_lines_open(fh_lines *lines, const char *path, char *buffer, size_t size) {
@@ -92,6 +101,19 @@ char *fh_lines_next(fh_lines *lines) {
     }
 }
 
+/* After fh_lines_next has returned NULL: passes over a line that is longer than the buffer. False: it was none, or was the last. */
+static bool skip_long(fh_lines *lines) {
+    if (lines->at != 0 || lines->filled != lines->size) return false;
+    for (long got; (got = fh_read_next(lines->fd, lines->buffer, lines->size)) > 0;) {
+        char *newline = memchr(lines->buffer, '\n', (size_t)got);
+        if (!newline) continue;
+        lines->at = (size_t)(newline - lines->buffer) + 1;
+        lines->filled = (size_t)got;
+        return true;
+    }
+    return false;
+}
+
 /* ── Numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 const char *fh_read_number(const char *text, uint64_t *number) {
@@ -119,7 +141,10 @@ unsigned fh_numbers_of(const char *path, const char *const keys[], unsigned n, u
     unsigned found = 0;
     for (unsigned i = 0; i < n; i++) numbers[i] = 0;
     if (!fh_lines_open(&lines, path, buffer, sizeof buffer)) return 0;
-    for (char *line; found < n && (line = fh_lines_next(&lines));) {
+    while (found < n) {
+        char *line = fh_lines_next(&lines);
+        if (!line && skip_long(&lines)) continue;
+        if (!line) break;
         for (unsigned i = 0; i < n; i++) {
             size_t length = strlen(keys[i]);
             if (strncmp(line, keys[i], length) == 0) found += fh_read_number(line + length, &numbers[i]) != NULL;

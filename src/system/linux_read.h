@@ -1,4 +1,4 @@
-/* Linux: the one reader of the kernel's files (/proc, /sys, control groups) and of images. Nothing allocates: texts are
+/* Linux: the one reader of the kernel's files (/proc, /sys, control groups) and of images, and what all of system/ asks of files. Nothing allocates: texts are
  * read into buffers of the caller's. No cancellation points. errno is kept where nothing else is said.
  *
  * The buffers are small, because malloc reads such files in a program's coroutine of 8 KiB too (life.small_stack). */
@@ -24,6 +24,9 @@ long fh_read_next(int fd, void *to, size_t n);
 
 /* Up to n bytes at that offset; their number, 0 also for a descriptor that is none. */
 size_t fh_read_at(int fd, void *to, size_t n, uint64_t offset);
+
+/* True if no file of this process may be so long. One that writes beyond that limit is ended by a signal, and not told by an error. */
+bool fh_is_too_long(uint64_t bytes);
 
 /* The beginning of a small file, terminated. Returns its length, 0 if there is no such file; the text is empty then. */
 size_t fh_read_file(const char *path, char *text, size_t size);
@@ -56,8 +59,8 @@ const char *fh_read_number(const char *text, uint64_t *number);
  * is none. */
 uint64_t fh_number_after(const char *text, const char *key);
 
-/* The numbers behind the keys, with which lines of the file begin; 0 for a key without a line. The file may be of any length.
- * Returns how many were found. */
+/* The numbers behind the keys, with which lines of the file begin; 0 for a key without a line. The file and its lines may be of any
+ * length. Returns how many were found. */
 unsigned fh_numbers_of(const char *path, const char *const keys[], unsigned n, uint64_t numbers[]);
 
 /* The number in a file that holds nothing else; `otherwise` if there is none, or a word. */

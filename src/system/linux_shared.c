@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -149,16 +148,10 @@ static int write_zeroes(int fd, uint64_t offset, size_t size) {
     return 0;
 }
 
-/* A process that exceeds the limit on the size of files is ended by a signal, and not told by an error. */
-static bool is_too_long(uint64_t end) {
-    uint64_t both[2]; /* soft and hard, as the kernel has them on every machine */
-    return syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, both) == 0 && end > both[0];
-}
-
 /* A signal makes fallocate undo what it has done so far, so in a program with a fast timer it might never come to an end.
  * Writing page by page does. */
 static int allocate(int fd, uint64_t offset, size_t size) {
-    if (is_too_long(offset + size)) return EFBIG;
+    if (fh_is_too_long(offset + size)) return EFBIG;
     for (int tries = 0; tries < 3; tries++) {
         if (syscall(SYS_fallocate, fd, 0, (off_t)offset, (off_t)size) == 0) return 0;
         if (errno != EINTR) break;

@@ -16,6 +16,9 @@ chmod 4755 "$folder/setuid"
 FREEHOLD=verbose=1,nonsense=1 "$folder/plain" 2>"$folder/plain.err" >/dev/null
 grep -q '^freehold: version .* is active' "$folder/plain.err" || { echo "no banner without setuid"; exit 1; }
 grep -q 'unknown option "nonsense"' "$folder/plain.err" || { echo "no complaint without setuid"; exit 1; }
+! grep -q 'blocks that the program holds' "$folder/plain.err" || { echo "the heap was printed, and nobody asked"; exit 1; }
+FREEHOLD=stats=1 "$folder/plain" 2>"$folder/stats.err" >/dev/null
+grep -q 'blocks that the program holds' "$folder/stats.err" || { echo "stats=1 printed nothing of the heap"; exit 1; }
 
 FREEHOLD=verbose=1,nonsense=1,stats=1 "$folder/setuid" 2>"$folder/setuid.err" >"$folder/setuid.out"
 grep -q 'secure=1' "$folder/setuid.out" || skip "the setuid bit has no effect here (nosuid?)"

@@ -6,6 +6,7 @@ allocates and once more at the end, by parent and child each into their own; and
 
 import os
 import pathlib
+import resource
 import shutil
 import stat
 import subprocess
@@ -87,6 +88,31 @@ for place in (device, link, pipe):
     check(os.path.samestat(before, os.lstat(place)), f"metrics={place} replaced what is no file")
 check(target.read_text() == "first\n", "the file behind a link was written to")
 check(not list(FOLDER.glob("*.new")), f"left behind: {list(FOLDER.iterdir())}")
+# A file that may not be so long, and a disk that is full: what was there stays, and the program goes on.
+limited = FOLDER / "limited"
+program = start(f"metrics={limited}")
+check(program.wait() == 0 and limited.read_text().endswith("# EOF\n"), "no file to begin with")
+before = limited.read_text()
+program = subprocess.Popen([PROGRAM, "0.3"], env={**os.environ, "FREEHOLD": f"metrics={limited}"},
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+check(program.wait() == 0, f"the limit on the size of files ended it: status {program.returncode}")
+check(limited.read_text() == before, "the file is another, and may not be so long")
+FULL = """
+mount -t tmpfs -o size=512k none "$1" 2>/dev/null || exit 9
+FREEHOLD=metrics="$1/m" "$2" 0.2 || exit 1
+cat /dev/zero >"$1/fill" 2>/dev/null
+cp "$1/m" "$3"
+FREEHOLD=metrics="$1/m" "$2" 0.2 || exit 2
+cmp "$1/m" "$3" || exit 3
+[ "$(ls "$1")" = "fill
+m" ] || exit 4
+"""
+(FOLDER / "full").mkdir()
+tried = subprocess.run(["unshare", "-m", "sh", "-c", FULL, "sh", FOLDER / "full", PROGRAM, FOLDER / "copy"], check=False).returncode
+if tried in (1, 9) and os.geteuid() != 0:
+    skips.skip_part("a disk of one's own may not be mounted here")
+else:
+    check(tried in (0, 9), f"a full disk: {tried}: 1 and 2: the program failed, 3: the file was replaced, 4: another was left")
 program = start("metrics=")
 said = program.communicate()[1]
 check("option \"metrics\" has bad value" in said, f"an empty path: {said}")
