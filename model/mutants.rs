@@ -326,6 +326,21 @@ pub const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "over_cleared_after_long_release",
+        edits: &[
+            (
+                "store/large.c",
+                "    fh_run_set_over(slot, touched_slots(slot, word), false);\n    fh_class_set(slot, FH_CLASS_SPECIAL);",
+                "    fh_class_set(slot, FH_CLASS_SPECIAL);",
+            ),
+            (
+                "store/large.c",
+                "fh_run_release(slot, slots, !return_if_sparse(p, slots));",
+                "fh_run_release(slot, slots, !return_if_sparse(p, slots));\n        fh_run_set_over(slot, slots, false);",
+            ),
+        ],
+    },
+    Mutant {
         name: "kept_taken_by_plain_store",
         edits: &[(
             "store/run.c",

@@ -370,7 +370,7 @@ fn resized() -> Vec<Entry> {
     ]
 }
 
-/// Hard limit: 160 slots. Its reserve is ten of them, so 150 may be used.
+/// A hard limit of 160 slots has a reserve of ten, so 150 may be used.
 fn limited() -> Vec<Entry> {
     vec![
         entry(
@@ -380,6 +380,20 @@ fn limited() -> Vec<Entry> {
                 &[(0, Large(70)), (REST(2), Limit(160))],
                 &[TryLarge(70), LargeFree],
                 &[TryLarge(66)],
+            ),
+        ),
+        // Below a limit nothing is kept, so the free itself clears `over`.
+        entry(
+            "large: over: one is freed below a limit while another comes over its border",
+            Some(1),
+            two(
+                &[
+                    (REST(2), Claim(40, 1)),
+                    (0, Large(70)),
+                    (REST(2), Limit(256)),
+                ],
+                &[LargeFree],
+                &[Large(60)],
             ),
         ),
         entry(

@@ -47,7 +47,7 @@
 
 #define BOUND ((size_t)12 << 20)
 #define OTHERS 2
-#define MOST_SITES 2048
+#define MOST_SITES 4096
 #define MOST_PLANS 12
 #define NEVER ~0ul
 #define NOT_WHOLE 7        /* a status */

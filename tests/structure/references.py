@@ -7,7 +7,8 @@
 4. The walks of docs/HACKING.md: each file is there (but for "new" ones), and what is said to be in it is.
 5. Each option of the library is in the table of README.md and in the list of freehold.h.
 6. Each folder of tests/ has a row in tests/README.md, and each label of ctest is named there.
-7. src/README.md says how many functions a port provides, docs/concurrency.md how many bugs are seeded in the model.
+7. src/README.md says how many functions a port provides, docs/concurrency.md how many bugs are seeded in the model, and how
+   many scenarios there are.
 8. A comment of the C code that points to a file (`store/slab.c`) points to one that is there.
 
 Before that one mistake of each kind is planted, and has to be found."""
@@ -137,6 +138,29 @@ def check_seeded(root):
     return [] if said == [str(count)] else [f"docs/concurrency.md: {count} bugs are seeded, not {' '.join(said) or 'none'}"]
 
 
+SCENARIOS = {
+    "runs over several chunks": "runs", "edges": "edges", "large blocks": "large", "the kept run": "kept", "holes": "holes",
+    "guarded blocks": "guards", "hardened partitions": "hardened", "quarantine": "quarantine", "the recorder's order": "order",
+    "deferred free": "defer", "three threads": "three",
+}
+
+
+def check_scenarios(root):
+    """The table of scenarios, and how many the stall test provokes."""
+    text = (root / "docs/concurrency.md").read_text(encoding="utf-8")
+    model = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "model/src").glob("*.rs")))
+    stall = "".join((root / "tests/proof" / name).read_text(encoding="utf-8") for name in ("stall_scenarios.c", "stall_meetings.c")
+                    if (root / "tests/proof" / name).exists())
+    counted = {rf"^\| {row}: (\d+)": len(re.findall(rf'^ *"{name}: ', model, re.M)) for row, name in SCENARIOS.items()}
+    counted[r"^(\d+) scenarios provoke"] = len(re.findall(r'\.name = "', stall))
+    problems = []
+    for pattern, count in counted.items():
+        said = re.findall(pattern, text, re.M)
+        if (count or said) and said != [str(count)]:
+            problems.append(f"docs/concurrency.md: {count} scenarios, not {' '.join(said) or 'none'}, by {pattern}")
+    return problems
+
+
 def check_comments(root):
     problems = []
     for path in sorted((root / "src").rglob("*.[ch]")):
@@ -149,7 +173,8 @@ def check_comments(root):
 
 def check_code(root, labels):
     walks = check_walks(root, root / "docs/HACKING.md")
-    return walks + check_options(root) + check_folders(root, labels) + check_seam(root) + check_seeded(root) + check_comments(root)
+    return walks + check_options(root) + check_folders(root, labels) + check_seam(root) + check_seeded(root) + check_scenarios(root) + \
+        check_comments(root)
 
 
 def plant_code(root):
@@ -161,7 +186,8 @@ def plant_code(root):
         "include/freehold/freehold.h": " *     other      0 1\n",
         "src/system/system.h": "/* a seam */\nvoid fh_system_a(int x);\nfh_word *fh_system_b(void);\n",
         "model/mutants.rs": '        name: "one",\n        name: "two",\n',
-        "docs/concurrency.md": "1 seeded bugs in the real files\n",
+        "docs/concurrency.md": "1 seeded bugs in the real files\n| edges: 2 | none |\n| holes: 1 |\n3 scenarios provoke it\n",
+        "model/src/a.rs": '            "edges: one",\n    "holes: one",\n', "tests/proof/stall_scenarios.c": '{.name = "a"},\n',
         "src/README.md": "| `system/system.h` | 3 functions: |\n",
         "tests/README.md": "| `here/` | x | `known` |\n",
         "tests/here/a.c": "", "tests/there/b.c": "",
@@ -170,7 +196,8 @@ def plant_code(root):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return ["gone.c is not there", "nowhere is not in", "option other has no row", "option key is not in the list",
-            "there/ has no row", "label unknown is not in it", "has 2 functions, not 3", "2 bugs are seeded, not 1",
+            "proof/ has no row", "there/ has no row", "label unknown is not in it", "has 2 functions, not 3", "2 bugs are seeded, not 1",
+            "1 scenarios, not 2, by", "1 scenarios, not 3, by",
             "api/left.h is not there"]
 
 

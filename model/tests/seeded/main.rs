@@ -436,6 +436,15 @@ fn over_cleared_after_release() {
 }
 
 #[test]
+fn over_cleared_after_long_release() {
+    must_find_in(
+        "over_cleared_after_long_release",
+        "large: over: one is freed below a limit while another comes over its border",
+        "chunk.over",
+    );
+}
+
+#[test]
 fn kept_taken_by_plain_store() {
     must_find_in(
         "kept_taken_by_plain_store",
