@@ -299,7 +299,8 @@ static void use_block(struct thread *me, const struct operation *op) {
     }
     if (block == NULL) {
         failed += op->size != 0;
-        if (op->kind == REALLOC && slot->block != NULL) {
+        // A size of zero has freed it; after any other refusal it is as it was.
+        if (op->kind == REALLOC && slot->block != NULL && op->size != 0) {
             return;
         }
     } else {
@@ -322,10 +323,15 @@ static void start_thread(uint32_t number) {
     bool is_joined = file->order == BY_TOTAL;
     pthread_attr_setdetachstate(&attributes, is_joined ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);
     pthread_t *thread = &threads[number].itself;
+    if (parts[number].count == 0) {
+        return;
+    }
     running++;
-    if (parts[number].count == 0 || pthread_create(thread, &attributes, run_thread, (void *)(uintptr_t)number) != 0) {
-        failed += parts[number].count != 0;
-        running--;
+    int error = pthread_create(thread, &attributes, run_thread, (void *)(uintptr_t)number);
+    if (error != 0) {
+        // Others would wait for its operations, and for ever.
+        fprintf(stderr, "freehold-replayer: thread %u cannot be created: %s\n", number, strerror(error));
+        _exit(3);
     }
 }
 
@@ -461,7 +467,13 @@ static void map_file(const char *path) {
     memset(slots, 0, file->slots * sizeof *slots);
 }
 
-static void say(uint64_t took, uint64_t before, uint64_t after) {
+static uint64_t cpu_ns(void) {
+    struct timespec cpu;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    return (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+}
+
+static void say(uint64_t took, uint64_t cpu, uint64_t before, uint64_t after) {
     uint64_t calls = 0, bytes = 0, worst = 0, sum[BUCKETS] = {0};
     for (uint32_t i = 0; i < file->threads; i++) {
         calls += threads[i].calls;
@@ -471,12 +483,10 @@ static void say(uint64_t took, uint64_t before, uint64_t after) {
             sum[b] += threads[i].times[b];
         }
     }
-    struct timespec cpu;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     printf("{\"ns\":%lu,\"cpu_ns\":%lu,\"calls\":%lu,\"bytes\":%lu,\"failed\":%lu,\"wrong\":%lu,\"peak_live\":%lu,"
            "\"peak\":%lu,\"before\":%lu,\"after\":%lu,\"worst\":%lu,\"addresses\":%lu,\"points\":[",
-           took, (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec, calls, bytes, (uint64_t)failed,
-           (uint64_t)wrong, peak_live, peak, before, after, worst, file->order == BY_TOTAL ? addresses : 0);
+           took, cpu, calls, bytes, (uint64_t)failed, (uint64_t)wrong, peak_live, peak, before, after, worst,
+           file->order == BY_TOTAL ? addresses : 0);
     for (uint64_t i = 0; i < point_count; i++) {
         printf("%s[%lu,%lu]", i == 0 ? "" : ",", points[i].at, points[i].bytes);
     }
@@ -507,6 +517,7 @@ int main(int argc, char **argv) {
     sem_init(&leaving, 0, 0);
     uint64_t before = resident();
     pthread_t sampler;
+    uint64_t cpu_before = cpu_ns(); // what the loader and the preparation took
     began = now_ns();
     sampling = file->order != BY_TOTAL; // before the sampler looks at it
     bool sampled = sampling && pthread_create(&sampler, NULL, sample, NULL) == 0;
@@ -519,13 +530,13 @@ int main(int argc, char **argv) {
     }
     pass_turn(0);
     await_end();
-    uint64_t took = now_ns() - began;
+    uint64_t took = now_ns() - began, cpu = cpu_ns() - cpu_before;
     sampling = false;
     if (sampled) {
         pthread_join(sampler, NULL);
     }
     point_every = 1;
     note_state(file->order == BY_TOTAL ? file->operations : took);
-    say(took, before, resident());
+    say(took, cpu, before, resident());
     return 0;
 }

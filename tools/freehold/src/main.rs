@@ -3,6 +3,9 @@
 //! Each sub-command is a module with an `Args` struct that clap reads and a `run` function that returns the
 //! exit code. This file only connects them.
 
+#[macro_use] // tell! and tell_line!
+mod output;
+
 mod allocator;
 mod amounts;
 mod call_site;
@@ -13,12 +16,12 @@ mod explain;
 mod fail;
 mod families;
 mod heaps;
+mod interrupt;
 mod leaks;
 mod library;
 mod manual;
 mod metrics;
 mod naming;
-mod output;
 mod profile;
 mod record;
 mod replay;
@@ -76,7 +79,7 @@ fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
         let odd = std::env::args_os().find(|word| word.to_str().is_none());
         if let (ErrorKind::InvalidUtf8, Some(word)) = (error.kind(), odd) {
-            eprintln!(
+            tell_line!(
                 "freehold: {word:?} is not UTF-8: say the number of the process, or give the file a link with another name"
             );
             exit(2);
@@ -107,9 +110,9 @@ fn main() -> ExitCode {
         Command::Manual(args) => manual::run(&args, Cli::command()),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("freehold: {error:#}");
+        tell_line!("freehold: {error:#}");
         // 1 is an answer ("it would not run"); a question that could not be answered is 2.
-        ExitCode::from(2)
+        ExitCode::from(interrupt::signal().map_or(2, |signal| 128 + signal))
     })
 }
 

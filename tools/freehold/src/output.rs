@@ -1,8 +1,23 @@
-//! What a command prints as its answer.
+//! What a command prints as its answer, and beside it.
 
+use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
+
+/// Says something beside the answer, on the standard error. That its reader is gone, or its disk full, is no error: the command still
+/// has an answer to give, and the exit code of a program to pass on.
+pub fn tell(text: Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
+macro_rules! tell {
+    ($($argument:tt)*) => { $crate::output::tell(format_args!($($argument)*)) };
+}
+
+macro_rules! tell_line {
+    ($($argument:tt)*) => { $crate::output::tell(format_args!("{}\n", format_args!($($argument)*))) };
+}
 
 /// Prints to the standard output, at once: on a terminal with what matters set off. A reader who has seen enough (`| head`)
 /// is no error; a full disk is one.

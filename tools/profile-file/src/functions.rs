@@ -89,7 +89,12 @@ fn sorted<'d>(
     let code: Vec<(u64, u64)> = file
         .sections()
         .filter(|section| section.kind() == SectionKind::Text)
-        .map(|section| (section.address(), section.address() + section.size()))
+        .map(|section| {
+            (
+                section.address(),
+                section.address().saturating_add(section.size()),
+            )
+        })
         .collect();
     // Compressed names come with sections that have an address and no contents.
     let in_code =

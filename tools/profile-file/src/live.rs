@@ -54,7 +54,7 @@ fn profile_now(pid: u64) -> Option<PathBuf> {
 
 /// Files among the mappings of a process that are called like a profile file, as paths that can be opened from here.
 fn mapped_pages(base: &Path) -> Vec<PathBuf> {
-    let Ok(maps) = fs::read_to_string(base.join("maps")) else {
+    let Ok(maps) = process::text_of(&base.join("maps")) else {
         return Vec::new();
     };
     let mut found: Vec<PathBuf> = Vec::new();

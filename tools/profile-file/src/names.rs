@@ -1,8 +1,6 @@
 //! What a person calls a process: the name by which it was started, not the file that a link led to; of an interpreter
 //! the script that it runs.
 
-use std::fs;
-
 use crate::layout::{self, Header};
 use crate::process;
 
@@ -213,7 +211,7 @@ fn all(program: &str, command: &[String], comm: Option<&str>) -> Vec<String> {
 
 /// The names of a process that runs, its own first.
 pub fn of_process(pid: u64) -> Vec<String> {
-    let comm = fs::read_to_string(process::directory(pid).join("comm")).ok();
+    let comm = process::text_of(&process::directory(pid).join("comm")).ok();
     all(
         &file_of(pid),
         &process::command_line(pid),

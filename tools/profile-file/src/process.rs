@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -28,9 +28,15 @@ pub fn directory(pid: u64) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
+/// The text of a file below `/proc`. The kernel writes names as they are, and cuts a program's after 15 bytes: what is no UTF-8 in
+/// them is replaced, and hides nothing else.
+pub fn text_of(path: &Path) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// The words of `/proc/PID/stat` behind the program's name: the name may itself contain blanks and brackets.
 fn stat_words(pid: u64) -> Option<Vec<String>> {
-    let text = fs::read_to_string(directory(pid).join("stat")).ok()?;
+    let text = text_of(&directory(pid).join("stat")).ok()?;
     let rest = &text[text.rfind(')')? + 1..];
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
@@ -116,12 +122,12 @@ impl ProcessFacts {
     pub fn capture(pid: u64) -> ProcessFacts {
         let base = directory(pid);
         let text = |name: &str| {
-            let mut text = fs::read_to_string(base.join(name)).unwrap_or_default();
-            if text.len() > MOST_TEXT {
-                let end = text[..=MOST_TEXT].rfind('\n').unwrap_or(0);
-                text.truncate(end);
+            let mut bytes = fs::read(base.join(name)).unwrap_or_default();
+            if bytes.len() > MOST_TEXT {
+                let end = bytes[..=MOST_TEXT].iter().rposition(|byte| *byte == b'\n');
+                bytes.truncate(end.unwrap_or(0));
             }
-            text
+            String::from_utf8_lossy(&bytes).into_owned()
         };
         let environment = fs::read(base.join("environ")).unwrap_or_default();
         let environment = environment
@@ -153,6 +159,10 @@ impl ProcessFacts {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -163,6 +173,21 @@ mod tests {
         assert!(all().unwrap().contains(&me));
         assert!(!command_line(me).is_empty());
         assert!(!runs(u64::MAX));
+    }
+
+    /// A copy of a program under such a name, and so a mapping with it.
+    #[test]
+    fn names_that_are_no_text_hide_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join(OsStr::from_bytes(b"caf\xe9"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(&program).arg("60").spawn().unwrap();
+        let pid = u64::from(child.id());
+        let (alive, begun, facts) = (runs(pid), start_ticks(pid), ProcessFacts::capture(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(alive && begun.is_some());
+        assert!(facts.status.contains("VmRSS") && facts.smaps.contains("Rss:"));
     }
 
     #[test]

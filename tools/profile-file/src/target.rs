@@ -597,7 +597,7 @@ fn why_none(pid: u64) -> FindError {
         .into_iter()
         .next()
         .unwrap_or_default();
-    match fs::read_to_string(base.join("maps")) {
+    match process::text_of(&base.join("maps")) {
         Err(reason) => FindError::Forbidden { pid, name, reason },
         Ok(maps) if maps.is_empty() => FindError::NoMemory { pid, name },
         Ok(maps) if maps.contains("libfreehold") || defines_freehold(&base) => {

@@ -55,7 +55,10 @@ pub fn tally(ops: impl Iterator<Item = Result<Op, TraceError>>) -> Result<Tally,
         *sum.calls.entry(op.kind.name()).or_default() += 1;
         if op.kind.has_slot() {
             slots.resize(check.slots(), Slot::default());
-            count(&mut sum, &mut slots[op.slot as usize], &op);
+            count(&mut sum, &mut slots[op.slot as usize], &op).ok_or_else(|| TraceError::Bad {
+                what: format!("operation {}: more than 2^64 bytes are live", sum.ops - 1),
+                offset: 0,
+            })?;
         }
     }
     sum.threads = check.threads();
@@ -63,7 +66,8 @@ pub fn tally(ops: impl Iterator<Item = Result<Op, TraceError>>) -> Result<Tally,
     Ok(sum)
 }
 
-fn count(sum: &mut Tally, slot: &mut Slot, op: &Op) {
+/// None: more is live than a number can say.
+fn count(sum: &mut Tally, slot: &mut Slot, op: &Op) -> Option<()> {
     let allocates = op.kind.allocates();
     if !allocates {
         sum.crossing += u64::from(slot.thread != op.thread);
@@ -74,7 +78,7 @@ fn count(sum: &mut Tally, slot: &mut Slot, op: &Op) {
         sum.live_blocks -= 1;
         let age = sum.allocations - slot.born;
         *sum.lifetimes.entry(age.next_power_of_two()).or_default() += 1;
-        return;
+        return Some(());
     }
     if allocates {
         sum.allocations += 1;
@@ -90,10 +94,36 @@ fn count(sum: &mut Tally, slot: &mut Slot, op: &Op) {
     // Hostile sizes may exceed what fits: they are clipped to what an address space holds.
     slot.size = op.size.min(1 << 47);
     slot.thread = op.thread;
-    sum.live_bytes += slot.size;
+    sum.live_bytes = sum.live_bytes.checked_add(slot.size)?;
     sum.peak_blocks = sum.peak_blocks.max(sum.live_blocks);
     if sum.live_bytes > sum.peak_bytes {
         sum.peak_bytes = sum.live_bytes;
         sum.peak_op = sum.ops;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each is clipped to 2^47 bytes, and 2^17 of them are more than a number of 64 bits can say.
+    #[test]
+    fn more_than_a_number_can_say_is_refused() {
+        let op = |slot| Op {
+            kind: Kind::Malloc,
+            thread: 0,
+            time: 0,
+            slot,
+            size: 1 << 62,
+            align: 0,
+        };
+        let of = |count: u32| tally((0..count).map(|slot| Ok(op(slot))));
+        assert_eq!(
+            of((1 << 17) - 1).unwrap().live_bytes,
+            u64::MAX - (1 << 47) + 1
+        );
+        let refused = of(1 << 17).unwrap_err().to_string();
+        assert!(refused.contains("operation 131071: more than"), "{refused}");
     }
 }

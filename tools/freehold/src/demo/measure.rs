@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::ptr;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use profile_file::process;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// What one run cost.
@@ -182,7 +184,7 @@ fn parse_status(status: &str, field: &str) -> Option<u64> {
 fn cpu_time(pid: u32) -> Result<Duration> {
     let mut ticks = 0;
     for process in tree(pid) {
-        match fs::read_to_string(format!("/proc/{process}/stat")) {
+        match process::text_of(Path::new(&format!("/proc/{process}/stat"))) {
             Ok(stat) => {
                 ticks += parse_stat(&stat)
                     .with_context(|| format!("cannot read the times of process {process}"))?;

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let (name, why) = args.scene.map_or_else(scene::usual, |name| (name, None));
     if let Some(why) = why {
-        eprintln!("freehold demo: a web server in Python, because {why}");
+        tell_line!("freehold demo: a web server in Python, because {why}");
     }
     let scene = scene::open(name, args.size)?;
     let mut allocators = scene.allocators(&library)?;

@@ -12,7 +12,7 @@ pub struct Progress {
 impl Progress {
     pub fn new(runs: usize, what: &str) -> Self {
         if !stderr().is_terminal() {
-            eprintln!("freehold demo: {what}, {runs} runs");
+            tell_line!("freehold demo: {what}, {runs} runs");
             return Self { bar: None };
         }
         let bar = ProgressBar::new(runs as u64);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use profile_file::heaps::Share;
 use profile_file::page_map::PageMap;
-use profile_file::{Control, FindError, Snapshot, Target, names};
+use profile_file::{Control, FindError, Snapshot, Target, names, process};
 
 use super::kinds::{self, Ours};
 use super::mappings::{self, Memory};
@@ -207,7 +207,7 @@ fn ours(snapshot: &Snapshot, memory: &Memory, profile: Option<PathBuf>) -> Ours 
 fn program_of(pid: u32) -> String {
     fs::read_link(format!("/proc/{pid}/exe")).map_or_else(
         |_| {
-            fs::read_to_string(format!("/proc/{pid}/comm"))
+            process::text_of(Path::new(&format!("/proc/{pid}/comm")))
                 .unwrap_or_default()
                 .trim_end()
                 .to_owned()

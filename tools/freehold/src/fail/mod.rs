@@ -30,7 +30,7 @@ use crate::leaks::suppressions::Suppressions;
 use crate::naming::NamingArgs;
 use crate::output::print;
 use crate::shell::quoted;
-use crate::{doctor, library};
+use crate::{doctor, interrupt, library};
 use log::{Live, Site};
 use outcome::{Outcome, Plain, judge};
 use trial::{Program, Trial};
@@ -133,6 +133,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Some(path) => Suppressions::read_kind(path, "fail:")?,
         None => Suppressions::default(),
     };
+    interrupt::watch()?;
     let directory = tempfile::tempdir()?;
     let program = Program {
         command: &args.command,

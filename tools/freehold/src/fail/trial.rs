@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::log::Log;
+use crate::interrupt;
 
 /// What is run, and how.
 pub struct Program<'a> {
@@ -81,7 +82,7 @@ impl Program<'_> {
             if let Some(status) = child.try_wait()? {
                 break Some(status);
             }
-            if begun.elapsed() > patience {
+            if begun.elapsed() > patience || interrupt::signal().is_some() {
                 break None;
             }
             thread::sleep(Duration::from_millis(2));
@@ -93,6 +94,7 @@ impl Program<'_> {
         if status.is_none() {
             child.wait()?;
         }
+        interrupt::check()?;
         let text = |name| fs::read(path(name)).unwrap_or_default();
         Ok(Trial {
             status,

@@ -193,7 +193,7 @@ impl Progress {
         } else {
             "asking the program".to_owned()
         };
-        eprint!("\r\x1b[K{text}");
+        tell!("\r\x1b[K{text}");
         let _ = std::io::stderr().flush();
     }
 }
@@ -201,7 +201,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.last.is_some() {
-            eprint!("\r\x1b[K");
+            tell!("\r\x1b[K");
             let _ = std::io::stderr().flush();
         }
     }

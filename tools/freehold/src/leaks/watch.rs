@@ -174,14 +174,14 @@ impl Progress {
     fn update(&mut self, elapsed: Duration) {
         if self.shown {
             let left = self.length.saturating_sub(elapsed).as_secs_f64().ceil();
-            eprint!("\r\x1b[K{}, {left:.0} s to go", self.text);
+            tell!("\r\x1b[K{}, {left:.0} s to go", self.text);
             let _ = std::io::stderr().flush();
         }
     }
 
     fn clear(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            tell!("\r\x1b[K");
             let _ = std::io::stderr().flush();
         }
     }

@@ -62,11 +62,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // A collector has no place for them; and that a living program went on meanwhile is what it always does.
     for warning in &snapshot.warnings {
         if warning.concern != Concern::Moving || !snapshot.is_alive() {
-            eprintln!("freehold: note: {warning}");
+            tell_line!("freehold: note: {warning}");
         }
     }
     if let Some(seconds) = before_the_end(&snapshot) {
-        eprintln!(
+        tell_line!(
             "freehold: note: the program has ended; it was counted {} before its end",
             duration(seconds)
         );
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         // Of a program that is gone there are none.
         Err(HeapsError::Gone) => Heaps::default(),
         Err(error) => {
-            eprintln!("freehold: note: {error}");
+            tell_line!("freehold: note: {error}");
             Heaps::default()
         }
     };

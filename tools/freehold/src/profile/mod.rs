@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         // The scripts that read this have no place for them.
         for warning in &snapshot.warnings {
             if warning.concern != Concern::Moving {
-                eprintln!("freehold: note: {warning}");
+                tell_line!("freehold: note: {warning}");
             }
         }
     }

@@ -16,7 +16,7 @@ use profile_file::process;
 use tempfile::TempDir;
 
 use super::collect::{self, BLOCK, Collector};
-use super::{Args, summarize};
+use super::{Args, LATER, summarize};
 use crate::library;
 
 /// What a program is told that may be recorded later.
@@ -44,7 +44,7 @@ impl Recordable {
             }
         }
         environment.push(("FREEHOLD_RECORD", self.directory.path().into()));
-        environment.push(("FREEHOLD_RECORD_LATER", "1".into()));
+        environment.push((LATER, "1".into()));
         environment.push(("FREEHOLD_RECORD_KEEP", "1".into()));
         environment.push(("FREEHOLD_RECORD_BLOCKS", BLOCKS.to_string().into()));
     }
@@ -90,7 +90,7 @@ fn recording_of(pid: u64) -> Result<PathBuf> {
 
 /// CPU seconds of a process.
 fn cpu_seconds(pid: u64) -> Option<f64> {
-    let text = std::fs::read_to_string(process::directory(pid).join("stat")).ok()?;
+    let text = process::text_of(&process::directory(pid).join("stat")).ok()?;
     let rest = &text[text.rfind(')')? + 1..];
     let mut words = rest.split_whitespace().skip(11);
     let ticks = words.next()?.parse::<f64>().ok()? + words.next()?.parse::<f64>().ok()?;
@@ -112,7 +112,7 @@ pub fn run(args: &Args, pid: u64) -> Result<ExitCode> {
             Some(time) => format!("for {}", crate::wording::duration(time.as_secs_f64())),
             None => "until Ctrl-C".to_string(),
         };
-        eprintln!("freehold: process {pid} is recorded {until}, or until it ends");
+        tell_line!("freehold: process {pid} is recorded {until}, or until it ends");
     }
     let is_over = || args.how_long.is_some_and(|time| begun.elapsed() >= time);
     let mut spent = used;

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use profile_file::output_file::make_directory;
+use profile_file::process::text_of;
 use trace_file::{Compiler, Header, Losses, RawRecording};
 
 use super::collect::{BLOCK, BLOCK_HEADER, FULL, HEADER, OWNED, VERSION};
-use super::ticks;
+use super::{LATER, ticks};
 use crate::{amounts, output, trace, wording};
 
 /// How the directories begin that are made where nobody asked for one, and where they are.
@@ -52,8 +53,9 @@ pub fn begin(
         .env("FREEHOLD_RECORD_BLOCKS", (bytes / BLOCK as u64).to_string())
         .env("FREEHOLD_RECORD_KEEP", "1")
         .env("FREEHOLD_RECORD_ON", allocator)
-        .env("FREEHOLD_RECORD_READER", "0");
-    eprintln!(
+        .env("FREEHOLD_RECORD_READER", "0")
+        .env_remove(LATER);
+    tell_line!(
         "freehold: the last {} of each process's records are kept in {}\n\
          After its end: freehold trace flight {} -o FILE",
         amounts::bytes(bytes),
@@ -61,7 +63,7 @@ pub fn begin(
         directory.display()
     );
     let error = command.exec();
-    eprintln!("freehold: cannot start {name:?}: {error}");
+    tell_line!("freehold: cannot start {name:?}: {error}");
     // Stays if something was in it before.
     let _ = std::fs::remove_dir(&directory);
     Ok(ExitCode::from(127))
@@ -198,7 +200,7 @@ fn is_mapped(process: u64, path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else {
         return false;
     };
-    std::fs::read_to_string(format!("/proc/{process}/maps")).is_ok_and(|maps| {
+    text_of(Path::new(&format!("/proc/{process}/maps"))).is_ok_and(|maps| {
         maps.lines()
             .any(|line| line.ends_with(&*path.to_string_lossy()))
     })
@@ -322,7 +324,7 @@ fn find(recording: Option<&Path>) -> Result<(Vec<Flight>, usize)> {
         match open(file).with_context(|| file.display().to_string()) {
             Ok(flight) => found.push(flight),
             Err(error) if files.len() == 1 => return Err(error),
-            Err(error) => eprintln!("freehold: {error:#}"),
+            Err(error) => tell_line!("freehold: {error:#}"),
         }
     }
     let most = (0..found.len()).max_by_key(|at| found[*at].records());

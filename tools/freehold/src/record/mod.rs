@@ -29,10 +29,14 @@ use serde_json::json;
 use trace_file::{Compiler, Header, Losses, RawRecording, Timed, Writer};
 
 use crate::allocator;
+use crate::interrupt;
 use crate::leaks::parse_time;
 use crate::library;
 use crate::wording::plain_count;
 use collect::{Collector, Process};
+
+/// Room for records, where nothing else is said.
+const BLOCKS: u32 = 1024;
 
 /// Records every call of a command's allocator, with its threads, into a trace.
 #[derive(clap::Args)]
@@ -76,7 +80,7 @@ pub struct Args {
     when_full: String,
 
     /// Room for records that were not fetched yet, in blocks of 64 KiB.
-    #[arg(long, value_name = "BLOCKS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "BLOCKS", default_value_t = BLOCKS, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     blocks: u32,
 
     /// Keep the traces of all processes and programs that it became: FILE.PID-N beside FILE.
@@ -100,6 +104,9 @@ impl Args {
     }
 }
 
+/// A program that has it in its environment is recorded when it is asked to, and not before. This command may run in one.
+const LATER: &str = "FREEHOLD_RECORD_LATER";
+
 /// The recorder times one call in so many.
 const TIMED_EACH: f64 = 241.0;
 
@@ -116,6 +123,14 @@ struct Written {
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(pid) = attach::process_of(&args.command)? {
         ensure!(args.flight.is_none(), "--flight is for a command");
+        ensure!(
+            args.on == "freehold",
+            "--on is for a command: process {pid} has its allocator already"
+        );
+        ensure!(
+            args.blocks == BLOCKS,
+            "--blocks is for a command: process {pid} has its room already"
+        );
         may_write(args)?;
         return attach::run(args, pid);
     }
@@ -136,16 +151,28 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     may_write(args)?;
     let mut collector = Collector::new(u64::from(args.blocks), &args.when_full)?;
-    let asked = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM].map(|signal| {
-        let flag = Arc::new(AtomicBool::new(false));
-        let registered = signal_hook::flag::register(signal, Arc::clone(&flag));
-        (signal, flag, registered)
-    });
+    // A terminal that is gone has told the command, too; where SIGHUP is ignored that stays so for it.
+    let all = [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ];
+    let asked = all
+        .into_iter()
+        .filter(|signal| !interrupt::is_ignored(*signal));
+    let asked: Vec<_> = asked
+        .map(|signal| {
+            let flag = Arc::new(AtomicBool::new(false));
+            let registered = signal_hook::flag::register(signal, Arc::clone(&flag));
+            (signal, flag, registered)
+        })
+        .collect();
     command.envs(collector.environment());
+    command.env_remove(LATER);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("freehold: cannot start {:?}: {error}", args.command[0]);
+            tell_line!("freehold: cannot start {:?}: {error}", args.command[0]);
             return Ok(ExitCode::from(127));
         }
     };
@@ -287,30 +314,30 @@ fn summarize(
             .collect();
         let line = json!({"exit": status.and_then(|it| it.code()), "signal": status.and_then(|it| it.signal()), "traces": all,
                           "left_out": if args.all { 0 } else { others.len() }, "allocator_share": share});
-        eprintln!("{line}");
+        tell_line!("{line}");
         return Ok(());
     }
     for one in &written {
         say(one);
     }
     if !args.all && !others.is_empty() {
-        eprintln!(
+        tell_line!(
             "freehold: {} other processes or programs were recorded and not kept; --all keeps them",
             others.len()
         );
     }
     if let Some(share) = share {
-        eprintln!(
+        tell_line!(
             "freehold: about {:.1} % of the CPU time, the recorder's included, was spent in the allocator (one call in 241 was timed)",
             share * 100.0
         );
     }
-    eprintln!("Next: freehold trace info {}", args.output().display());
+    tell_line!("Next: freehold trace info {}", args.output().display());
     Ok(())
 }
 
 fn say(one: &Written) {
-    eprintln!(
+    tell_line!(
         "freehold: {} operations in {} ({} bytes)",
         plain_count(one.operations),
         one.path.display(),
@@ -318,7 +345,7 @@ fn say(one: &Written) {
     );
     let losses = &one.losses;
     if losses.lost + losses.unknown_frees + losses.missed_frees + losses.failed > 0 {
-        eprintln!(
+        tell_line!(
             "freehold: {} records lost, {} releases of unknown blocks, {} releases missed, {} calls refused",
             plain_count(losses.lost),
             plain_count(losses.unknown_frees),

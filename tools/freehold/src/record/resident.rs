@@ -46,7 +46,7 @@ impl Watch {
     pub fn begin(pid: u64, recording: &Path, base: u64, begin_ns: u64) -> Option<Self> {
         let directory = process::directory(pid);
         let path = recording.canonicalize().ok()?;
-        let maps = std::fs::read_to_string(directory.join("maps")).ok()?;
+        let maps = process::text_of(&directory.join("maps")).ok()?;
         let name = path.to_string_lossy();
         if !maps.lines().any(|line| line.ends_with(&*name)) {
             return None;
@@ -103,7 +103,7 @@ impl Watch {
         }
         self.samples += 1;
         if bytes > self.mapped_at + (self.mapped_at / 20).max(LEAST_STEP) {
-            if let Ok(text) = std::fs::read_to_string(process::directory(self.pid).join("smaps")) {
+            if let Ok(text) = process::text_of(&process::directory(self.pid).join("smaps")) {
                 self.mappings = mappings(&text);
                 self.mapped_at = bytes;
             }

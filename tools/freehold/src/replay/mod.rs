@@ -31,7 +31,7 @@ use trace_file::{Tally, tally};
 
 use crate::record::flight;
 use crate::wording::{bytes, plain_count};
-use crate::{amounts, output, trace};
+use crate::{amounts, interrupt, output, trace};
 use prepare::{How, Order, POINTS, Prepared, Touch};
 use process::{Contender, Ending, Replayer, Run};
 use reproduce::Recorded;
@@ -134,6 +134,7 @@ struct Measured {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    interrupt::watch()?;
     if !args.until_end {
         return replay(args);
     }
@@ -141,7 +142,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let trace = directory.path().join("end.trace");
     let said = flight::compile(&args.trace, &trace)?;
     // The trace is nobody's but ours.
-    eprint!(
+    tell!(
         "{}",
         said.replacen(&format!(" in {}", trace.display()), "", 1)
     );
@@ -290,6 +291,7 @@ fn measure(
                 Ok(run) => said.runs.push(run),
                 Err(error) => said.died = Some(format!("{error:#}")),
             }
+            interrupt::check()?;
         }
     }
     Ok(all)
@@ -313,6 +315,7 @@ fn order(
                 Ok(run) => said.ordered = Some(run),
                 Err(error) => said.died = Some(format!("{error:#}")),
             }
+            interrupt::check()?;
         }
     }
     let runs: Vec<&Run> = measured
@@ -353,6 +356,7 @@ fn film(
             }
             Err(error) => said.died = Some(format!("{error:#}")),
         }
+        interrupt::check()?;
     }
     Ok(films)
 }
@@ -367,7 +371,7 @@ fn once(
         Ending::Answered { run, complaint } => {
             // An option that is not known, or a library that cannot be loaded: the figures would be those of something else.
             if !complaint.is_empty() {
-                eprint!("freehold: {}: {complaint}", contender.name);
+                tell!("freehold: {}: {complaint}", contender.name);
             }
             Ok(*run)
         }
@@ -404,10 +408,10 @@ fn quantile(times: &[(u64, u64)], part: f64) -> u64 {
     0
 }
 
-/// The allocators that stayed below a limit in every run.
+/// The allocators that did what they were asked, and stayed below a limit in every run.
 fn below(all: &[Measured], limit: u64) -> Vec<&str> {
-    let stays =
-        |one: &&Measured| one.died.is_none() && one.runs.iter().all(|run| run.peak_rss() < limit);
+    let fits = |run: &Run| run.peak_rss() < limit && run.failed + run.wrong == 0;
+    let stays = |one: &&Measured| one.died.is_none() && one.runs.iter().all(fits);
     all.iter()
         .filter(stays)
         .map(|one| one.name.as_str())
@@ -472,8 +476,10 @@ fn text(args: &Args, sum: &Tally, prepared: &Prepared, all: &[Measured]) -> Stri
             );
         }
         out.push('\n');
-        let (failed, wrong) = (of(|run| run.failed), of(|run| run.wrong));
-        if failed + wrong > 0.0 {
+        // Of any run: it is what the exit code is about.
+        let most = |value: fn(&Run) -> u64| one.runs.iter().map(value).max().unwrap_or(0);
+        let (failed, wrong) = (most(|run| run.failed), most(|run| run.wrong));
+        if failed + wrong > 0 {
             let _ = writeln!(
                 out,
                 "  {failed} calls failed, {wrong} blocks were not as they should be"

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::{allocator, library};
+use crate::{allocator, interrupt, library};
 
 /// What the replayer says of one run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -153,19 +153,18 @@ impl Replayer {
     }
 }
 
-/// None if it took too long, and was ended.
+/// None if it took too long, and was ended. An error if this command is to end.
 fn wait(mut child: Child, patience: Option<Duration>) -> Result<Option<ExitStatus>> {
-    let Some(patience) = patience else {
-        return Ok(Some(child.wait()?));
-    };
     let (begun, mut pause) = (Instant::now(), Duration::from_micros(200));
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if begun.elapsed() >= patience {
+        let too_long = patience.is_some_and(|patience| begun.elapsed() >= patience);
+        if too_long || interrupt::signal().is_some() {
             child.kill()?;
             child.wait()?;
+            interrupt::check()?;
             return Ok(None);
         }
         thread::sleep(pause);

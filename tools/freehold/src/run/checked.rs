@@ -19,7 +19,7 @@ pub fn run(args: &Args, level: u8) -> Result<ExitCode> {
     not_an_option(&args.command[0])?;
     let library = library::locate(args.library.as_deref())?;
     if let Some(obstacle) = doctor::obstacle(&args.command, &library) {
-        eprintln!(
+        tell_line!(
             "freehold: Freehold will not be active in {}: {obstacle}",
             args.command[0].to_string_lossy()
         );
@@ -33,7 +33,7 @@ pub fn run(args: &Args, level: u8) -> Result<ExitCode> {
     let mut child = match child::start_in(&args.command, environment, Stdio::piped())? {
         Ok(child) => child,
         Err(failed) => {
-            eprintln!("freehold: {}", failed.message);
+            tell_line!("freehold: {}", failed.message);
             return Ok(ExitCode::from(failed.code));
         }
     };

@@ -132,7 +132,7 @@ impl Place {
         if let Some(directory) = &args.keep {
             let directory = given_folder(directory)?;
             if let Some(said) = kept_in::too_small(&directory) {
-                eprintln!("freehold: {said}");
+                tell_line!("freehold: {said}");
             }
             // Without a link the run is found by its directory only, as the summary names it.
             let base = kept_in::kept_directory().path;
@@ -146,7 +146,7 @@ impl Place {
         }
         let base = kept_in::kept_directory();
         if let Some(said) = base.said {
-            eprintln!("freehold: {said}");
+            tell_line!("freehold: {said}");
         }
         let made = kept::private_folder(&base.path).and_then(|()| {
             kept::prune(&base.path);
@@ -187,7 +187,7 @@ impl Place {
     fn note(&self, record: &Record) {
         let written = self.directory.as_ref().map(|it| record.write(it));
         if let (Some(Err(error)), None) = (written, &self.offered) {
-            eprintln!("freehold: how it ended is not kept: {error:#}");
+            tell_line!("freehold: how it ended is not kept: {error:#}");
         }
     }
 
@@ -217,7 +217,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
         .collect();
     let obstacle = doctor::obstacle(&args.command, &library);
     if let Some(obstacle) = &obstacle {
-        eprintln!(
+        tell_line!(
             "freehold: Freehold will not be active in {}: {obstacle}",
             command[0]
         );
@@ -250,7 +250,7 @@ fn observe(args: &Args) -> Result<ExitCode> {
         Err(failed) => {
             // Nothing is in it yet but our own record.
             place.forget(args);
-            eprintln!("freehold: {}", failed.message);
+            tell_line!("freehold: {}", failed.message);
             return Ok(ExitCode::from(failed.code));
         }
     };
@@ -326,10 +326,10 @@ fn finish(args: &Args, run: &Run, place: &Place) -> Result<ExitCode> {
                 summary.next = summary.next.replace(&profile, &file.display().to_string());
                 summary.saved = Some(file.clone());
             }
-            Err(error) => eprintln!("freehold: nothing was saved: {error:#}"),
+            Err(error) => tell_line!("freehold: nothing was saved: {error:#}"),
         }
     } else if args.save.is_some() {
-        eprintln!("freehold: nothing was saved: no process of it was observed");
+        tell_line!("freehold: nothing was saved: no process of it was observed");
     }
     if place.offered.is_some() && summary.heap.is_some() && summary.saved.is_none() {
         summary.next = format!(
@@ -342,9 +342,9 @@ fn finish(args: &Args, run: &Run, place: &Place) -> Result<ExitCode> {
         place.forget(args);
     }
     if args.json {
-        eprintln!("{}", serde_json::to_string(&summary)?);
+        tell_line!("{}", serde_json::to_string(&summary)?);
     } else {
-        eprint!("{}", summary.to_text());
+        tell!("{}", summary.to_text());
     }
     Ok(ExitCode::from(summary.exit_code))
 }

@@ -115,7 +115,7 @@ impl Judge {
                 match self.replayer.once(contender, &file, patience)? {
                     Ending::Answered { run, complaint } => {
                         if deadline.is_none() && runs.is_empty() {
-                            eprint!("{complaint}");
+                            tell!("{complaint}");
                         }
                         runs.push(*run);
                     }

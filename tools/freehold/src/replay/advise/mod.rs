@@ -15,6 +15,7 @@ use trace_file::Tally;
 use super::prepare::Prepared;
 use super::process::{Contender, Replayer, Run};
 use super::{Args, how, once};
+use crate::interrupt;
 use crate::output;
 use crate::wording::{bytes, plain_count, plural};
 use judge::{Effect, MEASURES, Measure, compare_all};
@@ -85,7 +86,10 @@ impl Candidate {
 /// Every value that is not in force already. The first of each option is the default.
 fn settings(base: &str) -> Vec<String> {
     let in_force = |key: &str, usual: &'static str| {
-        let given = base.split(',').rev().filter_map(|one| one.split_once('='));
+        let given = base
+            .split([',', ';'])
+            .rev()
+            .filter_map(|one| one.split_once('='));
         let mut values = given.filter(|(name, _)| *name == key);
         values.next().map_or(usual.to_owned(), |one| one.1.into())
     };
@@ -159,6 +163,7 @@ fn measure(args: &Args, rounds: u32, prepared: &Prepared) -> Result<Advice> {
         for place in 0..all.len() {
             let number = (place + round) % all.len();
             all[number].run(&file);
+            interrupt::check()?;
         }
     }
     let mut all = all.into_iter();
@@ -399,6 +404,9 @@ mod tests {
         let all = settings("thp=always,purge=lazy,purge=eager");
         assert!(all.contains(&"purge=budget".to_owned()) && all.contains(&"purge=lazy".into()));
         assert!(!all.contains(&"purge=eager".to_owned()) && !all.contains(&"thp=always".into()));
+        let all = settings("purge=eager;thp=never");
+        assert!(!all.contains(&"purge=eager".to_owned()) && !all.contains(&"thp=never".into()));
+        assert!(all.contains(&"thp=auto".to_owned()));
     }
 
     #[test]

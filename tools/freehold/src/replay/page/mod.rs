@@ -46,7 +46,7 @@ pub fn live_after(
         if op.kind.has_slot() {
             let slot = op.slot as usize;
             sizes.resize(sizes.len().max(slot + 1), 0);
-            // As the tally does: hostile sizes are clipped.
+            // As the tally does: hostile sizes are clipped. It has refused a trace of which more is live than a number can say.
             let size = if op.kind.frees() {
                 0
             } else {
