@@ -209,7 +209,8 @@ FH_FAST_INLINE void fh_fast_free_sized(void *p, size_t size) {
 }
 
 /* The same for a caller who knows more: p came from fh_malloc, fh_fast_malloc or fh_malloc_batch with exactly this size, outside of
- * any heap's scope, and was neither resized nor aligned, nor NULL. Nothing is looked up. A wrong size damages the heap: blocks overlap. Hit: 6 instructions. */
+ * any heap's scope, and was neither resized nor aligned, nor NULL; and option guard is not changed while the program runs. Nothing is
+ * looked up. A wrong size damages the heap: blocks overlap. Hit: 6 instructions. */
 FH_FAST_INLINE void fh_fast_free_exact(void *p, size_t size) {
     if (FH_FAST_CALLS) {
         fh_free_sized(p, size);

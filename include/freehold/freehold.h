@@ -58,8 +58,8 @@ extern "C" {
  * whole pages of 4 KiB. Above 1 MiB a call takes some 0.3 µs. */
 FH_API void *fh_malloc(size_t size) FH_API_MALLOC FH_API_SIZE(1);
 
-/* A block of count × size bytes that reads as zero; ENOMEM when the product overflows. As fh_malloc; memory fresh from
- * the OS is not written again, and of large blocks whole pages are returned to it instead of being written. */
+/* A block of count × size bytes that reads as zero; ENOMEM when the product overflows. As fh_malloc. Up to 64 KiB it is always
+ * written. Above that, memory fresh from the OS is not, and whole pages are returned to the OS instead of being written. */
 FH_API void *fh_calloc(size_t count, size_t size) FH_API_MALLOC FH_API_PRODUCT(1, 2);
 
 /* The block at p with `size` bytes, here or elsewhere; what fits of its content is kept. p NULL: as fh_malloc. size 0:

@@ -70,6 +70,7 @@ static block make(tenant *t, size_t size) {
     if (begin) {
         CHECK(begin == b.start && bytes == usable, "a lodger of %zu bytes says %zu", usable, bytes);
         CHECK(fh_holes_block_of(b.start + usable - 1, &bytes) == b.start, "the last byte of a lodger is another's");
+        CHECK(b.align > 16 || usable <= size * 7 / 5 + 64, "a lodger of %zu bytes has %zu", size, usable);
         t->lodgers++;
     }
     pattern_fill(b.start, size, (uintptr_t)b.start);

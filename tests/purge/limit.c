@@ -163,6 +163,29 @@ static void with_callback(size_t soft, size_t hard, size_t size) {
     drop_cache();
 }
 
+static int passed;
+
+static void only_count(size_t in_use, size_t which) {
+    (void)in_use;
+    passed += which != limit;
+}
+
+/* A callback that frees nothing is called where the soft limit is passed, and again for each further 32nd of it. */
+static void each_32nd(void) {
+    const size_t soft = limit / 2, end = limit / 8 * 7;
+    CHECK(fh_limit_set(soft, limit, only_count) == 0, "fh_limit_set");
+    for (size_t bytes = 0; bytes < end; bytes += 5000) {
+        block *b = t_malloc(5000);
+        CHECK(b, "NULL after %zu bytes", bytes);
+        b->next = cache_of_program;
+        cache_of_program = b;
+    }
+    int most = (int)((limit - soft) / (soft / 32)) + 1;
+    printf("three quarters of the soft limit beyond it: %d calls\n", passed);
+    CHECK(passed >= 12 && passed <= most, "%d calls, %d are the most", passed, most);
+    drop_cache();
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     t_free(t_malloc(1));
@@ -177,6 +200,7 @@ int main(void) {
     with_callback(limit / 2, limit, 3 << 20);
     with_callback(0, limit, 5000);
     with_callback(0, limit, 300000);
+    each_32nd();
     /* And without a limit again. */
     CHECK(fh_limit_set(0, 0, NULL) == 0, "no limit");
     void *p = t_malloc(limit * 2);
