@@ -391,7 +391,9 @@ static void read_all(const char *text) {
 static bool start_checking(void) {
     fh_tool_kind tool = fh_tool_find(!&fh_overrides_malloc);
     bool other = FH_SETTING(observe) || FH_SETTING(guard) || FH_SETTING(harden);
-    return (!FH_SETTING(check) && (tool == FH_TOOL_NONE || other)) || fh_checked_start(tool);
+    if ((!FH_SETTING(check) && (tool == FH_TOOL_NONE || other)) || fh_checked_start(tool)) return true;
+    fh_store(&fh_settings.check, 0);
+    return false;
 }
 
 /* glibc's variable for what mallopt's M_PERTURB sets: a number. */
@@ -456,7 +458,7 @@ void fh_hook_start(void) {
         fh_fail_start();
         if (!FH_SETTING(check)) fh_store(&fh_settings.check, 1);
     }
-    if (!start_checking()) fh_store(&fh_settings.check, 0);
+    (void)start_checking();
     if (FH_SETTING(harden)) (void)start_hardened();
     if (FH_SETTING(guard)) fh_guard_configure();
     (void)start_observing();
@@ -497,7 +499,6 @@ int fh_option_set(const char *key, const char *value) {
     const option *o = apply(key, strlen(key), value, strlen(value));
     if (o && !flight_is_too_late(flight)) {
         if (FH_SETTING(check) && !fh_is_checking() && !start_checking()) {
-            fh_store(&fh_settings.check, 0);
             errno = EINVAL;
             return -1;
         }

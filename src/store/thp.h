@@ -54,12 +54,12 @@ void fh_thp_begin_chunk(size_t chunk, fh_purpose purpose);
 
 /* The caller has claimed n slots from this one on, of a chunk whose free word was `free`: one for small blocks, or those of a large
  * block. If all others of a half are free, and the half has no memory, the first touch brings a huge page if the kernel was asked for
- * one. Does that touch and reports how long it takes. That is done for some of them
- * while huge pages are quick, and for fewer of large blocks, which the program may not touch. */
+ * one. Does that touch and reports how long it takes. While huge pages are quick that is done for some, and for fewer of those for
+ * large blocks, which the program may not touch. */
 void fh_thp_begin(size_t slot, unsigned n, uint64_t free, bool large);
 
 /* The caller has these slots, and a program that grows a block fills them: the one case in which huge pages for a large block
- * are sure to pay. Not of a young heap, nor of a hardened one. */
+ * are sure to pay. Not in a young heap nor in a hardened one, unless all is to be there. */
 void fh_thp_fill(size_t slot, size_t n);
 
 /* True if three quarters of the chunk's pages have memory, or nobody knows: what comes next is likely to be written to as well. Of a
