@@ -31,6 +31,7 @@
 #define MOST_BLOCKS 20000
 #define LONGER_THAN_A_HIT 60
 #define TRAP_FLAG 0x100
+#define NO_LONGER_YOUNG 200 /* frees: the 128th of a thread makes its table of what it freed last (cache/twice.h) */
 
 typedef struct {
     unsigned long instructions, system_calls;
@@ -146,7 +147,7 @@ static void *measure(void *argument) {
             blocks[which] = NULL;
         }
     }
-    for (unsigned i = 0; i < 40; i++) give(take(j->size));
+    for (unsigned i = 0; i < NO_LONGER_YOUNG; i++) give(take(j->size));
     for (unsigned i = 0; i < 200; i++) measured_give(&j->warm, measured_take(&j->warm, j->size));
     return NULL;
 }
