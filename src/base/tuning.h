@@ -101,6 +101,12 @@
  * one. */
 #define FH_DEPOT_BYTES (FH_STRESS ? 0 : FH_MIB)
 
+/* For each 4 magazines that went to other CPUs a thread makes up with one from slabs, up to a MiB of a class and shard:
+ * the depot once more. Without a bound, threads whose blocks do not fit into the depot would go through slabs ever after: 1.3
+ * times the time. */
+#define FH_AWAY_LEAST (FH_STRESS ? 1u : 4u)
+#define FH_AWAY_BYTES (FH_STRESS ? FH_KIB : FH_MIB)
+
 /* ── Growth (reclaim/trim.c, reclaim/cold.c) ────────────────────────────────────────────────────────────────────────────────────────── */
 
 /* A heap of less than 16 MiB does not ask how much memory there is, unless it is dense, and one of less than 32 has few holes to look for. */

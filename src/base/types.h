@@ -315,8 +315,14 @@ static inline unsigned fh_depot_slots(unsigned c) {
 /* The depots of all classes near one CPU, one behind the other; class 0 has none. */
 #define FH_DEPOT_ALL ((FH_BINS - 3 + 4 + 2) * FH_DEPOT_SLOTS)
 
+/* Beside that, how often threads near other CPUs got one of these magazines. The blocks of a thread that allocates and frees
+ * in turns would go from CPU to CPU for ever so, each time with a cache miss. A hint: of two changes at once one may be lost. */
+#define FH_AWAY_COUNT UINT64_C(0xFFFFFFFF) /* of that count; above it, the bytes by which threads made up for that from slabs */
+#define FH_AWAY_BYTES_SHIFT 32u
+
 typedef struct {
     fh_word full[FH_BINS];
+    fh_word away[FH_BINS];
     fh_word slot[FH_DEPOT_ALL];
 } fh_depots;
 

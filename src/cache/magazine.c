@@ -331,6 +331,11 @@ static void give_past_bin(fh_thread *t, unsigned c, void *p) {
     fh_give_one(c, p);
 }
 
+/* True if the blocks that the thread frees are those that it will want again: it hands over about as many magazines as it gets. */
+static bool is_even(const fh_thread *t) {
+    return t->to_depot >= t->from_depot / 2;
+}
+
 void *fh_refill(fh_thread *t, unsigned c) {
     fh_rack *rack = &t->rack[c];
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS && !t->bin[c].top[-1]);
@@ -353,6 +358,7 @@ void *fh_refill(fh_thread *t, unsigned c) {
     fh_shrink_demand(c);
     unsigned cpu = fh_system_cpu_hint();
     bool none = fh_class_is_run(c) || rack->limit == 0; /* of large blocks the depot keeps none */
+    if (!none && is_even(t)) none = fh_depot_lacks(c, cpu, rack->limit);
     m = none ? NULL : fh_depot_get(c, cpu, empty);
     if (m) {
         t->from_depot++;

@@ -72,7 +72,7 @@ static inline bool fh_twice_apart(const fh_thread *t, const fh_magazine *full, c
 void fh_twice_note(fh_thread *t, void *const *places, size_t n);
 
 /* The thread, near this CPU, has handed a magazine of class c to the depot, and has loaded an empty one. If threads on other CPUs
- * do the same, what it has noted is where these write. A free looks there whatever block it is of, so most frees of such threads
+ * get them from there, what it has noted is where these write. A free looks there whatever block it is of, so most frees of such threads
  * read a line that another CPU had: `threadtest-8t` took 1.4 times as long. So all entries lead into the loaded magazine, except
  * those of the blocks of the previous one. Nothing is done for short magazines. Cost: the table is written once, and seven
  * instructions for each block of the previous one. */

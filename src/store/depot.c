@@ -13,8 +13,7 @@ static fh_depots depot[FH_SHARDS];
 /* Large blocks are not kept: given to the store they join their free neighbours, for blocks of other sizes. */
 static unsigned slots_of(unsigned c, const fh_magazine *m) {
     if (fh_class_is_run(c)) return 0;
-    size_t bytes = (size_t)m->capacity * fh_class_size(c);
-    FH_ASSERT(bytes != 0);
+    size_t bytes = (size_t)m->count * fh_class_size(c);
     size_t slots = FH_DEPOT_BYTES / (bytes + 1);
     return slots < fh_depot_slots(c) ? (unsigned)slots + 1 : fh_depot_slots(c);
 }
@@ -61,12 +60,6 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
     return false;
 }
 
-bool fh_depot_is_shared(unsigned c, unsigned near) {
-    uint64_t others = 0;
-    for (unsigned i = 1; i < FH_SHARDS; i++) others |= fh_load(&depot[(near + i) % FH_SHARDS].full[c]);
-    return others != 0;
-}
-
 /* The highest full one is taken: what came last is still in a CPU's cache. */
 static fh_magazine *get_from(fh_depots *shard, unsigned c, fh_magazine *empty) {
     fh_word *here = fh_depot_of(shard, c);
@@ -83,17 +76,38 @@ static fh_magazine *get_from(fh_depots *shard, unsigned c, fh_magazine *empty) {
     return NULL;
 }
 
+#define AWAY_MOST 64u /* more is no news */
+
+static void count_away(fh_word *away) {
+    uint64_t seen = fh_load(away);
+    if ((seen & FH_AWAY_COUNT) < AWAY_MOST) fh_store(away, seen + 1);
+}
+
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
     FH_ASSERT(c != FH_CLASS_SPECIAL && c < FH_BINS);
     FH_ASSERT(!empty || empty->count == 0);
     for (unsigned i = 0; i < FH_SHARDS; i++) {
-        fh_magazine *m = get_from(&depot[(near + i) % FH_SHARDS], c, empty);
+        fh_depots *shard = &depot[(near + i) % FH_SHARDS];
+        fh_magazine *m = get_from(shard, c, empty);
         if (!m) continue;
+        if (i != 0) count_away(&shard->away[c]);
         FH_ASSERT(m != empty && m->count <= m->capacity && !m->bottom);
         fh_event_demand(c);
         return m;
     }
     return NULL;
+}
+
+bool fh_depot_is_shared(unsigned c, unsigned near) {
+    return (fh_load(&depot[near % FH_SHARDS].away[c]) & FH_AWAY_COUNT) != 0;
+}
+
+bool fh_depot_lacks(unsigned c, unsigned near, unsigned blocks) {
+    fh_depots *shard = &depot[near % FH_SHARDS];
+    uint64_t away = fh_load(&shard->away[c]), made_up = away >> FH_AWAY_BYTES_SHIFT;
+    if ((away & FH_AWAY_COUNT) < FH_AWAY_LEAST || made_up >= FH_AWAY_BYTES || fh_load(&shard->full[c])) return false;
+    fh_store(&shard->away[c], away - FH_AWAY_LEAST + ((uint64_t)blocks * fh_class_size(c) << FH_AWAY_BYTES_SHIFT));
+    return true;
 }
 
 static void give(unsigned c, const fh_magazine *m, void **blocks) {
@@ -142,6 +156,7 @@ bool fh_depot_holds(unsigned c, void *const *place, const void *p) {
 
 static void empty_one(unsigned c, fh_depots *shard) {
     fh_word *here = fh_depot_of(shard, c);
+    if (fh_load(&shard->away[c])) fh_store(&shard->away[c], 0);
     for (unsigned i = 0; i < fh_depot_slots(c); i++) {
         fh_word *slot = &here[i];
         if (!fh_load(slot)) continue;
@@ -216,4 +231,6 @@ void fh_magazine_delete(fh_magazine *m) {
     fh_slab_give(FH_CLASS_MAGAZINE + k, 1, &p);
 }
 
+_Static_assert(FH_AWAY_BYTES + 510 * FH_SMALL_MAX < UINT64_C(1) << 32 && AWAY_MOST >= FH_AWAY_LEAST,
+               "both parts of an away word");
 _Static_assert(sizeof(fh_magazine) == 16, "64 << k bytes hold 6, 14, 30 … 510 blocks");

@@ -1,6 +1,7 @@
 /* Scenarios of stall.c in which two threads meet: the second does all that it does between two steps of the first. */
 #include "stall.h"
 
+#include "base/tuning.h"
 #include "cache/cache.h"
 #include "reclaim/idle.h"
 #include "store/events.h"
@@ -229,6 +230,19 @@ static void exchange(void) {
     }
     fh_depot_empty(Z);
 }
+
+/* All that was put in near one CPU is got near another one, and made up for. */
+static void full_depots(void) {
+    for (unsigned i = 0; i < 2 * FH_AWAY_LEAST; i++) full_depot();
+}
+static void get_from_afar(void) {
+    for (fh_magazine *m; (m = fh_depot_get(Z, 1, NULL)) != NULL;) {
+        m->count = 0;
+        fh_magazine_delete(m);
+    }
+    (void)fh_depot_lacks(Z, 0, 6);
+    fh_depot_empty(Z);
+}
 static void empty_depot(void) {
     full_depot();
     fh_depot_empty(Z);
@@ -386,6 +400,7 @@ const stall_scenario stall_meetings[] = {
     {.name = "unaligned hole", .prepare = hole_at_one, .victim = claim_aligned, .other = claim_aligned},
     {.name = "extend, claim", .prepare = runs, .victim = extend_a_run, .other = claim_a_run},
     {.name = "depot", .prepare = full_depot, .victim = exchange, .other = exchange},
+    {.name = "depot, from afar", .prepare = full_depots, .victim = get_from_afar, .other = get_from_afar},
     {.name = "depot, emptied", .prepare = full_depot, .victim = exchange, .other = empty_depot},
     {.name = "one border", .prepare = free_over_borders, .victim = claim_over_one_border, .other = claim_and_keep},
     {.name = "two borders", .prepare = free_over_borders, .victim = claim_over_two_borders, .other = claim_and_keep},
