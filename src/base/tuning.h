@@ -97,8 +97,8 @@
 
 /* ── Depot (store/depot.c) ───────────────────────────────────────────────────────────────────────────────────────── */
 
-/* The depot of a class and shard holds about this many bytes at most. One slot is always used: in a stress build the only
- * one. */
+/* The depot of a class and shard holds about this many bytes at most, and up to three times as many if magazines that hold little
+ * came before those that hold much. One slot is always used: in a stress build the only one. */
 #define FH_DEPOT_BYTES (FH_STRESS ? 0 : FH_MIB)
 
 /* For each 4 magazines that went to other CPUs a thread makes up with one from slabs, up to a MiB of a class and shard:

@@ -316,8 +316,9 @@ static inline unsigned fh_depot_slots(unsigned c) {
 #define FH_DEPOT_ALL ((FH_BINS - 3 + 4 + 2) * FH_DEPOT_SLOTS)
 
 /* Beside that, how often threads near other CPUs got one of these magazines. The blocks of a thread that allocates and frees
- * in turns would go from CPU to CPU for ever so, each time with a cache miss. A hint: of two changes at once one may be lost. */
-#define FH_AWAY_COUNT UINT64_C(0xFFFFFFFF) /* of that count; above it, the bytes by which threads made up for that from slabs */
+ * in turns would go from CPU to CPU for ever so, each time with a cache miss. A hint: of two changes at once one may be lost.
+ * The low half of the word is that count, the upper half the bytes by which threads made up for it from slabs. */
+#define FH_AWAY_COUNT UINT64_C(0xFFFFFFFF)
 #define FH_AWAY_BYTES_SHIFT 32u
 
 typedef struct {
@@ -410,7 +411,8 @@ typedef struct fh_thread {
     fh_word state;      /* FH_THREAD_… */
     uint32_t ticks;     /* slow paths taken */
     uint32_t next_idle; /* the bin that the next tick checks */
-    uint64_t refills, flushes, from_depot, to_depot; /* statistics, plain: only the owner writes */
+    /* Plain: only the owner writes. Statistics, but the last two say also whether a thread wants its own blocks again. */
+    uint64_t refills, flushes, from_depot, to_depot;
     /* Of a thread that is observed (cache/observed.h): the interval from which its bytes until the next sample were
      * drawn (0: none were), the state of its generator, and the OS's number of it. */
     uint64_t interval, random;

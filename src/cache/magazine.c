@@ -318,6 +318,15 @@ static void scatter(fh_magazine *m) {
     }
 }
 
+/* A full magazine of the depot for the empty one; NULL if there is none. */
+static fh_magazine *get_magazine(fh_thread *t, unsigned c, unsigned cpu, fh_magazine *empty) {
+    fh_magazine *m = fh_depot_get(c, cpu, empty);
+    if (!m) return NULL;
+    t->from_depot++;
+    if (m->from != (uint16_t)cpu && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
+    return m;
+}
+
 /* One block from the store or back, where there is no magazine for it. What slabs are left with counts: the heap may contract
  * by such blocks too. Large ones leave nothing in slabs. */
 static void *take_past_bin(fh_thread *t, unsigned c) {
@@ -331,7 +340,8 @@ static void give_past_bin(fh_thread *t, unsigned c, void *p) {
     fh_give_one(c, p);
 }
 
-/* True if the blocks that the thread frees are those that it will want again: it hands over about as many magazines as it gets. */
+/* True if the blocks that the thread frees are those that it will want again: in its life it has handed over half as many magazines as
+ * it got, or more. */
 static bool is_even(const fh_thread *t) {
     return t->to_depot >= t->from_depot / 2;
 }
@@ -358,15 +368,14 @@ void *fh_refill(fh_thread *t, unsigned c) {
     fh_shrink_demand(c);
     unsigned cpu = fh_system_cpu_hint();
     bool none = fh_class_is_run(c) || rack->limit == 0; /* of large blocks the depot keeps none */
-    if (!none && is_even(t)) none = fh_depot_lacks(c, cpu, rack->limit);
-    m = none ? NULL : fh_depot_get(c, cpu, empty);
-    if (m) {
-        t->from_depot++;
-        if (m->from != (uint16_t)cpu && fh_class_size(c) >= SCATTERED_FROM) scatter(m);
-    } else {
+    bool lacks = !none && is_even(t) && fh_depot_lacks(c, cpu, rack->limit);
+    m = none || lacks ? NULL : get_magazine(t, c, cpu, empty);
+    if (!m) {
         m = rack->limit ? fitting(t, c, empty) : NULL;
         if (!m) return take_past_bin(t, c);
         fill(c, rack->limit < m->capacity ? rack->limit : m->capacity, m);
+        fh_magazine *far = lacks && m->count == 0 ? get_magazine(t, c, cpu, m) : NULL; /* there was no memory */
+        if (far) m = far;
     }
     load(t, c, m);
     fh_count_flushed(t, -(int64_t)(m->count * fh_class_size(c)));

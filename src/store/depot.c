@@ -13,7 +13,9 @@ static fh_depots depot[FH_SHARDS];
 /* Large blocks are not kept: given to the store they join their free neighbours, for blocks of other sizes. */
 static unsigned slots_of(unsigned c, const fh_magazine *m) {
     if (fh_class_is_run(c)) return 0;
-    size_t bytes = (size_t)m->count * fh_class_size(c);
+    /* What it holds, or half of what it could: of long blocks one in each magazine would be many magazines. */
+    size_t half = m->capacity / 2, bytes = (m->count > half ? m->count : half) * fh_class_size(c);
+    FH_ASSERT(bytes != 0);
     size_t slots = FH_DEPOT_BYTES / (bytes + 1);
     return slots < fh_depot_slots(c) ? (unsigned)slots + 1 : fh_depot_slots(c);
 }
@@ -90,7 +92,7 @@ fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
         fh_depots *shard = &depot[(near + i) % FH_SHARDS];
         fh_magazine *m = get_from(shard, c, empty);
         if (!m) continue;
-        if (i != 0) count_away(&shard->away[c]);
+        if (m->from != (uint16_t)near) count_away(&shard->away[c]);
         FH_ASSERT(m != empty && m->count <= m->capacity && !m->bottom);
         fh_event_demand(c);
         return m;
@@ -104,8 +106,11 @@ bool fh_depot_is_shared(unsigned c, unsigned near) {
 
 bool fh_depot_lacks(unsigned c, unsigned near, unsigned blocks) {
     fh_depots *shard = &depot[near % FH_SHARDS];
-    uint64_t away = fh_load(&shard->away[c]), made_up = away >> FH_AWAY_BYTES_SHIFT;
-    if ((away & FH_AWAY_COUNT) < FH_AWAY_LEAST || made_up >= FH_AWAY_BYTES || fh_load(&shard->full[c])) return false;
+    uint64_t away = fh_load(&shard->away[c]), made_up = away >> FH_AWAY_BYTES_SHIFT, elsewhere = 0;
+    /* One is left over, because it tells that some went away. */
+    if ((away & FH_AWAY_COUNT) <= FH_AWAY_LEAST || made_up >= FH_AWAY_BYTES || fh_load(&shard->full[c])) return false;
+    for (unsigned i = 1; i < FH_SHARDS; i++) elsewhere |= fh_load(&depot[(near + i) % FH_SHARDS].full[c]);
+    if (!elsewhere || fh_pressure_now() != FH_PRESSURE_NONE) return false;
     fh_store(&shard->away[c], away - FH_AWAY_LEAST + ((uint64_t)blocks * fh_class_size(c) << FH_AWAY_BYTES_SHIFT));
     return true;
 }
@@ -231,6 +236,6 @@ void fh_magazine_delete(fh_magazine *m) {
     fh_slab_give(FH_CLASS_MAGAZINE + k, 1, &p);
 }
 
-_Static_assert(FH_AWAY_BYTES + 510 * FH_SMALL_MAX < UINT64_C(1) << 32 && AWAY_MOST >= FH_AWAY_LEAST,
+_Static_assert(FH_AWAY_BYTES + 510 * FH_SMALL_MAX < UINT64_C(1) << 32 && AWAY_MOST > FH_AWAY_LEAST,
                "both parts of an away word");
 _Static_assert(sizeof(fh_magazine) == 16, "64 << k bytes hold 6, 14, 30 … 510 blocks");

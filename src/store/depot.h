@@ -16,12 +16,15 @@ bool fh_depot_put(unsigned c, unsigned near, fh_magazine *full, fh_magazine **em
 /* Takes a full magazine out, NULL if there is none. `empty` (may be NULL) goes in for it. */
 fh_magazine *fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
 
-/* True if threads near other CPUs get magazines of class c that were put in near this one. A hint. Cost: a load. */
+/* True if threads near other CPUs have got magazines of class c that were put in near this one, since it was emptied last. A hint.
+ * Cost: a load. */
 bool fh_depot_is_shared(unsigned c, unsigned near);
 
-/* True if there is nothing near this CPU because threads near others got it, and the caller should rather fill a magazine from slabs
- * than get one of theirs. For a thread that hands over as many as it gets. Then there are enough for all, and each one's blocks
- * stay near its CPU. The caller is about to fill one with so many: it counts when this is true (FH_AWAY_BYTES). Cost: two loads. */
+/* True if there is nothing near this CPU because threads near others got it, there is something near others, and the caller should
+ * rather fill a magazine from slabs than get one of those. For a thread that hands over half as many as it gets, or more. Then there
+ * are enough for all, and each one's blocks stay near its CPU. The caller is about to fill one with so many blocks, which count when
+ * this is true: up to FH_AWAY_BYTES and one magazine more, of a class and shard, until it is emptied. A thread that moves from CPU
+ * to CPU may cost that too. Not while memory is short. Cost: two loads as a rule. */
 bool fh_depot_lacks(unsigned c, unsigned near, unsigned blocks);
 
 /* Flushes the depot of class c: gives its blocks to their slabs (runs: to their chunks), and the magazines too. */

@@ -12,8 +12,8 @@ import valgrind  # noqa: E402
 
 FEW, MANY = 20000, 60000
 # Of each form what a pair may take; of a batch, a block.
-MOST = {"call": 41, "defer": 60, "plain": 29, "sized": 21, "exact": 13, "batch": 20}
-MOST_WITHOUT_LOOK = {"plain": 23, "sized": 21, "exact": 13}
+MOST = {"call": 41, "defer": 60, "plain": 30, "sized": 22, "exact": 13, "batch": 20}
+MOST_WITHOUT_LOOK = {"plain": 24, "sized": 22, "exact": 13}
 DEFERRED = 1.5  # what malloc and a deferred free may cost in plain pairs
 LEAST = 8  # less than that would be no pair
 

@@ -3,7 +3,7 @@
  *
  *     in turns   as many as the depot holds: after some rounds no block is in both threads' hands
  *     too many   more than it holds: the thread makes up for what went away a few times, and no more
- *     one way    a thread that only allocates gets what the other one freed, and nothing is made up for
+ *     one way    a thread that only allocates gets what the other one freed near either CPU, and nothing is made up for
  *
  * The CPU is what the test says it is, and only one thread runs at a time. */
 #include "base/classes.h"
@@ -53,6 +53,7 @@ static void *run(void *argument) {
     unsigned me = cpu = (unsigned)(uintptr_t)argument;
     for (int i = 0; i < rounds; i++) {
         sem_wait(&turn[me]);
+        if (one_way) cpu = (unsigned)(me ? i : i / 2) % 2;
         round_of(me);
         sem_post(&turn[!me]);
     }

@@ -1,5 +1,5 @@
-/* Where a thread looks for double frees: beside threads on other CPUs that hand magazines to the depot too, it must not look
- * where these write. It fetched a cache line from another processor in most of its frees (cache/twice.h, fh_twice_forget).
+/* Where a thread looks for double frees: beside threads on other CPUs that get what it hands to the depot, it must not look where
+ * these write. It fetched a cache line from another processor in most of its frees (cache/twice.h, fh_twice_forget).
  *
  * Two threads allocate and free more than two magazines hold. Then nearly all entries of the table lead into the thread's
  * own two. Alone a thread has no reason for that, and finds what is in the depot too. */

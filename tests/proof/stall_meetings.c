@@ -240,6 +240,8 @@ static void get_from_afar(void) {
         m->count = 0;
         fh_magazine_delete(m);
     }
+    fh_magazine *empty, *full = fh_magazine_new(6);
+    CHECK(full && fh_depot_put(Z, 1, full, &empty), "depot");
     (void)fh_depot_lacks(Z, 0, 6);
     fh_depot_empty(Z);
 }
