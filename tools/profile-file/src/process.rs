@@ -34,8 +34,8 @@ pub fn text_of(path: &Path) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The words of `/proc/PID/stat` behind the program's name: the name may itself contain blanks and brackets.
-fn stat_words(pid: u64) -> Option<Vec<String>> {
+/// The words of `/proc/PID/stat` behind the program's name, from field 3 on: the name may itself contain blanks and brackets.
+pub fn stat_words(pid: u64) -> Option<Vec<String>> {
     let text = text_of(&directory(pid).join("stat")).ok()?;
     let rest = &text[text.rfind(')')? + 1..];
     Some(rest.split_whitespace().map(str::to_owned).collect())
@@ -43,7 +43,6 @@ fn stat_words(pid: u64) -> Option<Vec<String>> {
 
 /// When a process started, in ticks since boot: field 22 of its `stat`. Tells apart two that had the same number.
 pub fn start_ticks(pid: u64) -> Option<u64> {
-    // The first word behind the name is field 3.
     stat_words(pid)?.get(22 - 3)?.parse().ok()
 }
 

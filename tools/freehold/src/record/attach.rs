@@ -90,11 +90,9 @@ fn recording_of(pid: u64) -> Result<PathBuf> {
 
 /// CPU seconds of a process.
 fn cpu_seconds(pid: u64) -> Option<f64> {
-    let text = process::text_of(&process::directory(pid).join("stat")).ok()?;
-    let rest = &text[text.rfind(')')? + 1..];
-    let mut words = rest.split_whitespace().skip(11);
-    let ticks = words.next()?.parse::<f64>().ok()? + words.next()?.parse::<f64>().ok()?;
-    Some(ticks / rustix::param::clock_ticks_per_second() as f64)
+    let words = process::stat_words(pid)?;
+    let ticks = |field: usize| words.get(field - 3)?.parse::<f64>().ok();
+    Some((ticks(14)? + ticks(15)?) / rustix::param::clock_ticks_per_second() as f64)
 }
 
 pub fn run(args: &Args, pid: u64) -> Result<ExitCode> {
