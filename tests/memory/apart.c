@@ -4,6 +4,7 @@
  *     in turns   as many as the depot holds: after some rounds no block is in both threads' hands
  *     too many   more than it holds: the thread makes up for what went away a few times, and no more
  *     one way    a thread that only allocates gets what the other one freed near either CPU, and nothing is made up for
+ *     no memory  where slabs have nothing in that moment, what is in the other depot is got after all
  *
  * The CPU is what the test says it is, and only one thread runs at a time. */
 #include "base/classes.h"
@@ -20,6 +21,10 @@ enum { MOST = 40000 };
 static __thread unsigned cpu;
 static size_t made_up; /* bytes for which the answer was that it is better to go to the slabs */
 
+static bool refuse,
+    waits; /* slabs have nothing at the next such answer; they had nothing, and the depots were not looked at */
+static unsigned refused, got_after_all;
+
 unsigned __wrap_fh_system_cpu_hint(void);
 unsigned __wrap_fh_system_cpu_hint(void) {
     return cpu;
@@ -30,7 +35,33 @@ bool __wrap_fh_depot_lacks(unsigned c, unsigned near, unsigned n);
 bool __wrap_fh_depot_lacks(unsigned c, unsigned near, unsigned n) {
     bool is = __real_fh_depot_lacks(c, near, n);
     if (is) made_up += n * fh_class_size(c);
+    if (is && refuse) refused = c;
     return is;
+}
+
+unsigned __real_fh_slab_take(unsigned c, unsigned want, void **out);
+unsigned __wrap_fh_slab_take(unsigned c, unsigned want, void **out);
+unsigned __wrap_fh_slab_take(unsigned c, unsigned want, void **out) {
+    if (refused == 0 || c != refused) return __real_fh_slab_take(c, want, out);
+    refused = 0;
+    waits = true;
+    return 0;
+}
+
+fh_magazine *__real_fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
+fh_magazine *__wrap_fh_depot_get(unsigned c, unsigned near, fh_magazine *empty);
+fh_magazine *__wrap_fh_depot_get(unsigned c, unsigned near, fh_magazine *empty) {
+    got_after_all += waits;
+    waits = false;
+    return __real_fh_depot_get(c, near, empty);
+}
+
+/* The thread has got no block from slabs and goes on the way of a refused malloc. */
+void __real_fh_depot_empty(unsigned c);
+void __wrap_fh_depot_empty(unsigned c);
+void __wrap_fh_depot_empty(unsigned c) {
+    CHECK(!waits, "depots are emptied for a refused malloc, although there is something in them");
+    __real_fh_depot_empty(c);
 }
 
 static void *block[2][MOST];
@@ -104,5 +135,9 @@ int main(void) {
     check_made_up("too many");
     run_both(256, 3000, 100, true);
     CHECK(made_up == 0, "%zu bytes for a thread that only allocates", made_up);
+    refuse = true;
+    run_both(2048, 450, 100, false);
+    printf("no memory: %u times\n", got_after_all);
+    CHECK(got_after_all > 0, "slabs never had nothing");
     return 0;
 }

@@ -35,7 +35,7 @@ static void fill_and_drop(size_t n) {
     for (size_t i = 0; i < n; i++) t_free(blocks[i]);
 }
 
-/* Before the main thread's last turns. Of what it takes from the main thread's depot and its own, enough is left in its own. */
+/* Before the main thread's last turns. It gets some of what the main thread has put into the depot near its CPU. */
 static void *on_another_cpu(void *unused) {
     cpu = 1;
     fill_and_drop(3 * BLOCKS);
