@@ -218,7 +218,23 @@ fn a_seed_gives_the_same_addresses() {
     assert!(text(&output.stderr).contains("--seed needs --order total"));
 }
 
-/// The curve begins at the first operation, goes on to the last one and is the same each time.
+/// Where two curves of the same points are furthest apart, in bytes beyond what the kernel's count may be behind.
+fn apart(curves: &[Vec<(u64, u64)>]) -> u64 {
+    let mut most = 0;
+    for other in &curves[1..] {
+        assert_eq!(other.len(), curves[0].len());
+        for (one, two) in curves[0].iter().zip(other) {
+            assert_eq!(one.0, two.0);
+            // 64 pages for each CPU.
+            let behind = one.1.max(two.1) / 50 + 512 * 1024;
+            most = most.max(one.1.abs_diff(two.1).saturating_sub(behind));
+        }
+    }
+    most
+}
+
+/// The curve begins at the first operation, goes on to the last one and is the same each time: with a seed at every point,
+/// and without one but for a huge page, which comes some operations earlier or later where the addresses are others.
 #[test]
 fn the_curve_of_resident_bytes_is_repeated_in_total_order() {
     let Some(place) = Place::new("the_curve_of_resident_bytes_is_repeated_in_total_order") else {
@@ -241,23 +257,20 @@ fn the_curve_of_resident_bytes_is_repeated_in_total_order() {
             .collect()
     };
     let total = ["--on", "freehold", "--order", "total", "--repeats", "3"];
-    let curves: Vec<_> = runs(&replay(&trace, &total, ""))
-        .iter()
-        .map(curve)
-        .collect();
-    assert!(curves[0].len() > 300);
-    assert_eq!((curves[0][0].0, curves[0].last().unwrap().0), (0, 40_000));
-    for other in &curves[1..] {
-        assert_eq!(other.len(), curves[0].len());
-        for (one, two) in curves[0].iter().zip(other) {
-            assert_eq!(one.0, two.0);
-            // The kernel's count may be behind by 64 pages for each CPU.
-            let most = one.1.max(two.1) as f64 * 0.02 + 512.0 * 1024.0;
-            assert!(
-                (one.1 as f64 - two.1 as f64).abs() <= most,
-                "{one:?} {two:?}"
-            );
+    let curves = |more: &[&str]| -> Option<Vec<_>> {
+        let output = replay(&trace, &[&total[..], more].concat(), "");
+        if text(&output.stdout).contains("cannot be fixed here") {
+            skip("the_curve_of_resident_bytes (in part): personality(2) is not allowed");
+            return None;
         }
+        Some(runs(&output).iter().map(curve).collect())
+    };
+    let random = curves(&[]).unwrap();
+    assert!(random[0].len() > 300);
+    assert_eq!((random[0][0].0, random[0].last().unwrap().0), (0, 40_000));
+    assert!(apart(&random) <= 2 << 20, "{random:?}");
+    if let Some(seeded) = curves(&["--seed", "7"]) {
+        assert_eq!(apart(&seeded), 0, "{seeded:?}");
     }
     // By time there may be more points than there is room for: they become sparser.
     let run = &runs(&replay(&trace, &["--on", "system"], ""))[0];
