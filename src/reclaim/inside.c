@@ -7,6 +7,7 @@
 #include "cache/shrink.h"
 #include "reclaim/budget.h"
 #include "reclaim/idle.h"
+#include "store/events.h"
 #include "store/hints.h"
 #include "store/pages.h"
 #include "store/run.h"
@@ -43,7 +44,7 @@ static void weigh(size_t slot, figures *sum) {
     size_t free = fh_pages_free_bytes(head);
     sum->free += free / slots;
     sum->live += used > free ? (used - free) / slots : 0;
-    if (free) sum->pages += fh_pages_free(head, true) / slots;
+    if (free) sum->pages += fh_pages_free(head) / slots;
 }
 
 /* Slots at equal distances, and others each time. */
@@ -58,15 +59,19 @@ static figures sample(void) {
 
 /* Half of a chunk, the 2 MiB of a huge page. That page is not split for less than it pays. */
 static size_t purge_half(size_t first) {
-    size_t chunk = first / FH_CHUNK_SLOTS, free = 0;
+    size_t chunk = first / FH_CHUNK_SLOTS;
+    unsigned half = first / HALF_SLOTS % 2;
     FH_ASSERT(first % HALF_SLOTS == 0);
     if (fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_ALL) return 0;
     if (fh_chunk_first_own(chunk) == (chunk + 1) * FH_CHUNK_SLOTS) return 0; /* in the middle of a large block */
-    if (fh_thp_is_huge(chunk)) {
-        for (size_t slot = first; slot < first + HALF_SLOTS; slot++) free += fh_pages_free(slot, false);
-        if (!free || !fh_thp_split(chunk, first / HALF_SLOTS % 2, free)) return 0;
+    bool is_huge = fh_thp_is_huge(chunk);
+    if (is_huge && !fh_thp_is_split(chunk, half)) {
+        size_t free = fh_pages_free_in_half(first);
+        if (!free || !fh_thp_split(chunk, half, free)) return 0;
     }
-    return fh_pages_purge_half(first);
+    size_t purged = fh_pages_purge_half(first);
+    if (is_huge && purged) fh_event_split();
+    return purged;
 }
 
 static fh_word halves_left; /* of the purge that goes on */

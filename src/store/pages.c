@@ -10,10 +10,9 @@
 #include "store/window.h"
 #include "system/system.h"
 
-#include <string.h>
-
 /* Pages of at least 4 KiB in the longest slab, of sixteen slots. */
 #define MOST_PAGES (16 * FH_SLOT_SIZE / (4 * FH_KIB))
+#define HALF_SLOTS (FH_CHUNK_SLOTS / 2)
 #define HALF_PAGES (FH_CHUNK_SIZE / 2 / (4 * FH_KIB)) /* of a chunk */
 
 /* A slab while this thread holds free blocks of it, so that it cannot become another one. */
@@ -45,13 +44,16 @@ static unsigned words_of(const holding *h) {
     return (h->of.bump + 63) / 64;
 }
 
-/* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have).
- * Returns the number of such pages. */
+/* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have). Of wanted[]
+ * as many words are written as the slab has. Returns the number of such pages. */
 static unsigned choose(const holding *h, const unsigned char *resident, uint64_t *wanted) {
-    uint64_t free[FH_SLAB_WORDS] = {0};
+    uint64_t free[FH_SLAB_WORDS], any = 0;
     unsigned chosen = 0;
-    memset(wanted, 0, sizeof free);
-    for (unsigned w = 0; w < words_of(h); w++) free[w] = fh_load(&h->slab->free[w]);
+    for (unsigned w = 0; w < words_of(h); w++) {
+        any |= free[w] = fh_load(&h->slab->free[w]);
+        wanted[w] = 0;
+    }
+    if (!any) return 0;
     for (fh_stretch s = {0, 0}; fh_next_stretch(&h->of, free, resident, &s);) {
         fh_blocks b = fh_blocks_on(&h->of, s);
         for (unsigned w = b.first / 64; w <= b.last / 64; w++) wanted[w] |= fh_bits_of(b, w);
@@ -143,6 +145,16 @@ static bool is_slab(size_t slot, holding *h, unsigned *pages) {
     return *pages <= MOST_PAGES;
 }
 
+/* The next slab that begins at *slot … end − 1; *slot is behind it then. A slab that becomes another one meanwhile may be missed. */
+static bool next_slab(size_t *slot, size_t end, holding *h, unsigned *pages) {
+    for (; *slot < end; ++*slot) {
+        if (!is_slab(*slot, h, pages)) continue;
+        *slot += fh_class_table[h->of.c].slots;
+        return true;
+    }
+    return false;
+}
+
 /* Pages inside of slabs that were purged so far. */
 static fh_word purged_pages;
 
@@ -169,15 +181,12 @@ static bool has_fresh_resident(const holding *h, unsigned pages, const unsigned 
     return false;
 }
 
-/* Claims the free pages of the slab at a slot. They are purged and put back with the batch. Returns their bytes. */
-static size_t add_slab(batch *b, size_t slot, const unsigned char *resident) {
-    holding h;
+/* Claims the free pages of a slab, which has so many. They are purged and put back with the batch. Returns their bytes. */
+static size_t add_slab(batch *b, holding h, unsigned pages, const unsigned char *resident) {
     uint64_t wanted[FH_SLAB_WORDS];
-    unsigned pages;
-    if (!is_slab(slot, &h, &pages)) return 0;
     if (has_fresh_resident(&h, pages, resident)) {
-        (void)fh_slab_free_fresh(slot, h.of.c);
-        if (!is_slab(slot, &h, &pages)) return 0;
+        (void)fh_slab_free_fresh(h.slot, h.of.c);
+        if (!is_slab(h.slot, &h, &pages)) return 0;
     }
     if (!choose(&h, resident, wanted)) return 0;
     make_room(b, &h);
@@ -212,56 +221,59 @@ __attribute__((noinline)) static unsigned count_resident(const holding *h, unsig
     return known ? count_free(h, resident) : 0;
 }
 
-size_t fh_pages_free(size_t slot, bool with_memory) {
+size_t fh_pages_free(size_t slot) {
     holding h;
     unsigned pages;
-    if (!is_slab(slot, &h, &pages)) return 0;
-    size_t bytes = fh_system_page_size(), free = count_free(&h, NULL);
-    return (free && with_memory ? count_resident(&h, pages) : free) * bytes;
+    if (!is_slab(slot, &h, &pages) || !count_free(&h, NULL)) return 0;
+    return count_resident(&h, pages) * fh_system_page_size();
 }
 
-__attribute__((noinline)) static size_t purge_slab(size_t slot, const unsigned char *resident) {
-    batch b = {0};
-    size_t purged = add_slab(&b, slot, resident);
+size_t fh_pages_free_in_half(size_t first) {
+    holding h;
+    unsigned pages, free = 0;
+    for (size_t slot = first; next_slab(&slot, first + HALF_SLOTS, &h, &pages);) free += count_free(&h, NULL);
+    return free * fh_system_page_size();
+}
+
+/* Whether a slab may have something to purge. The bits are read before the kernel is asked anything. */
+static bool may_have_free(const holding *h, unsigned pages) {
+    return has_fresh(h, pages) || count_free(h, NULL);
+}
+
+/* The slabs from a slot on, to the end of its half. A slab begins at a multiple of its length, and so ends in this half. */
+__attribute__((noinline)) static size_t purge_slabs(size_t slot, size_t end, const unsigned char *resident) {
+    size_t first = slot, purged = 0, per_slot = FH_SLOT_SIZE / fh_system_page_size();
+    holding h;
+    unsigned pages;
+    batch b;
+    b.slabs = b.words = b.pieces = 0;
+    while (next_slab(&slot, end, &h, &pages)) purged += add_slab(&b, h, pages, resident + (h.slot - first) * per_slot);
     finish(&b);
     return purged;
-}
-
-/* Whether the slab at a slot may have something to purge. The bits are read before the kernel is asked anything. */
-static bool may_have_free(size_t slot) {
-    holding h;
-    unsigned pages;
-    return is_slab(slot, &h, &pages) && (has_fresh(&h, pages) || count_free(&h, NULL));
 }
 
 size_t fh_pages_purge(size_t slot) {
     holding h;
     unsigned pages;
     unsigned char resident[MOST_PAGES];
-    if (!may_have_free(slot) || !is_slab(slot, &h, &pages)) return 0;
+    if (!is_slab(slot, &h, &pages) || !may_have_free(&h, pages)) return 0;
     if (!fh_system_resident(fh_slot_address(slot), pages * fh_system_page_size(), resident)) return 0;
-    return purge_slab(slot, resident);
-}
-
-/* The slabs from a slot on, to the end of its half. A slab begins at a multiple of its length, and so ends in this half. */
-__attribute__((noinline)) static size_t purge_slabs(size_t first, size_t slot, const unsigned char *resident) {
-    size_t end = first + FH_CHUNK_SLOTS / 2, purged = 0;
-    batch b = {0};
-    for (; slot < end; slot++) {
-        purged += add_slab(&b, slot, resident + (slot - first) * FH_SLOT_SIZE / fh_system_page_size());
-    }
-    finish(&b);
-    return purged;
+    return purge_slabs(slot, slot + 1, resident);
 }
 
 size_t fh_pages_purge_half(size_t first) {
     unsigned char resident[HALF_PAGES];
-    size_t bytes = FH_CHUNK_SIZE / 2, end = first + FH_CHUNK_SLOTS / 2, slot = first;
-    FH_ASSERT(first % (FH_CHUNK_SLOTS / 2) == 0);
-    while (slot < end && !may_have_free(slot)) slot++;
-    if (slot == end || bytes / fh_system_page_size() > HALF_PAGES) return 0;
-    if (!fh_system_resident(fh_slot_address(first), bytes, resident)) return 0;
-    return purge_slabs(first, slot, resident);
+    size_t end = first + HALF_SLOTS, slot = first, per_slot = FH_SLOT_SIZE / fh_system_page_size();
+    holding h;
+    unsigned pages;
+    FH_ASSERT(first % HALF_SLOTS == 0);
+    if (HALF_SLOTS * per_slot > HALF_PAGES) return 0;
+    while (next_slab(&slot, end, &h, &pages)) {
+        if (!may_have_free(&h, pages)) continue;
+        bool known = fh_system_resident(fh_slot_address(h.slot), (end - h.slot) * FH_SLOT_SIZE, resident);
+        return known ? purge_slabs(h.slot, end, resident) : 0;
+    }
+    return 0;
 }
 
 bool fh_pages_were_purged(void) {

@@ -20,8 +20,11 @@ size_t fh_pages_purge_half(size_t first);
 /* The bytes of its free blocks; 0 when they would not fill a page. */
 size_t fh_pages_free_bytes(size_t slot);
 
-/* The bytes of its pages of which all blocks are free; or only of those that have memory, which asks the kernel. */
-size_t fh_pages_free(size_t slot, bool with_memory);
+/* The bytes of its pages of which all blocks are free and that have memory, which asks the kernel. */
+size_t fh_pages_free(size_t slot);
+
+/* The bytes of such pages in all slabs of half of a chunk, with memory or not. */
+size_t fh_pages_free_in_half(size_t first);
 
 /* For the statistics: was any page ever purged? And of the slab of class c at a slot (of a small class), with so many
  * blocks handed out once, the pages without memory that hold nothing but free blocks. `resident` has a byte for each page

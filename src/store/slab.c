@@ -445,11 +445,11 @@ static void sort(sorter *s, unsigned c, unsigned n, void **blocks) {
     put_away(s, c, slab, word, bits);
 }
 
-/* True if setting `bits` in a word that was `before` may have made the slab all free. The last word is full when it is full
- * up to bump, which may have moved: it always may. */
+/* True if setting `bits` in a word that was `before` may have made the slab all free. `bump` may be too low by now. Then this may be said
+ * too often, and never too rarely: of blocks beyond it nothing is asked. */
 static bool fills(uint64_t before, uint64_t bits, unsigned word, unsigned bump) {
     FH_ASSERT(bits != 0 && word < fh_slab_words(bump));
-    return (before | bits) == ~UINT64_C(0) || (word + 1) * 64 > bump;
+    return !(fh_low_mask(bump - word * 64) & ~(before | bits));
 }
 
 /* Not inlined, for its table. */

@@ -10,6 +10,8 @@
 #include "base/bits.h"
 #include "base/classes.h"
 
+#include <string.h>
+
 /* What is to be known of a slab for it. */
 typedef struct {
     unsigned c;     /* its class */
@@ -41,28 +43,61 @@ static inline unsigned fh_pages_behind(const fh_paged *p) {
     return (unsigned)((p->bump * fh_class_size(p->c) + ((size_t)1 << p->shift) - 1) >> p->shift);
 }
 
+/* resident[] has a byte for each page, of which only the lowest bit says something: eight are looked at together, the first one in the
+ * lowest byte. */
+#define FH_EIGHT_PAGES UINT64_C(0x0101010101010101)
+
+static inline uint64_t fh_eight_pages(const unsigned char *resident) {
+    uint64_t eight;
+    memcpy(&eight, resident, sizeof eight);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    eight = __builtin_bswap64(eight);
+#endif
+    return eight & FH_EIGHT_PAGES;
+}
+
+/* How many of n pages have memory. */
+static inline unsigned fh_pages_resident(const unsigned char *resident, size_t n) {
+    unsigned sum = 0;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) sum += fh_count_bits(fh_eight_pages(resident + i));
+    for (; i < n; i++) sum += resident[i] & 1;
+    return sum;
+}
+
+/* The first page of `page` … end − 1 that has memory, or that has none; `end`: there is none. NULL: all have memory. */
+static inline unsigned fh_next_page(const unsigned char *resident, unsigned page, unsigned end, bool with_memory) {
+    if (!resident) return with_memory ? page : end;
+    const uint64_t others = with_memory ? 0 : FH_EIGHT_PAGES;
+    for (; page + 8 <= end; page += 8) {
+        uint64_t found = fh_eight_pages(resident + page) ^ others;
+        if (found) return page + fh_lowest_bit(found) / 8;
+    }
+    while (page < end && (resident[page] & 1) != with_memory) page++;
+    return page;
+}
+
 /* The next pages on which all blocks are set in words[], and which have memory (NULL: or may have). Blocks may be longer than
- * pages, and a page may have parts of two. Cost: some instructions for each page, or each run of blocks where these are longer. */
+ * pages, and a page may have parts of two. Cost: some instructions for each page with memory, or each run of blocks where these are
+ * longer. */
 static inline bool fh_next_stretch(const fh_paged *p, const uint64_t *words, const unsigned char *resident,
                                    fh_stretch *s) {
     size_t size = fh_class_size(p->c);
     unsigned pages = (unsigned)(p->bump * size >> p->shift); /* behind them are blocks that were never handed out */
-    for (unsigned page = s->end; page < pages;) {
+    for (unsigned page = s->end; (page = fh_next_page(resident, page, pages, true)) < pages;) {
         unsigned first = fh_block_index(p->c, (size_t)page << p->shift),
                  end = fh_next_block(words, first, p->bump, false);
         unsigned until = (unsigned)(end * size >> p->shift);
-        if (until <= page) {
-            size_t next = fh_next_block(words, end, p->bump, true) * size;
-            unsigned begin = (unsigned)((next + ((size_t)1 << p->shift) - 1) >> p->shift);
-            FH_ASSERT(begin > page); /* block `end` is not set, and begins behind the beginning of this page */
-            page = begin;
-            continue;
+        if (until > page) {
+            *s = (fh_stretch){page, fh_next_page(resident, page, until, false)};
+            return true;
         }
-        while (page < until && resident && !(resident[page] & 1)) page++;
-        s->page = page;
-        while (page < until && (!resident || resident[page] & 1)) page++;
-        s->end = page;
-        if (s->page < page) return true;
+        /* Block `end` is not set, and ends behind the beginning of this page. Often the next one that is set is near. */
+        size_t next = end + 1;
+        if (!(words[end / 64] >> end % 64)) next = fh_next_block(words, (end | 63) + 1, p->bump, true);
+        unsigned begin = (unsigned)((next * size + ((size_t)1 << p->shift) - 1) >> p->shift);
+        FH_ASSERT(begin > page);
+        page = begin;
     }
     return false;
 }

@@ -4,6 +4,7 @@
 #include "base/classes.h"
 #include "base/tuning.h"
 #include "store/events.h"
+#include "store/stretch.h"
 #include "store/window.h"
 #include "system/system.h"
 
@@ -38,6 +39,11 @@ static bool pass_over(unsigned halves) {
 }
 
 /* ── Halves that are split ───────────────────────────────────────────────────────────────────────────────────────── */
+
+bool fh_thp_is_split(size_t index, unsigned half) {
+    FH_ASSERT(half < 2);
+    return fh_load(&fh_chunk_at(index)->split) & UINT64_C(1) << half;
+}
 
 bool fh_thp_split(size_t index, unsigned half, size_t free) {
     fh_chunk *chunk = fh_chunk_at(index);
@@ -124,7 +130,7 @@ static bool count_pages(size_t chunk, uint64_t slots, size_t *all, size_t *resid
     for (; slots; slots &= slots - 1) {
         const unsigned char *of_slot = pages + fh_lowest_bit(slots) * per_slot;
         *all += per_slot;
-        for (size_t i = 0; i < per_slot; i++) *resident += of_slot[i] & 1;
+        *resident += fh_pages_resident(of_slot, per_slot);
     }
     return true;
 }

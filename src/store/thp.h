@@ -95,7 +95,10 @@ bool fh_thp_is_young(void);
 /* True if the kernel was asked to put the chunk on huge pages. */
 bool fh_thp_is_huge(size_t chunk);
 
-/* Splits this half (0 or 1) of a chunk on huge pages, if `free` bytes are enough for that. True if single pages of it may be
+/* True if this half (0 or 1) of a chunk was split: single pages of it may be purged. */
+bool fh_thp_is_split(size_t chunk, unsigned half);
+
+/* Splits this half of a chunk on huge pages, if `free` bytes are enough for that. True if single pages of it may be
  * purged now. */
 bool fh_thp_split(size_t chunk, unsigned half, size_t free);
 

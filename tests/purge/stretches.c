@@ -34,7 +34,14 @@ static unsigned compare(const fh_paged *p, unsigned pages) {
     const unsigned char *asked = random_below(&seed, 2) ? resident : NULL;
     unsigned last = 0, sum = 0;
     fill(words, p->bump);
-    for (unsigned i = 0; i < pages; i++) resident[i] = random_below(&seed, 4) != 0;
+    /* The kernel does not say what is in the other bits. */
+    unsigned with_memory = 0, from = (unsigned)random_below(&seed, pages);
+    for (unsigned i = 0; i < pages; i++) {
+        resident[i] = (unsigned char)(random_below(&seed, 128) << 1 | (random_below(&seed, 4) != 0));
+        if (i >= from) with_memory += resident[i] & 1;
+    }
+    CHECK(fh_pages_resident(resident + from, pages - from) == with_memory, "pages %u to %u: %u have memory", from,
+          pages, with_memory);
     for (fh_stretch s = {0, 0}; fh_next_stretch(p, words, asked, &s); last = s.end) {
         CHECK(s.page >= last && s.page < s.end && s.end <= pages, "class %u: pages %u to %u after %u of %u", p->c,
               s.page, s.end, last, pages);
@@ -45,7 +52,7 @@ static unsigned compare(const fh_paged *p, unsigned pages) {
         for (unsigned page = s.page; page < s.end; page++) found[page] = 1;
     }
     for (unsigned page = 0; page < pages; page++) {
-        bool wanted = is_free(p, words, page) && (!asked || resident[page]);
+        bool wanted = is_free(p, words, page) && (!asked || resident[page] & 1);
         CHECK(found[page] == wanted, "class %u, %u blocks, page %u of %u: %s", p->c, p->bump, page, pages,
               wanted ? "free and not found" : "found and not free");
         sum += wanted;
