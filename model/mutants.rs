@@ -106,6 +106,11 @@ pub const MUTANTS: &[Mutant] = &[
                 "if (!fh_cas_acquire(&slab->free[w], &full, 0)) break;",
                 "fh_swap_acq_rel(&slab->free[w], 0), (void)full;",
             ),
+            (
+                "store/slab.c",
+                "return !(fh_low_mask(bump - word * 64) & ~(before | bits));",
+                "return (void)before, true;",
+            ),
         ],
     },
     Mutant {
