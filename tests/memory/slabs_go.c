@@ -1,6 +1,6 @@
-/* A slab goes with its last block: of each size 8 MiB are taken and freed, and what stays free is in two of the longest slabs at most. No call asks
- * for anything to be given back. A release that is missed is made up for only when memory is looked for, so nothing else would
- * show it. */
+/* A slab goes with its last block: of each size 8 MiB are taken and freed, and what stays free is in two of the longest slabs at
+ * most. No call asks for anything to be given back. A release that is missed is made up for only when memory is looked for, so
+ * nothing else would show it. */
 #include "../support/alloc.h"
 #include "../support/check.h"
 #include "../support/statistics.h"
