@@ -70,7 +70,8 @@ static size_t purge_half(size_t first) {
         if (!free || !fh_thp_split(chunk, half, free)) return 0;
     }
     size_t purged = fh_pages_purge_half(first);
-    if (is_huge && purged) fh_event_split();
+    if (is_huge && purged)
+        fh_event_split(); /* also of a half that was split before: growth counts from its last purge */
     return purged;
 }
 

@@ -10,6 +10,8 @@
 #include "store/window.h"
 #include "system/system.h"
 
+#include <string.h>
+
 /* Pages of at least 4 KiB in the longest slab, of sixteen slots. */
 #define MOST_PAGES (16 * FH_SLOT_SIZE / (4 * FH_KIB))
 #define HALF_SLOTS (FH_CHUNK_SLOTS / 2)
@@ -44,16 +46,13 @@ static unsigned words_of(const holding *h) {
     return (h->of.bump + 63) / 64;
 }
 
-/* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have). Of wanted[]
- * as many words are written as the slab has. Returns the number of such pages. */
+/* What is to be claimed: the blocks on pages of which all blocks are free now, and which have memory (NULL: or may have). Returns
+ * the number of such pages. */
 static unsigned choose(const holding *h, const unsigned char *resident, uint64_t *wanted) {
-    uint64_t free[FH_SLAB_WORDS], any = 0;
+    uint64_t free[FH_SLAB_WORDS] = {0};
     unsigned chosen = 0;
-    for (unsigned w = 0; w < words_of(h); w++) {
-        any |= free[w] = fh_load(&h->slab->free[w]);
-        wanted[w] = 0;
-    }
-    if (!any) return 0;
+    memset(wanted, 0, sizeof free);
+    for (unsigned w = 0; w < words_of(h); w++) free[w] = fh_load(&h->slab->free[w]);
     for (fh_stretch s = {0, 0}; fh_next_stretch(&h->of, free, resident, &s);) {
         fh_blocks b = fh_blocks_on(&h->of, s);
         for (unsigned w = b.first / 64; w <= b.last / 64; w++) wanted[w] |= fh_bits_of(b, w);
@@ -181,7 +180,8 @@ static bool has_fresh_resident(const holding *h, unsigned pages, const unsigned 
     return false;
 }
 
-/* Claims the free pages of a slab, which has so many. They are purged and put back with the batch. Returns their bytes. */
+/* Claims the free pages of a slab. `pages` is the number of all its pages. They are purged and put back with the batch. Returns the bytes of
+ * those that are. */
 static size_t add_slab(batch *b, holding h, unsigned pages, const unsigned char *resident) {
     uint64_t wanted[FH_SLAB_WORDS];
     if (has_fresh_resident(&h, pages, resident)) {
@@ -240,7 +240,8 @@ static bool may_have_free(const holding *h, unsigned pages) {
     return has_fresh(h, pages) || count_free(h, NULL);
 }
 
-/* The slabs from a slot on, to the end of its half. A slab begins at a multiple of its length, and so ends in this half. */
+/* The slabs that begin at slot … end − 1. `resident` begins with the pages of the first of these slots. A slab begins at a multiple of its
+ * length, and so ends in its half. */
 __attribute__((noinline)) static size_t purge_slabs(size_t slot, size_t end, const unsigned char *resident) {
     size_t first = slot, purged = 0, per_slot = FH_SLOT_SIZE / fh_system_page_size();
     holding h;

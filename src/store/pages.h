@@ -4,7 +4,7 @@
  *
  * Thread-safety: any thread. Progress: lock-free, except what the kernel does. A thread that is stopped in the middle keeps
  * the free blocks of eight slabs from others. Cost: one question to the kernel a slab or half of a chunk. And one call for up
- * to 64 stretches of pages, where the kernel has such a call; else one for each. */
+ * to 32 stretches of pages, where the kernel has such a call; else one for each. */
 #ifndef FH_STORE_PAGES_H
 #define FH_STORE_PAGES_H
 
@@ -23,7 +23,7 @@ size_t fh_pages_free_bytes(size_t slot);
 /* The bytes of its pages of which all blocks are free and that have memory, which asks the kernel. */
 size_t fh_pages_free(size_t slot);
 
-/* The bytes of such pages in all slabs of half of a chunk, with memory or not. */
+/* The bytes of the pages of which all blocks are free, in all slabs of half of a chunk, with memory or not. `first` is its first slot. */
 size_t fh_pages_free_in_half(size_t first);
 
 /* For the statistics: was any page ever purged? And of the slab of class c at a slot (of a small class), with so many

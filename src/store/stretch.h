@@ -79,7 +79,7 @@ static inline unsigned fh_next_page(const unsigned char *resident, unsigned page
 
 /* The next pages on which all blocks are set in words[], and which have memory (NULL: or may have). Blocks may be longer than
  * pages, and a page may have parts of two. Cost: some instructions for each page with memory, or each run of blocks where these are
- * longer. */
+ * longer; eight pages without memory are one step. */
 static inline bool fh_next_stretch(const fh_paged *p, const uint64_t *words, const unsigned char *resident,
                                    fh_stretch *s) {
     size_t size = fh_class_size(p->c);
@@ -92,11 +92,9 @@ static inline bool fh_next_stretch(const fh_paged *p, const uint64_t *words, con
             *s = (fh_stretch){page, fh_next_page(resident, page, until, false)};
             return true;
         }
-        /* Block `end` is not set, and ends behind the beginning of this page. Often the next one that is set is near. */
-        size_t next = end + 1;
-        if (!(words[end / 64] >> end % 64)) next = fh_next_block(words, (end | 63) + 1, p->bump, true);
-        unsigned begin = (unsigned)((next * size + ((size_t)1 << p->shift) - 1) >> p->shift);
-        FH_ASSERT(begin > page);
+        size_t next = fh_next_block(words, end, p->bump, true) * size;
+        unsigned begin = (unsigned)((next + ((size_t)1 << p->shift) - 1) >> p->shift);
+        FH_ASSERT(begin > page); /* block `end` is not set, and begins behind the beginning of this page */
         page = begin;
     }
     return false;

@@ -36,8 +36,8 @@ int main(void) {
     for (size_t size = 16; size <= LARGEST; sizes++) {
         for (int reverse = 0; reverse < 2; reverse++) {
             size_t stays = go_through(size, reverse);
-            CHECK(stays <= STAYS, "of %d KiB in blocks of %zu bytes %zu stay in slabs, freed in %s order", BYTES >> 10,
-                  size, stays >> 10, reverse ? "reverse" : "the same");
+            CHECK(stays <= STAYS, "of %d KiB in blocks of %zu bytes %zu KiB stay in slabs, freed in %s order",
+                  BYTES >> 10, size, stays >> 10, reverse ? "reverse" : "the same");
             if (stays > most) most = stays, of = size;
         }
         /* The first size of the next class. */

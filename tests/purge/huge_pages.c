@@ -368,10 +368,10 @@ int main(void) {
         run_apart("quick, then slow", quick_then_slow);
         return 0;
     }
-    /* Those that follow are about quick ones. Where this machine is slow for a moment, blocks would be on small pages. */
-    CHECK(setenv("FREEHOLD_TEST_TOUCH", "150000", 1) == 0, "setenv");
     run_apart("hello", hello);
     run_apart("idle threads", idle_threads);
+    /* Those that follow are about quick ones. Where this machine is slow for a moment, blocks would be on small pages. */
+    CHECK(setenv("FREEHOLD_TEST_TOUCH", "150000", 1) == 0, "setenv");
     run_apart("splitting", splitting);
     run_apart("dense, in a small group", dense_in_small_group);
     run_apart("dense, in a large group", dense_in_large_group);

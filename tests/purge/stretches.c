@@ -19,6 +19,16 @@ static void fill(uint64_t *words, unsigned blocks) {
     }
 }
 
+/* So do pages with memory. The kernel does not say what is in the other bits. */
+static void fill_resident(unsigned char *resident, unsigned pages) {
+    size_t longest = random_below(&seed, 2) ? 3 : 40;
+    for (unsigned i = 0; i < pages;) {
+        bool has = random_below(&seed, 2);
+        for (size_t run = 1 + random_below(&seed, longest); run > 0 && i < pages; run--, i++)
+            resident[i] = (unsigned char)(random_below(&seed, 128) << 1 | has);
+    }
+}
+
 static bool is_free(const fh_paged *p, const uint64_t *words, unsigned page) {
     size_t bytes = (size_t)1 << p->shift, size = fh_class_size(p->c);
     for (size_t i = page * bytes / size; i <= ((page + 1) * bytes - 1) / size; i++) {
@@ -34,12 +44,9 @@ static unsigned compare(const fh_paged *p, unsigned pages) {
     const unsigned char *asked = random_below(&seed, 2) ? resident : NULL;
     unsigned last = 0, sum = 0;
     fill(words, p->bump);
-    /* The kernel does not say what is in the other bits. */
     unsigned with_memory = 0, from = (unsigned)random_below(&seed, pages);
-    for (unsigned i = 0; i < pages; i++) {
-        resident[i] = (unsigned char)(random_below(&seed, 128) << 1 | (random_below(&seed, 4) != 0));
-        if (i >= from) with_memory += resident[i] & 1;
-    }
+    fill_resident(resident, pages);
+    for (unsigned i = from; i < pages; i++) with_memory += resident[i] & 1;
     CHECK(fh_pages_resident(resident + from, pages - from) == with_memory, "pages %u to %u: %u have memory", from,
           pages, with_memory);
     for (fh_stretch s = {0, 0}; fh_next_stretch(p, words, asked, &s); last = s.end) {
