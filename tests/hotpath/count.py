@@ -32,7 +32,7 @@ OFF, LESS, OFF_SIZES = "double_free=flush", 6, [16, 256, 1024, 32768]
 DEEP = {(48, 8): 38, (48, 16): 38, (48, 32): 38, (48, 128): 38, (48, 500): 39, (48, 600): 39,
         (1000, 8): 38, (1000, 100): 42, (5000, 8): 50, (30000, 4): 50, (30000, 8): 88, (30000, 12): 80, (60000, 4): 50,
         # Slabs that come and go: what a claim of slots costs.
-        (8192, 256): 420, (60000, 256): 540,
+        (8192, 256): 270, (60000, 256): 540,
         # Half of them are no longer in magazines. It was 69 when each block of a flush was looked for by itself (store/slab.c).
         (256, 8000): 63}
 DEEP_FEW, DEEP_MANY = 24000, 48000
