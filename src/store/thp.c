@@ -46,12 +46,9 @@ bool fh_thp_is_split(size_t index, unsigned half) {
 }
 
 bool fh_thp_split(size_t index, unsigned half, size_t free) {
-    fh_chunk *chunk = fh_chunk_at(index);
-    uint64_t bit = UINT64_C(1) << half;
-    FH_ASSERT(half < 2);
-    if (!(fh_load(&chunk->split) & bit)) {
+    if (!fh_thp_is_split(index, half)) {
         if (free < fh_load(&fh_order.thp_split_bytes)) return false;
-        fh_or_acq_rel(&chunk->split, bit);
+        fh_or_acq_rel(&fh_chunk_at(index)->split, UINT64_C(1) << half);
     }
     fh_event_split();
     return true;
