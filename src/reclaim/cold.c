@@ -73,7 +73,6 @@ static class_set step_all(void) {
 typedef void (*visitor)(size_t slot, unsigned c, uint32_t *free_in_half);
 
 #define HALVES (2 * FH_REGION_CHUNKS) /* of a region: 2 MiB each, a huge page */
-#define HALF_SLOTS (FH_CHUNK_SLOTS / 2)
 
 static void weigh(size_t slot, unsigned c, uint32_t *free_in_half) {
     size_t bytes = fh_pages_free_bytes(slot);
@@ -83,7 +82,7 @@ static void weigh(size_t slot, unsigned c, uint32_t *free_in_half) {
 
 static void purge_and_open(size_t slot, unsigned c, uint32_t *free_in_half) {
     size_t chunk = slot / FH_CHUNK_SLOTS;
-    unsigned half = slot % FH_CHUNK_SLOTS / HALF_SLOTS;
+    unsigned half = slot % FH_CHUNK_SLOTS / FH_HALF_SLOTS;
     if (!fh_thp_is_huge(chunk) || fh_thp_split(chunk, half, *free_in_half)) fh_pages_purge(slot);
     if (c >= FH_OWNER_FIRST && c <= FH_OWNER_LAST && fh_opening_pays(fh_pages_free_bytes(slot))) fh_holes_open(slot, c);
 }
@@ -96,7 +95,7 @@ static void visit(size_t region, class_set cold, visitor what, uint32_t *free_in
             unsigned c = 64 * i + fh_lowest_bit(rest);
             FH_ASSERT(c < FH_CLASSES);
             for (size_t slot = end - FH_REGION_SLOTS; (slot = fh_hint_next(c, slot)) < end; slot++)
-                what(slot, c, &free_in_half[slot % FH_REGION_SLOTS / HALF_SLOTS]);
+                what(slot, c, &free_in_half[slot % FH_REGION_SLOTS / FH_HALF_SLOTS]);
         }
     }
 }

@@ -16,8 +16,6 @@
 #include "store/window.h"
 #include "system/system.h"
 
-#define HALF_SLOTS (FH_CHUNK_SLOTS / 2)
-
 /* Bytes in slabs, as far as a sample can say. */
 typedef struct {
     size_t live;  /* in blocks that are handed out */
@@ -60,8 +58,8 @@ static figures sample(void) {
 /* Half of a chunk, the 2 MiB of a huge page. That page is not split for less than it pays. */
 static size_t purge_half(size_t first) {
     size_t chunk = first / FH_CHUNK_SLOTS;
-    unsigned half = first / HALF_SLOTS % 2;
-    FH_ASSERT(first % HALF_SLOTS == 0);
+    unsigned half = first / FH_HALF_SLOTS % 2;
+    FH_ASSERT(first % FH_HALF_SLOTS == 0);
     if (fh_load(&fh_chunk_at(chunk)->free) == FH_CHUNK_ALL) return 0;
     if (fh_chunk_first_own(chunk) == (chunk + 1) * FH_CHUNK_SLOTS) return 0; /* in the middle of a large block */
     bool is_huge = fh_thp_is_huge(chunk);
@@ -85,7 +83,7 @@ static void purge_some(void) {
         do {
             if (left == 0) return;
         } while (!fh_cas_relaxed(&halves_left, &left, left - 1));
-        size_t purged = purge_half((left - 1) * HALF_SLOTS);
+        size_t purged = purge_half((left - 1) * FH_HALF_SLOTS);
         if (!purged) continue;
         fh_store(&fh_counts.inside_second, fh_system_seconds());
         fh_add_relaxed(&fh_counts.inside_purged, purged);

@@ -14,7 +14,6 @@
 
 /* Pages of at least 4 KiB in the longest slab, of sixteen slots. */
 #define MOST_PAGES (16 * FH_SLOT_SIZE / (4 * FH_KIB))
-#define HALF_SLOTS (FH_CHUNK_SLOTS / 2)
 #define HALF_PAGES (FH_CHUNK_SIZE / 2 / (4 * FH_KIB)) /* of a chunk */
 
 /* A slab while this thread holds free blocks of it, so that it cannot become another one. */
@@ -173,11 +172,7 @@ static bool has_fresh(const holding *h, unsigned pages) {
 
 /* And such a page has memory. */
 static bool has_fresh_resident(const holding *h, unsigned pages, const unsigned char *resident) {
-    if (!has_fresh(h, pages)) return false;
-    for (unsigned page = fh_pages_behind(&h->of); page < pages; page++) {
-        if (resident[page] & 1) return true;
-    }
-    return false;
+    return has_fresh(h, pages) && fh_next_page(resident, fh_pages_behind(&h->of), pages, true) < pages;
 }
 
 /* Claims the free pages of a slab. `pages` is the number of all its pages. They are purged and put back with the batch. Returns the bytes of
@@ -231,7 +226,7 @@ size_t fh_pages_free(size_t slot) {
 size_t fh_pages_free_in_half(size_t first) {
     holding h;
     unsigned pages, free = 0;
-    for (size_t slot = first; next_slab(&slot, first + HALF_SLOTS, &h, &pages);) free += count_free(&h, NULL);
+    for (size_t slot = first; next_slab(&slot, first + FH_HALF_SLOTS, &h, &pages);) free += count_free(&h, NULL);
     return free * fh_system_page_size();
 }
 
@@ -264,11 +259,11 @@ size_t fh_pages_purge(size_t slot) {
 
 size_t fh_pages_purge_half(size_t first) {
     unsigned char resident[HALF_PAGES];
-    size_t end = first + HALF_SLOTS, slot = first, per_slot = FH_SLOT_SIZE / fh_system_page_size();
+    size_t end = first + FH_HALF_SLOTS, slot = first, per_slot = FH_SLOT_SIZE / fh_system_page_size();
     holding h;
     unsigned pages;
-    FH_ASSERT(first % HALF_SLOTS == 0);
-    if (HALF_SLOTS * per_slot > HALF_PAGES) return 0;
+    FH_ASSERT(first % FH_HALF_SLOTS == 0);
+    if (FH_HALF_SLOTS * per_slot > HALF_PAGES) return 0;
     while (next_slab(&slot, end, &h, &pages)) {
         if (!may_have_free(&h, pages)) continue;
         bool known = fh_system_resident(fh_slot_address(h.slot), (end - h.slot) * FH_SLOT_SIZE, resident);

@@ -10,6 +10,8 @@
 
 #include "base/types.h"
 
+#define FH_HALF_SLOTS (FH_CHUNK_SLOTS / 2) /* 2 MiB, a huge page */
+
 /* Purges the free pages inside of the slab at a slot, as far as it is one of the program's blocks. Returns the bytes. Pages of blocks
  * that were never handed out may have memory too, where something else was before. If some do, these blocks are free ones from then on. */
 size_t fh_pages_purge(size_t slot);
